@@ -1,0 +1,151 @@
+"""The command ``tune_gemm.py``: reads the command line, hands over to the pipeline, says what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from gemm_tuner import options
+from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.records import Layout
+from gemm_tuner.settings import Settings
+from gemm_tuner.sizes import Defaults, SizeEntry, load_sizes, one_size
+
+PIPED_WIDTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Consoles:
+    """log: progress and messages, standard error. out: results, standard output."""
+
+    log: Console
+    out: Console
+
+
+def consoles() -> Consoles:
+    """Terminals keep their width; what is piped gets wide lines and no colours."""
+
+    def console(stream_is_error: bool) -> Console:
+        one = Console(stderr=stream_is_error)
+        return one if one.is_terminal else Console(stderr=stream_is_error, width=PIPED_WIDTH, soft_wrap=True)
+
+    return Consoles(console(True), console(False))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    arguments = options.build_parser().parse_args(options.underscored(sys.argv[1:] if argv is None else argv))
+    shown = consoles()
+    try:
+        return run(arguments, shown)
+    except UserError as error:
+        if arguments.debug:
+            traceback.print_exc()
+        print(f"tune_gemm.py: {error.one_line()}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("tune_gemm.py: interrupted; finished sizes are in the results file", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        if arguments.debug:
+            raise
+        fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint="add --debug for where it happened")
+        print(f"tune_gemm.py: {fault.one_line()}", file=sys.stderr)
+        return fault.exit_status
+
+
+def run(arguments: argparse.Namespace, shown: Consoles) -> int:
+    """Dispatches to what was asked for."""
+    for name, why in options.REPLACED.items():
+        if getattr(arguments, name):
+            shown.log.print(f"--{name}: {why}", highlight=False)
+    settings = settings_from(arguments, read_sizes(arguments, shown.log))
+    if arguments.dry_run or arguments.explain:
+        from gemm_tuner import preview
+
+        if arguments.explain:
+            preview.explain(settings, arguments.explain, shown.out)
+        else:
+            preview.dry_run(settings, shown.out)
+        return EXIT_OK
+    from gemm_tuner import pipeline
+
+    if arguments.benchmark:
+        return pipeline.benchmark(settings, shown.log, shown.out)
+    if arguments.compare_wo_tuning:
+        return pipeline.compare_without_tuning(settings, shown.log, shown.out)
+    return pipeline.tune(settings, shown.log, shown.out)
+
+
+def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
+    """The sizes from the file or the flags. Raises UserError for none, both, or a bad one."""
+    dtype_a = arguments.dtype_a or arguments.dtype_b or "bf16"
+    defaults = Defaults(
+        dtype_a=dtype_a,
+        dtype_b=arguments.dtype_b or dtype_a,
+        dtype_c=arguments.dtype_c or dtype_a,
+        layout_a=Layout.COL if arguments.col_a else Layout.ROW,
+        layout_b=Layout.COL if arguments.col_b else Layout.ROW,
+        epilogue="bias" if arguments.bias_vector else "none",
+    )
+    mnk = [getattr(arguments, name) for name in ("m", "n", "k")]
+    given = [value is not None for value in mnk]
+    accepted = "--gemm_size_file FILE, or -m M -n N -k K"
+    if arguments.gemm_size_file is not None:
+        if any(given):
+            raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
+        sizes = load_sizes(arguments.gemm_size_file, defaults)
+        if sizes.duplicates:
+            console.print(f"{sizes.path}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
+        known = {entry.problem for entry in sizes.entries}
+        retried = tuple(SizeEntry(p) for p in sizes.without_config if p not in known)
+        return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)
+    if not all(given):
+        raise UserError(
+            "no size is given" if not any(given) else "a size needs all of -m, -n and -k", accepted=accepted
+        )
+    return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
+
+
+def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
+    """Checks flags against each other. Raises UserError."""
+    if arguments.gpu_ids is not None and arguments.ngpus is not None:
+        raise UserError("both --gpu_ids and --ngpus are given", accepted="one of them")
+    for flag, folder in (("--rules", arguments.rules), ("--templates", arguments.templates)):
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder", where=flag)
+    results_file: Path | None = arguments.tuning_results_file
+    size_file = arguments.gemm_size_file
+    if results_file is not None and size_file is not None and results_file.resolve() == Path(size_file).resolve():
+        raise UserError("is also the size file, which would be lost", where="--tuning_results_file")
+    return Settings(
+        entries=entries,
+        templates_dir=arguments.templates,
+        rules_dir=arguments.rules,
+        output_dir=arguments.output_dir,
+        space_file=arguments.space,
+        results_file=results_file,
+        arch=arguments.arch,
+        heuristics=not arguments.no_heuristics,
+        profiler=arguments.profiler,
+        replay_dir=arguments.replay,
+        gpu_ids=arguments.gpu_ids,
+        ngpus=arguments.ngpus,
+        compile_workers=arguments.num_threads,
+        compile_limit_s=float(arguments.compile_limit),
+        jobs=arguments.jobs,
+        iters=arguments.iters,
+        init_type=arguments.init_type,
+        seed=arguments.seed,
+        rotating_mib=arguments.rotating_tensor,
+        check_all_finalists=arguments.compare,
+        compile_stage=not arguments.no_warmup,
+        keep=arguments.keep,
+        verbose=arguments.verbose,
+        time_breakdown=arguments.time_breakdown,
+    )

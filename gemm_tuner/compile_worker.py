@@ -1,0 +1,159 @@
+"""One compile worker: compiles for any target with a stand-in driver; no GPU, no torch.
+
+It runs Triton's own JIT path, so that the disk-cache key is the one of the later launch (a
+hand-built ``ASTSource`` hashes differently).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import signal
+import sys
+import time
+import types
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
+
+PR_SET_PDEATHSIG = 1
+MESSAGE_CHARACTERS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTask:
+    """A configuration of a script, compiled for one specialisation, which ``problem`` stands for.
+
+    An empty ``name`` compiles the measurement's own support kernels.
+    """
+
+    script: str
+    name: str
+    specialisation: str
+    problem: GemmProblem
+
+
+class StandInDriver:
+    """What the JIT asks of a driver when nothing is launched."""
+
+    def __init__(self, target: Target) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        arch: Any = int(target.arch.removeprefix("sm_")) if target.backend == "cuda" else target.arch
+        self._target = GPUTarget(target.backend, arch, target.warp_size)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def serve(connection: Any, target: Target, variables: dict[str, str], triton_key: str, log_path: str) -> None:
+    """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None."""
+    own_process_group()
+    os.environ.update(variables)
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    keep_torch_out()
+    import triton
+
+    triton.runtime.driver.set_active(StandInDriver(target))
+    if triton_key:
+        # Hashing libtriton takes 0.35 s a process; every worker would find the same.
+        triton.runtime.cache.triton_key = lambda: triton_key
+    connection.send("ready")
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        if task is None:
+            return
+        connection.send(compile_one(task, target))
+
+
+def keep_torch_out() -> None:
+    """Triton's AMD backend imports torch (3 s, 300 MB a worker) only to ask whether an argument is a
+    ``torch.Tensor``; no argument here is one."""
+    stand_in = types.ModuleType("torch")
+    stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
+    sys.modules.setdefault("torch", stand_in)
+
+
+def own_process_group() -> None:
+    """A group of its own, so that a kill takes ptxas too; dies with its parent; leaves Ctrl-C to it."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def compile_one(task: CompileTask, target: Target) -> CompileResult:
+    """Compiles all kernels of one GEMM call; the resources reported are the main kernel's."""
+    import triton
+
+    hits: list[bool] = []
+    triton.knobs.compilation.listener = lambda *, cache_hit, **_: hits.append(cache_hit)
+    started = time.perf_counter()
+    try:
+        compiled = [kernel.warmup(*args, grid=grid, **options) for kernel, grid, args, options in launches_of(task)]
+        main = compiled[0]
+        image = main.asm["cubin" if target.backend == "cuda" else "hsaco"]
+        registers, spills = resources(image, target)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS]
+        return CompileResult(
+            task.name, task.specialisation, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
+        )
+    digest = hashlib.sha256(b"".join(c.asm["cubin" if target.backend == "cuda" else "hsaco"] for c in compiled))
+    return CompileResult(
+        name=task.name,
+        specialisation=task.specialisation,
+        status=Status.OK,
+        seconds=time.perf_counter() - started,
+        registers=registers,
+        spills=spills,
+        shared_bytes=int(main.metadata.shared),
+        binary_hash=digest.hexdigest(),
+        cached=all(hits),
+    )
+
+
+def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]]:
+    """(kernel, grid, positional, keyword) of what the task compiles."""
+    from gemm_tuner.launcher.kernels import ShapeOnly, shape_only_calls
+
+    if not task.name:
+        from gemm_tuner.launcher.support_kernels import support_calls
+
+        calls = support_calls(ShapeOnly("int32", 1), ShapeOnly("int32", 1), 1)
+        return [(kernel, grid, args, {}) for kernel, grid, args in calls.values()]
+    script = loaded_script(task.script)
+    calls_of_gemm = shape_only_calls(script, script.CONFIGS[task.name], task.problem)
+    return [(kernel, grid, args, options) for _, kernel, grid, args, options in calls_of_gemm]
+
+
+@lru_cache(maxsize=16)
+def loaded_script(path: str) -> Any:
+    from gemm_tuner.launcher.kernels import load_script
+
+    return load_script(path)
+
+
+def resources(image: bytes, target: Target) -> tuple[int, int]:
+    """(registers of a thread, spills) of a cubin or a code object."""
+    from gemm_tuner import binary
+
+    if target.backend == "cuda":
+        found = binary.nvidia_resources(image, binary.cuobjdump_path())
+    else:
+        found = binary.amd_resources(image)
+    return found.registers, found.spills

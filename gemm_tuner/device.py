@@ -1,0 +1,93 @@
+"""Which GPU a run is for, and what software runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.records import Device
+
+PROBE_SECONDS = 120
+DEFAULT_ARCH = "sm_90"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The GPUs of this machine as torch numbers them, and the versions of what matters."""
+
+    gpus: tuple[dict[str, Any], ...]
+    versions: dict[str, str]
+    driver: str
+
+    def gpu(self, index: int) -> dict[str, Any]:
+        return self.gpus[index]
+
+
+def look() -> Machine:
+    """Asks a process of its own, so that this one holds no GPU memory and imports no torch.
+
+    Raises EnvironmentFault when torch is broken.
+    """
+    command = [sys.executable, "-m", "gemm_tuner.probe"]
+    env_root = Path(__file__).resolve().parent.parent
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, cwd=env_root)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentFault(
+            f"looking for GPUs took more than {PROBE_SECONDS} s", hint="is the driver hung? try nvidia-smi or rocm-smi"
+        ) from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise EnvironmentFault(f"looking for GPUs failed: {last}", hint="does `python -c 'import torch'` work?")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    return Machine(tuple(answer["gpus"]), answer["versions"], driver_version() if answer["gpus"] else "")
+
+
+def driver_version() -> str:
+    """The GPU driver's version, or "" where nobody tells."""
+    amdgpu = Path("/sys/module/amdgpu/version")
+    try:
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip().splitlines()[0].strip()
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    return amdgpu.read_text().strip() if amdgpu.is_file() else ""
+
+
+def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:
+    """The GPUs to use, by id. Raises UserError for an id that is not there or for GPUs of several kinds."""
+    there = [gpu["id"] for gpu in machine.gpus]
+    accepted = ", ".join(map(str, there)) or "none: torch sees no GPU"
+    if gpu_ids is not None:
+        unknown = [i for i in gpu_ids if i not in there]
+        if unknown or len(set(gpu_ids)) != len(gpu_ids):
+            what = f"GPU {unknown[0]} is not there" if unknown else "an id is named twice"
+            raise UserError(what, where="--gpu_ids", accepted=accepted)
+        chosen = gpu_ids
+    else:
+        count = 1 if ngpus is None else ngpus
+        if count < 1 or count > max(1, len(there)):
+            raise UserError(f"{count} GPUs are not there", where="--ngpus", accepted=f"1 to {len(there)}")
+        chosen = tuple(there[:count])
+    kinds = {(machine.gpu(i)["name"], machine.gpu(i)["arch"]) for i in chosen}
+    if len(kinds) > 1:
+        raise UserError(
+            f"these GPUs are of {len(kinds)} kinds", where="--gpu_ids", accepted="GPUs of one kind in a run"
+        )
+    return chosen
+
+
+def measured_device(assumed: Device, gpu: dict[str, Any]) -> Device:
+    """The architecture's device with what this GPU says of itself; 0 means that it does not say."""
+    known = {k: gpu[k] for k in ("name", "num_sms", "memory_bytes", "l2_bytes", "shared_memory_bytes") if gpu[k]}
+    if assumed.target.backend == "hip":
+        # torch reports neither the whole L2 of all chiplets nor an opt-in limit on AMD.
+        known = {k: known[k] for k in ("name", "num_sms", "memory_bytes") if k in known}
+    return replace(assumed, **known)

@@ -1,0 +1,39 @@
+"""What a person can mend, and the exit status that says so."""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_UNVERIFIED = 1
+EXIT_INPUT = 2
+EXIT_ENVIRONMENT = 3
+EXIT_INTERRUPTED = 130
+
+
+class UserError(Exception):
+    """A fault that the person at the keyboard can mend; caught once, in ``cli.main``.
+
+    what:     what is wrong, in one sentence without a full stop.
+    where:    file and entry, or the flag.
+    accepted: what would have been right.
+    hint:     what to do now.
+    """
+
+    exit_status = EXIT_INPUT
+
+    def __init__(self, what: str, *, where: str = "", accepted: str = "", hint: str = "") -> None:
+        self.what, self.where, self.accepted, self.hint = what, where, accepted, hint
+        super().__init__(self.one_line())
+
+    def one_line(self) -> str:
+        parts = [f"{self.where}: {self.what}" if self.where else self.what]
+        if self.accepted:
+            parts.append(f"accepted: {self.accepted}")
+        if self.hint:
+            parts.append(self.hint)
+        return "; ".join(" ".join(part.split()) for part in parts)
+
+
+class EnvironmentFault(UserError):
+    """The machine lacks something: no such GPU, profiler, package, disk space."""
+
+    exit_status = EXIT_ENVIRONMENT

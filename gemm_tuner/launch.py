@@ -1,0 +1,276 @@
+"""Runs plans in launcher processes, under a profiler or not, and brings back what they found.
+
+A launcher that dies or hangs costs the configuration it was at; the rest runs again in a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner import attribution
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.kernel_env import launcher_env
+from gemm_tuner.launcher.plan import Plan, Work, read_journal
+from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.profilers import Profiler, TraceError
+from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
+
+MAX_ATTEMPTS = 25
+STALL_LIMIT_S = 180.0
+# Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
+REPORT_LIMIT_S = 900.0
+
+Key = tuple[GemmProblem, str]
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class StageRun:
+    """What one stage brought: timings by (problem, configuration), JIT compiles, starts, seconds."""
+
+    timings: dict[Key, Timing] = field(default_factory=dict)
+    compiled: int = 0
+    from_cache: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+
+
+def nobody(event: dict[str, Any]) -> None:
+    """For those who do not want to hear of events."""
+
+
+@dataclass(frozen=True)
+class LiveLauncher:
+    """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it."""
+
+    profiler: Profiler
+    cache_dir: Path
+    backend: str
+    gpu: int = 0
+    source: str = "measured"
+
+    def environment(self) -> dict[str, str]:
+        visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
+        env = launcher_env(self.cache_dir, {**self.profiler.environment(), visible: str(self.gpu)})
+        if self.backend == "hip":  # proton refuses to start beside these
+            for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+                env.pop(name, None)
+        return env
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
+        """Times every entry of the plan. Raises EnvironmentFault when the profiler or the GPU fails as a whole."""
+        run = StageRun()
+        started = time.monotonic()
+        profiler = self.profiler
+        left = replace(plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range)
+        for attempt in range(MAX_ATTEMPTS):
+            where = folder / f"start{attempt:02d}"
+            ended = self._profile(left, where, on_event)
+            run.starts += 1
+            journal = read_journal(where / "journal.jsonl")
+            run.compiled += sum(e["compiled"] for e in journal if e["event"] == "compiles")
+            run.from_cache += sum(e["from_cache"] for e in journal if e["event"] == "compiles")
+            finished = any(e["event"] == "finished" for e in journal)
+            if finished and ended.exit_status != 0:
+                raise profiler_failed(self.profiler, ended)
+            blamed = None if finished else blame(left, journal, ended)
+            try:
+                run.timings.update(collect(left, journal, self.profiler, where))
+            except TraceError:
+                if finished:
+                    raise
+            if finished:
+                require_a_trace(run.timings, self.profiler, ended)
+                break
+            if blamed is None:
+                raise profiler_failed(self.profiler, ended)
+            run.timings[blamed.problem, blamed.name] = blamed
+            left = without(left, run.timings)
+            if not left.work:
+                break
+        run.seconds = time.monotonic() - started
+        return run
+
+    def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
+        """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
+        where.mkdir(parents=True)
+        plan.write(where / "plan.json")
+        argv = [sys.executable, plan.scripts[0], "--plan", str(where / "plan.json")]
+        ended = watch(self.profiler.command(argv, where), self.environment(), where, on_event)
+        export = self.profiler.export_command(where)
+        if export is not None and (where / "journal.jsonl").exists():
+            convert = run_watched(
+                export, self.environment(), where / "export.log", heartbeat=lambda: 0, stall_limit_s=REPORT_LIMIT_S
+            )
+            if convert.exit_status != 0 and ended.exit_status == 0:
+                raise profiler_failed(self.profiler, convert)
+        return ended
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
+        check_plan(plan, folder, self.environment(), on_event)
+
+
+@dataclass(frozen=True)
+class InterpreterLauncher:
+    """Checks kernels in Triton's interpreter on the CPU; times nothing."""
+
+    cache_dir: Path
+    source: str = "predicted"
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+        check_plan(replace(plan, device="cpu"), folder, env, on_event)
+
+
+def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent) -> None:
+    """Runs a verify plan, in a new process after each configuration that kills or hangs one."""
+    left = plan
+    for attempt in range(MAX_ATTEMPTS):
+        where = folder / f"start{attempt:02d}"
+        where.mkdir(parents=True)
+        left.write(where / "plan.json")
+        argv = [sys.executable, left.scripts[0], "--plan", str(where / "plan.json")]
+        ended = watch(argv, env, where, on_event)
+        journal = read_journal(where / "journal.jsonl")
+        if any(e["event"] == "finished" for e in journal):
+            return
+        blamed = blame(left, journal, ended)
+        if blamed is None:
+            raise EnvironmentFault(f"the check ended with exit status {ended.exit_status}: {ended.log_tail()}")
+        on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
+        checked = {e["work"] for e in journal if e["event"] == "end"}
+        keep = [after(work, blamed) for index, work in enumerate(left.work) if index not in checked]
+        left = replace(left, work=tuple(work for work in keep if work.entries))
+        if not left.work:
+            return
+
+
+def after(work: Work, blamed: Timing) -> Work:
+    """The work without the blamed configuration and those before it."""
+    names = [name for _, name in work.entries]
+    if work.problem != blamed.problem or blamed.name not in names:
+        return work
+    return replace(work, entries=work.entries[names.index(blamed.name) + 1 :])
+
+
+@dataclass
+class JournalTail:
+    """Follows a growing journal and passes its events on."""
+
+    path: Path
+    plan: Plan
+    on_event: OnEvent
+    finished: bool = False
+    _offset: int = 0
+
+    def beat(self) -> object:
+        """Changes while the launcher is alive; a finished launcher has REPORT_LIMIT_S to end."""
+        if self.path.exists():
+            with self.path.open("rb") as stream:
+                stream.seek(self._offset)
+                new = stream.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            for line in whole.splitlines():
+                self._pass_on(json.loads(line))
+        return self._offset if not self.finished else (self._offset, time.monotonic() // 60)
+
+    def _pass_on(self, event: dict[str, Any]) -> None:
+        self.finished = self.finished or event["event"] == "finished"
+        if "work" in event and event["event"] != "call":
+            self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
+
+
+def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent) -> Ended:
+    """Runs a launcher and follows its journal."""
+    tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
+    return run_watched(argv, env, where / "launcher.log", heartbeat=tail.beat, stall_limit_s=STALL_LIMIT_S)
+
+
+def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
+    """The timings of all configurations that a launcher got through, from its journal and trace."""
+    found: dict[Key, Timing] = {}
+    ended: dict[tuple[int, str], bool] = {}
+    for event in journal:
+        if event["event"] == "fail":
+            problem = plan.work[event["work"]].problem
+            found[problem, event["name"]] = Timing(
+                problem, event["name"], Status(event["status"]), message=event["message"]
+            )
+        elif event["event"] == "end":
+            ended[event["work"], event["name"]] = event["early_stopped"]
+    if not ended:
+        return found
+    calls = attribution.calls_of(journal)
+    joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
+    for (work, name), early in ended.items():
+        problem = plan.work[work].problem
+        samples = joined.samples_us.get((work, name), ())
+        if samples:
+            status, message = (Status.EARLY_STOPPED if early else Status.OK), ""
+        else:
+            status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
+        found[problem, name] = Timing(problem, name, status, samples, message)
+    return found
+
+
+def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
+    """The configuration that a launcher died or hung at: the last that began and did not end."""
+    at: tuple[int, str] | None = None
+    for event in journal:
+        if event["event"] == "begin":
+            at = (event["work"], event["name"])
+        elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
+            at = None if at == (event["work"], event["name"]) else at
+    if at is None:
+        return None
+    status = Status.TIMEOUT if ended.stalled else Status.CRASHED
+    message = f"nothing moved for {STALL_LIMIT_S:g} s" if ended.stalled else ended.log_tail()
+    return Timing(plan.work[at[0]].problem, at[1], status, message=message)
+
+
+def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
+    """The plan less what is done."""
+    work = []
+    for one in plan.work:
+        entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
+        if entries:
+            work.append(replace(one, entries=entries))
+    return replace(plan, work=tuple(work))
+
+
+def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
+    what = f"{profiler.name} ended with exit status {ended.exit_status}"
+    return EnvironmentFault(
+        f"{what}: {ended.log_tail() or 'it printed nothing'}",
+        where=str(ended.log_path),
+        hint="read that file, or name another tool with --profiler",
+    )
+
+
+def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
+    """A trace that holds none of what ran is a fault of the profiler, not of the configurations."""
+    missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
+    if missing and not any(t.samples_us for t in timings.values()):
+        errors = " | ".join(
+            line.strip() for line in ended.log_path.read_text("utf-8", "replace").splitlines() if "rror" in line
+        )
+        raise EnvironmentFault(
+            f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
+            where=str(ended.log_path),
+            hint=f"its log says: {errors[:600]}" if errors else "name another tool with --profiler",
+        )
+
+
+def verdict_of(event: dict[str, Any]) -> Verdict:
+    """The verdict in a journal event."""
+    row = {k: event[k] for k in ("name", "ok", "max_abs_error", "error_over_bound", "message")}
+    problem = GemmProblem.from_dict(event["problem"])
+    return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), **row)

@@ -1,0 +1,1 @@
+"""What runs in the profiled process: launches, journals, checks. Imports torch only when it runs."""

@@ -1,0 +1,126 @@
+"""``python generated/x.py --plan plan.json``: runs a plan and leaves a journal beside it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.launcher.kernels import load_script
+from gemm_tuner.launcher.operands import make_operands, vendor_call
+from gemm_tuner.launcher.plan import SCREEN, VERIFY, Journal, Plan
+from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
+
+EXIT_STICKY = 75
+HELP = """\
+A plan is JSON: {"format": 1, "stage": "screen" | "finals" | "verify", "scripts": [path, ...],
+"work": [{"problem": {...}, "entries": [[script index, config name], ...], "vendor": false}, ...],
+"method": {...}, "device": "cuda" | "cpu", "scopes": false, "stop_at_first_right": true}.
+Run it under a profiler to time it; the tuner writes such plans, and keeps them with --keep."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
+    parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
+    arguments = parser.parse_args(argv)
+    plan = Plan.read(arguments.plan)
+    path = arguments.journal or arguments.plan.parent / "journal.jsonl"
+    with path.open("w", encoding="utf-8") as stream:
+        journal = Journal(stream)
+        compiles = CompileCounter()
+        try:
+            run(plan, journal)
+        except StickyError as error:
+            print(f"GPU context lost: {error}", file=sys.stderr)
+            return EXIT_STICKY
+        finally:
+            journal.write("compiles", compiled=compiles.compiled, from_cache=compiles.from_cache)
+        journal.write("finished")
+    return 0
+
+
+class CompileCounter:
+    """Counts what Triton's compilation listener reports: compiles and disk-cache hits."""
+
+    def __init__(self) -> None:
+        import triton
+
+        self.compiled, self.from_cache = 0, 0
+        triton.knobs.compilation.listener = self._heard
+
+    def _heard(self, *, cache_hit: bool, **_: Any) -> None:
+        if cache_hit:
+            self.from_cache += 1
+        else:
+            self.compiled += 1
+
+
+def run(plan: Plan, journal: Journal) -> None:
+    import torch
+
+    scripts = [load_script(path) for path in plan.scripts]
+    if plan.stage == VERIFY:
+        verify(plan, journal, scripts)
+        return
+    journal.write("device", name=torch.cuda.get_device_name(), torch=torch.__version__)
+    bench = Bench(plan.method, journal, plan.scopes, plan.device)
+    warm_vendor(plan)
+    bench.spin_up()
+    if plan.capture_range:
+        torch.cuda.profiler.start()
+    stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
+    for index, work in enumerate(plan.work):
+        stage(bench, index, work, scripts)
+        torch.cuda.empty_cache()
+    if plan.capture_range:
+        torch.cuda.profiler.stop()
+
+
+def warm_vendor(plan: Plan) -> None:
+    """Lets the vendor library choose and load its kernels for every size before anything is recorded."""
+    import torch
+
+    for work in plan.work:
+        if work.vendor:
+            call = vendor_call(work.problem, make_operands(work.problem, "zeros", 0, plan.device))
+            if call is not None:
+                call()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def verify(plan: Plan, journal: Journal, scripts: list[ModuleType]) -> None:
+    """Checks each work's entries best first, each at the tuned size and at odd sizes."""
+    from gemm_tuner.launcher.check import check, odd_companion, small_companion
+
+    for index, work in enumerate(plan.work):
+        for script, name in work.entries:
+            journal.write("begin", work=index, name=name)
+            config = scripts[script].CONFIGS[name]
+            sized = work.problem if plan.device == "cuda" else small_companion(work.problem, config)
+            right = True
+            try:
+                for problem in (sized, odd_companion(work.problem, config)):
+                    verdict = check(
+                        scripts[script], problem, name, plan.method.init_type, plan.method.seed, plan.device
+                    )
+                    row = {**asdict(verdict), "problem": problem.to_dict()}
+                    journal.write("verdict", work=index, **row)
+                    right = right and verdict.ok
+            except Exception as error:
+                report_failure(journal, index, name, error)
+                right = False
+            journal.write("end", work=index, name=name)
+            if right and plan.stop_at_first_right:
+                break
+
+
+if __name__ == "__main__":
+    sys.exit(main())

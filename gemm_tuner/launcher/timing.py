@@ -1,0 +1,218 @@
+"""Launches configurations so that a profiler outside can time them.
+
+No time that ends up in a result is taken here. The host's clock is read only to drop clear losers early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.launcher.kernels import Launch, launch_all
+from gemm_tuner.launcher.operands import Operands, rotation, vendor_call, workspace
+from gemm_tuner.launcher.plan import VENDOR, Journal, Method, Work
+from gemm_tuner.launcher.support_kernels import (
+    BEGIN_SYMBOL,
+    END_SYMBOL,
+    FLUSH_BLOCK_SIZE,
+    FLUSH_SYMBOL,
+    support_calls,
+)
+
+# A first call within this much of the best is never called a loser: the host's clock reads overhead too.
+EARLY_STOP_SLACK_US = 100.0
+SPIN_UP_FLUSHES = 2000
+
+
+class Bench:
+    """Launches calls one after another on one stream, each after emptying L2, and numbers them."""
+
+    def __init__(self, method: Method, journal: Journal, scopes: bool, device: str) -> None:
+        import torch
+
+        self.torch, self.method, self.journal, self.device = torch, method, journal, device
+        self._number = 0
+        self._scopes = scopes
+        blocks = max(1, method.flush_bytes // (4 * FLUSH_BLOCK_SIZE))
+        buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
+        sink = torch.zeros(1, dtype=torch.int32, device=device)
+        self._support = support_calls(buffer, sink, blocks)
+
+    def support(self, symbol: str) -> None:
+        kernel, grid, positional = self._support[symbol]
+        kernel[grid](*positional)
+
+    def spin_up(self) -> None:
+        """Brings an idle GPU to its working clocks before the first timed call."""
+        for _ in range(SPIN_UP_FLUSHES):
+            self.support(FLUSH_SYMBOL)
+        self.torch.cuda.synchronize()
+
+    def scope(self) -> Any:
+        if not self._scopes:
+            return contextlib.nullcontext()
+        import triton.profiler as proton
+
+        return proton.scope(f"L{self._number}")
+
+    def call(self, candidate: Candidate, *, warm: bool) -> None:
+        """One call of a candidate; journals it as call number n."""
+        if self.method.flush_bytes and not warm:
+            self.support(FLUSH_SYMBOL)
+        with self.scope():
+            candidate.launch(self)
+        self._journal_call(candidate, warm=warm)
+
+    def timed_call_us(self, candidate: Candidate) -> float:
+        """As ``call``, and how long the host waited for it: launch overhead and all.
+
+        Not by stream events: what torch calls for them (cudaEventElapsedTime_v2) is unknown to nsys before
+        2025, whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
+        """
+        if self.method.flush_bytes:
+            self.support(FLUSH_SYMBOL)
+        self.torch.cuda.synchronize()
+        started = time.perf_counter()
+        with self.scope():
+            candidate.launch(self)
+        self.torch.cuda.synchronize()
+        waited_us = (time.perf_counter() - started) * 1e6
+        self._journal_call(candidate, warm=False)
+        return waited_us
+
+    def _journal_call(self, candidate: Candidate, *, warm: bool) -> None:
+        self.journal.write(
+            "call", now=False, n=self._number, work=candidate.work, name=candidate.name,
+            symbols=candidate.symbols, warm=warm,
+        )  # fmt: skip
+        self._number += 1
+
+
+class Candidate:
+    """One configuration of one problem, ready to launch on rotating operands."""
+
+    def __init__(self, work: int, name: str, launches: list[list[Launch]]) -> None:
+        self.work, self.name, self._launches, self._turn = work, name, launches, 0
+        self.symbols = [launch[0] for launch in launches[0]]
+
+    def launch(self, bench: Bench) -> None:
+        launch_all(self._launches[self._turn % len(self._launches)])
+        self._turn += 1
+
+
+class VendorCandidate:
+    """The vendor library's call, between two marker kernels since its kernels' names are its own."""
+
+    def __init__(self, work: int, calls: list[Any]) -> None:
+        self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
+        self.symbols: list[str] = []
+
+    def launch(self, bench: Bench) -> None:
+        bench.support(BEGIN_SYMBOL)
+        self._calls[self._turn % len(self._calls)]()
+        bench.support(END_SYMBOL)
+        self._turn += 1
+
+
+class WorkOperands:
+    """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
+
+    def __init__(self, work: Work, method: Method, device: str) -> None:
+        self.problem, self._device, self._scratch = work.problem, device, None
+        self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
+
+    def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
+        config, size = script.CONFIGS[name], (self.problem.m, self.problem.n, self.problem.k)
+        elements = script.workspace_elements(config, size)
+        if elements and (self._scratch is None or self._scratch.numel() < elements):
+            self._scratch = None
+            self._scratch = workspace(elements, self._device)
+        scratch = self._scratch if elements else None
+        return [script.calls(config, size, s.a, s.b, s.c, s.bias, scratch) for s in self.sets]
+
+
+def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
+    """Few calls of every configuration, and fewer of clear losers."""
+    operands = WorkOperands(work, bench.method, bench.device)
+    best_us = float("inf")
+    for script, name in work.entries:
+        bench.journal.write("begin", work=index, name=name)
+        try:
+            candidate = Candidate(index, name, operands.launches(scripts[script], name))
+            for _ in range(bench.method.warmup_calls):
+                bench.call(candidate, warm=True)
+            bench.torch.cuda.synchronize()
+            first_us = bench.timed_call_us(candidate)
+            loser = first_us > bench.method.early_stop_ratio * best_us + EARLY_STOP_SLACK_US
+            best_us = min(best_us, first_us)
+            if not loser:
+                for _ in range(bench.method.timed_calls - 1):
+                    bench.call(candidate, warm=False)
+                bench.torch.cuda.synchronize()
+        except Exception as error:
+            report_failure(bench.journal, index, name, error)
+        else:
+            bench.journal.write("end", work=index, name=name, early_stopped=loser)
+
+
+def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
+    """Rounds over the finalists and the vendor library, each round in another order."""
+    operands = WorkOperands(work, bench.method, bench.device)
+    # Scratch for the largest comes first: growing it later would free what others hold.
+    size = (work.problem.m, work.problem.n, work.problem.k)
+    names = sorted(work.entries, key=lambda e: -scripts[e[0]].workspace_elements(scripts[e[0]].CONFIGS[e[1]], size))
+    running: list[Any] = []
+    for script, name in names:
+        bench.journal.write("begin", work=index, name=name)
+        try:
+            candidate = Candidate(index, name, operands.launches(scripts[script], name))
+            bench.call(candidate, warm=True)
+            bench.torch.cuda.synchronize()
+            running.append(candidate)
+        except Exception as error:
+            report_failure(bench.journal, index, name, error)
+    calls = [vendor_call(work.problem, s) for s in operands.sets] if work.vendor else [None]
+    if calls[0] is not None:
+        bench.journal.write("begin", work=index, name=VENDOR)
+        running.append(VendorCandidate(index, calls))
+        bench.call(running[-1], warm=True)
+    order = random.Random(bench.method.seed)
+    for turn in range(bench.method.warmup_calls + bench.method.timed_calls):
+        order.shuffle(running)
+        for candidate in running:
+            bench.call(candidate, warm=turn < bench.method.warmup_calls)
+        bench.torch.cuda.synchronize()
+    for candidate in running:
+        bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
+
+
+# What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
+OUT_OF_RESOURCES_WORDS = ("out of resource", "outofresources", "too many resources requested")
+# Errors after which every later call of the process fails: the process must end. The last two are HIP's.
+STICKY_WORDS = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+    "device-side assert",
+    "hiperrorillegaladdress",
+    "hiperrorlaunchfailure",
+)
+
+
+class StickyError(Exception):
+    """The GPU context is lost; the configuration named in the journal's last line did it."""
+
+
+def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:
+    """Journals why a configuration could not run. Raises StickyError when nothing more can."""
+    text = f"{type(error).__name__}: {error}"
+    lower = text.lower()
+    if any(words in lower for words in STICKY_WORDS):
+        journal.write("fail", work=index, name=name, status="crashed", message=text)
+        raise StickyError(text) from error
+    status = "out_of_resources" if any(w in lower for w in OUT_OF_RESOURCES_WORDS) else "launch_error"
+    journal.write("fail", work=index, name=name, status=status, message=text[:2000])

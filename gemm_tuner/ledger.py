@@ -1,0 +1,105 @@
+"""The account of one size: every configuration of the space and where it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner.prune import Pruned
+from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Timing
+
+COLUMNS = (
+    "status", "rule", "predicted_us", "median_us", "min_us", "samples", "registers", "spills",
+    "shared_bytes", "compile_s", "message",
+)  # fmt: skip
+TEXT_COLUMNS = ("status", "rule", "message")
+
+
+@dataclass
+class Ledger:
+    """The configurations that the rules kept, by name, and what became of each.
+
+    configs:      all rows of the space, as ``space.frame`` made them.
+    predicted_us: the model's time of the kept ones, by name; a prediction, never a result.
+    """
+
+    problem: GemmProblem
+    configs: pd.DataFrame
+    all_names: npt.NDArray[np.object_]
+    pruned: Pruned
+    kept: dict[str, KernelConfig]
+    predicted_us: dict[str, float]
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
+        """Sets where a kept configuration ended; a later record overrides an earlier one."""
+        row = self.rows.setdefault(name, {})
+        row.update(numbers, status=status.value, message=message)
+
+    def record_compile(self, name: str, result: CompileResult) -> None:
+        self.rows.setdefault(name, {}).update(
+            registers=result.registers,
+            spills=result.spills,
+            shared_bytes=result.shared_bytes,
+            compile_s=round(result.seconds, 4),
+        )
+        if result.status != Status.OK:
+            self.record(name, result.status, result.message)
+
+    def record_timing(self, timing: Timing) -> None:
+        numbers: dict[str, Any] = {}
+        if timing.samples_us:
+            numbers = {
+                "median_us": round(median(timing.samples_us), 3),
+                "min_us": round(min(timing.samples_us), 3),
+                "samples": len(timing.samples_us),
+            }
+        self.record(timing.name, timing.status, timing.message, **numbers)
+
+    def cut(self, names: list[str], rule: str) -> None:
+        """Configurations that the search left out; ``rule`` says which search and how many it takes."""
+        for name in names:
+            self.record(name, Status.PRUNED, rule=rule)
+
+    def counts(self) -> dict[str, int]:
+        """How many configurations ended in each status; the sum is the space."""
+        counted = {Status.PRUNED.value: len(self.configs) - len(self.kept)}
+        for name in self.kept:
+            status = self.rows.get(name, {}).get("status", "")
+            counted[status] = counted.get(status, 0) + 1
+        return counted
+
+    def assert_complete(self) -> None:
+        """Every configuration ended somewhere, exactly once. A failure is a bug of the tuner."""
+        counted = self.counts()
+        unaccounted = set(counted) - {status.value for status in Status}
+        if unaccounted or sum(counted.values()) != len(self.configs):
+            raise AssertionError(f"{self.problem.key}: the statuses do not add up to the space: {counted}")
+
+    def table(self) -> pd.DataFrame:
+        """One row a configuration of the space, none missing: its fields, name and COLUMNS."""
+        table = self.configs.copy()
+        table.insert(0, "name", self.all_names.tolist())
+        known = pd.DataFrame.from_dict(self.rows, orient="index").reindex(columns=list(COLUMNS))
+        known = known.astype(dict.fromkeys(TEXT_COLUMNS, object))
+        known.index.name = "name"
+        table = table.join(known, on="name")
+        cut = self.pruned.rejected_by != ""
+        table.loc[cut, "status"] = Status.PRUNED.value
+        table.loc[cut, "rule"] = self.pruned.rejected_by[cut]
+        table["predicted_us"] = table["name"].map(self.predicted_us).round(3)
+        return table
+
+    def write(self, folder: Path) -> Path:
+        """Writes the table as ``<problem>.csv.gz``; blank cells are what was not measured."""
+        path = folder / f"{self.problem.key}.csv.gz"
+        partial = path.with_suffix(".partial")
+        self.table().to_csv(partial, index=False, compression={"method": "gzip", "compresslevel": 1})
+        partial.replace(path)
+        return path

@@ -1,0 +1,117 @@
+"""From settings to candidates: the device, the space, the rules, the funnel of every size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner import device as devices
+from gemm_tuner import model, prune, replay, space
+from gemm_tuner.errors import UserError
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.prune import Pruned
+from gemm_tuner.records import Device, GemmProblem, KernelConfig
+from gemm_tuner.rule import Rule
+from gemm_tuner.settings import Settings
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is for. ``gpus`` is empty when nothing can be timed; then all is predicted."""
+
+    device: Device
+    gpus: tuple[int, ...]
+    machine: devices.Machine
+    recording: replay.Recording | None = None
+
+    @property
+    def source(self) -> str:
+        return "replayed" if self.recording else "measured" if self.gpus else "predicted"
+
+
+@dataclass(frozen=True)
+class Space:
+    """All configurations of an architecture and the rules about them."""
+
+    configs: pd.DataFrame
+    columns: Any
+    names: npt.NDArray[np.object_]
+    rules: tuple[Rule, ...]
+    rules_sha: str
+
+
+def find_setting(settings: Settings) -> Setting:
+    """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone."""
+    if settings.profiler == "replay":
+        recording = replay.load(settings.replay_dir)
+        machine = recording.machine
+        arch = machine.gpu(0)["arch"]
+        assumed = assumed_device(settings, arch)
+        return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
+    machine = devices.look()
+    arch_of_gpu = machine.gpus[0]["arch"] if machine.gpus else ""
+    if settings.gpu_ids is not None or settings.ngpus is not None:
+        if not machine.gpus or (settings.arch and settings.arch != arch_of_gpu):
+            devices.choose_gpus(devices.Machine((), {}, ""), settings.gpu_ids, settings.ngpus)
+        arch_of_gpu = machine.gpu(settings.gpu_ids[0] if settings.gpu_ids else 0)["arch"] if machine.gpus else ""
+    if not machine.gpus or (settings.arch and settings.arch != arch_of_gpu):
+        return Setting(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
+    gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus)
+    gpu = machine.gpu(gpus[0])
+    return Setting(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+
+
+def assumed_device(settings: Settings, arch: str) -> Device:
+    """The device that the architecture's space file describes."""
+    return space.load(space_file(settings, arch), arch).device
+
+
+def space_file(settings: Settings, arch: str) -> Any:
+    return settings.space_file or space.space_path(settings.rules_dir, arch)
+
+
+def load_space(settings: Settings, device: Device) -> Space:
+    """All configurations for the device's architecture, and the rules. Raises UserError."""
+    arch = device.target.arch
+    configs = space.frame(space.load(space_file(settings, arch), arch))
+    rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+    names = space.names(configs).to_numpy(dtype=object)
+    return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))
+
+
+def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned:
+    """Applies the rules for one size. Raises UserError when a type is unknown for the device."""
+    if problem.dtype_a not in dict(device.matmul_tflops):
+        known = ", ".join(name for name, _ in device.matmul_tflops)
+        raise UserError(f"{device.target.arch} takes no {problem.dtype_a}", where=problem.key, accepted=known)
+    return prune.apply(candidates.columns, problem, device, candidates.rules)
+
+
+def open_ledger(candidates: Space, problem: GemmProblem, device: Device) -> Ledger:
+    """The account of a size, with what the rules kept. Raises UserError when that is nothing."""
+    pruned = cut_space(candidates, problem, device)
+    prune.require_some(pruned, problem)
+    kept_rows = candidates.configs.iloc[pruned.kept]
+    kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
+    predicted = model.predict_us(prune.columns_of(kept_rows), problem, device)
+    predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
+    return Ledger(problem, candidates.configs, candidates.names, pruned, kept, predicted_us)
+
+
+def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> Ledger:
+    """The account of a size whose single configuration was given, not searched for."""
+    row = pd.DataFrame([config.to_dict()])
+    pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
+    predicted = float(model.predict_us(prune.columns_of(row), problem, device)[0])
+    names = np.array([config.name], dtype=object)
+    return Ledger(problem, row, names, pruned, {config.name: config}, {config.name: predicted})
+
+
+def best_predicted(ledger: Ledger, names: Sequence[str], count: int) -> list[str]:
+    """The ``count`` names that the model finds fastest, best first."""
+    return sorted(names, key=lambda name: ledger.predicted_us[name])[:count]

@@ -1,0 +1,116 @@
+"""What would be tried, why not something else, and about how long it takes; opens no GPU."""
+
+from __future__ import annotations
+
+import difflib
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from gemm_tuner import codegen, prepare, show
+from gemm_tuner.errors import UserError
+from gemm_tuner.launcher.plan import Method
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.prepare import Space
+from gemm_tuner.records import Device
+from gemm_tuner.settings import Settings
+from gemm_tuner.space import AXES
+
+# Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
+# launch one call and to load and set up a configuration, seconds of a profiler start with its report.
+COMPILE_CPU_S = 0.3
+LAUNCH_S = 0.00015
+SETUP_S = 0.003
+PROFILER_START_S = 20.0
+
+
+def device_for(settings: Settings) -> Device:
+    """The device of --arch, or of this machine's GPU, or the default's."""
+    if settings.arch:
+        return prepare.assumed_device(settings, settings.arch)
+    return prepare.find_setting(settings).device
+
+
+def dry_run(settings: Settings, out: Console) -> None:
+    """Prints the funnel of every size and the estimate. Raises UserError for a size without configurations."""
+    device = device_for(settings)
+    candidates = prepare.load_space(settings, device)
+    ledgers = []
+    for entry in settings.entries:
+        pruned = prepare.cut_space(candidates, entry.problem, device)
+        title = f"{entry.problem.key} on {device.target.arch}"
+        if len(settings.entries) == 1 or settings.verbose:
+            show.funnel(out, title, len(candidates.configs), pruned.funnel, all_rules=True)
+        else:
+            out.print(show.funnel_line(entry.problem, len(candidates.configs), pruned.funnel), highlight=False)
+        ledgers.append(prepare.open_ledger(candidates, entry.problem, device))
+    estimate(settings, ledgers, out)
+
+
+def estimate(settings: Settings, ledgers: list[Ledger], out: Console) -> None:
+    """A prediction of the run's time, from the model and measured constants; said to be one."""
+    binaries = {
+        (ledger.problem.class_key, name, codegen.specialisation(ledger.problem, config))
+        for ledger in ledgers
+        for name, config in ledger.kept.items()
+    }
+    compile_s = len(binaries) * COMPILE_CPU_S / settings.compile_workers
+    method = Method(timed_calls=settings.screen_calls)
+    calls = method.warmup_calls + method.timed_calls
+    total = sum(len(ledger.kept) for ledger in ledgers)
+    kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
+    timing_s = total * (SETUP_S + calls * LAUNCH_S) + kernels_s + 2 * PROFILER_START_S
+    gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
+    out.print(
+        f"{total} configurations of {len(ledgers)} sizes, {len(binaries)} kernels to compile\n"
+        f"estimate: compile {compile_s:.0f} s on {settings.compile_workers} cores with an empty cache, "
+        f"timing {timing_s / gpus:.0f} s on {gpus} GPU (predicted, not measured)",
+        highlight=False,
+    )
+
+
+def explain(settings: Settings, text: str, out: Console) -> None:
+    """Says of one configuration, or of all that match FIELD=VALUE,..., which rule cut it, for every size."""
+    device = device_for(settings)
+    candidates = prepare.load_space(settings, device)
+    rows = matching(candidates, text, device)
+    for entry in settings.entries:
+        pruned = prepare.cut_space(candidates, entry.problem, device)
+        why = {row.rule: row for row in pruned.funnel}
+        verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
+        out.print(f"{entry.problem.key} on {device.target.arch}: {len(rows)} matching", highlight=False)
+        for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
+            if verdict:
+                reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"
+            else:
+                reason = "kept: no rule cuts it"
+            out.print(f"  {count}  {reason}", highlight=False, markup=False)
+
+
+def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
+    """The rows of a configuration's name, or of FIELD=VALUE,... Raises UserError when there are none."""
+    where = "--explain"
+    if "=" not in text:
+        rows = np.flatnonzero(candidates.names == text)
+        if len(rows) == 0:
+            near = difflib.get_close_matches(text, candidates.names[:: max(1, len(candidates.names) // 20000)], 1)
+            raise UserError(
+                f"{text} is not in the space of {device.target.arch}: no axis has such a value",
+                where=where,
+                accepted=f"a name such as {near[0] if near else candidates.names[0]}, or FIELD=VALUE,...",
+            )
+        return rows
+    mask = np.ones(len(candidates.configs), dtype=bool)
+    for part in text.split(","):
+        field, _, value = part.strip().partition("=")
+        if field not in AXES or not value.lstrip("-").isdigit():
+            raise UserError(f"{part.strip()!r} is no FIELD=VALUE", where=where, accepted=f"fields {', '.join(AXES)}")
+        column = candidates.configs[field].to_numpy()
+        if int(value) not in column:
+            values = ", ".join(map(str, sorted(set(column.tolist()))))
+            raise UserError(
+                f"{field} {value} is not in the space of {device.target.arch}", where=where, accepted=values
+            )
+        mask &= column == int(value)
+    return np.flatnonzero(mask)

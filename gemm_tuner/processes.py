@@ -1,0 +1,87 @@
+"""Child processes that can be watched and killed with everything they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK_S = 0.2
+LOG_TAIL_LINES = 8
+LOG_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended. ``stalled``: it was killed because nothing moved for the time allowed."""
+
+    exit_status: int
+    stalled: bool
+    seconds: float
+    log_path: Path
+
+    def log_tail(self) -> str:
+        """The last lines that it printed, on one line, for an error message."""
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " | ".join(lines[-LOG_TAIL_LINES:])
+
+
+def run_watched(
+    argv: list[str],
+    env: dict[str, str],
+    log_path: Path,
+    *,
+    heartbeat: Callable[[], object],
+    stall_limit_s: float,
+    cwd: Path | None = None,
+) -> Ended:
+    """Runs a command in a process group of its own, its output in ``log_path``.
+
+    ``heartbeat`` is called a few times a second; while the value it returns changes, the process is
+    alive. When it stays the same for ``stall_limit_s`` the whole group is killed. The group is
+    killed too when this process leaves by an exception (Ctrl-C). Raises FileNotFoundError for a
+    command that does not exist.
+    """
+    started = last_change = time.monotonic()
+    seen: object = object()
+    stalled = False
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=TICK_S)
+                beat, now = heartbeat(), time.monotonic()
+                if process.returncode is not None:
+                    break
+                if beat != seen:
+                    seen, last_change = beat, now
+                elif now - last_change > stall_limit_s:
+                    stalled = True
+                    kill_group(process.pid)
+        finally:
+            kill_group(process.pid)
+            process.wait()
+    return Ended(process.returncode, stalled, time.monotonic() - started, log_path)
+
+
+def kill_group(pid: int) -> None:
+    """Kills a process group; nothing happens when it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,51 @@
+"""The profilers that can time kernels, and the choice among them."""
+
+from __future__ import annotations
+
+from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.profilers.base import TRACE_COLUMNS, Profiler, TraceError
+from gemm_tuner.profilers.ncu import Ncu
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.profilers.proton import Proton
+from gemm_tuner.profilers.rocprof import Rocprof
+from gemm_tuner.profilers.rocprofv3 import Rocprofv3
+
+__all__ = ["AUTO", "AUTO_ORDER", "PROFILERS", "TRACE_COLUMNS", "Profiler", "TraceError", "select"]
+
+AUTO = "auto"
+PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton())
+AUTO_ORDER = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu")}
+
+
+def select(name: str, backend: str) -> Profiler:
+    """The profiler called ``name``; 'auto' takes the first of AUTO_ORDER that is installed.
+
+    backend: 'cuda' or 'hip'. Raises UserError for a name that does not exist, and
+    EnvironmentFault for a tool that is not installed or is not for this GPU.
+    """
+    by_name = {profiler.name: profiler for profiler in PROFILERS}
+    if name == AUTO:
+        return first_installed([by_name[one] for one in AUTO_ORDER.get(backend, ())], backend)
+    if name not in by_name:
+        raise UserError(f"there is no profiler {name!r}", where="--profiler", accepted=", ".join((AUTO, *by_name)))
+    profiler = by_name[name]
+    if not profiler.supports(backend):
+        raise unusable(f"{name} cannot time {backend} kernels", backend)
+    if profiler.version() is None:
+        raise unusable(f"{name} is not installed or does not start", backend, profiler.install_hint)
+    return profiler
+
+
+def first_installed(candidates: list[Profiler], backend: str) -> Profiler:
+    for profiler in candidates:
+        if profiler.version() is not None:
+            return profiler
+    hints = "; or ".join(profiler.install_hint for profiler in candidates)
+    raise unusable(f"no profiler for {backend} is installed", backend, hints)
+
+
+def unusable(what: str, backend: str, hint: str = "") -> EnvironmentFault:
+    """The error for a profiler that cannot be used, with those that can."""
+    usable = [profiler.name for profiler in PROFILERS if profiler.supports(backend) and profiler.version()]
+    available = f"available here: {', '.join(usable) or 'none'}"
+    return EnvironmentFault(what, where="--profiler", hint="; ".join(filter(None, (hint, available))))

@@ -1,0 +1,164 @@
+"""What the pipeline knows of a profiler: how to run a command under it and how to read what it wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+import pandas as pd
+
+from gemm_tuner.errors import EnvironmentFault
+
+TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope")
+PLAIN_NUMBERS = {"LC_ALL": "C.UTF-8"}  # nsys and ncu print numbers as the locale says: 239.008 for 239008
+VERSION_TIMEOUT_S = 30
+UNKNOWN_VERSION = "unknown"
+SEE_LOG = "see the profiler's log beside the file"
+
+# rocprof writes 'name.kd' and 'name(args) [clone .kd]', rocprofv2 'name(args) (.kd)'.
+KERNEL_SUFFIX = re.compile(r" ?(\[clone \.kd\]|\(\.kd\)|\.kd)$")
+VERSION_NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
+
+Trouble = Literal["missing", "empty", "unreadable"]
+
+
+class TraceError(EnvironmentFault):
+    """A profiler's output is not there, holds no kernel, or cannot be read without guessing.
+
+    trouble: which of the three; a caller may treat an empty trace as launches that all failed.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        trouble: Trouble = "unreadable",
+        where: str = "",
+        accepted: str = "",
+        hint: str = SEE_LOG,
+    ) -> None:
+        super().__init__(what, where=where, accepted=accepted, hint=hint)
+        self.trouble: Trouble = trouble
+
+
+def missing_file(path: Path, why: str) -> TraceError:
+    """The error for output that was never written; ``why`` says when the tool does that."""
+    return TraceError("the profiler wrote no such file", trouble="missing", where=str(path), hint=f"{why}; {SEE_LOG}")
+
+
+def no_kernels(path: Path) -> TraceError:
+    """The error for output that is there and lists no GPU kernel, a file of 0 bytes included."""
+    return TraceError("no kernels recorded", trouble="empty", where=str(path))
+
+
+def unreadable(path: Path, line: int | None, what: str, *, accepted: str = "", hint: str = SEE_LOG) -> TraceError:
+    """The error for output that cannot be understood; lines count from 1."""
+    where = str(path) if line is None else f"{path}, line {line}"
+    return TraceError(what, where=where, accepted=accepted, hint=hint)
+
+
+class Dispatch(NamedTuple):
+    """One run of one GPU kernel. ``start_ns`` is an ordinal where the tool gives no start times."""
+
+    kernel_name: str
+    start_ns: int
+    duration_ns: float
+    scope: str = ""
+
+
+def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
+    """Columns TRACE_COLUMNS (str, int64, float64, str), sorted by start, name suffixes removed.
+
+    Raises TraceError when there is no dispatch; ``path`` is named in it.
+    """
+    bare_names: dict[str, str] = {}
+    names: list[str] = []
+    starts: list[int] = []
+    durations: list[float] = []
+    scopes: list[str] = []
+    for name, start_ns, duration_ns, scope in dispatches:
+        bare = bare_names.get(name)
+        if bare is None:
+            bare = bare_names[name] = KERNEL_SUFFIX.sub("", name)
+        names.append(bare)
+        starts.append(start_ns)
+        durations.append(duration_ns)
+        scopes.append(scope)
+    if not names:
+        raise no_kernels(path)
+    columns = (
+        pd.Series(names, dtype="str"),
+        pd.Series(starts, dtype="int64"),
+        pd.Series(durations, dtype="float64"),
+        pd.Series(scopes, dtype="str"),
+    )
+    frame = pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
+    return frame.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+class Profiler(Protocol):
+    """One external tool that times GPU kernels."""
+
+    @property
+    def name(self) -> str:
+        """What ``--profiler`` calls it."""
+
+    @property
+    def uses_scopes(self) -> bool:
+        """The launcher must open a proton scope ``L<number>`` round each call, and none below it."""
+
+    @property
+    def uses_capture_range(self) -> bool:
+        """The tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must call."""
+
+    @property
+    def install_hint(self) -> str:
+        """How to get the tool, for a message."""
+
+    def supports(self, backend: str) -> bool:
+        """Whether it times kernels of ``cuda`` or ``hip``."""
+
+    def version(self) -> str | None:
+        """None when it is not installed or does not start; never raises."""
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """The command line that runs ``argv`` under the tool and writes below ``out_dir`` only."""
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        """A second command that turns what was recorded into text, or None."""
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        """The kernels that ran, as TRACE_COLUMNS; raises TraceError."""
+
+    def environment(self) -> dict[str, str]:
+        """Variables to add to the environment of both commands."""
+
+
+def tool_version(tool: str) -> str | None:
+    """The number that ``tool --version`` prints, or 'unknown'; None when it is absent or does not start."""
+    executable = shutil.which(tool)
+    if executable is None:
+        return None
+    try:
+        done = subprocess.run(
+            [executable, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **PLAIN_NUMBERS},
+            timeout=VERSION_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = done.stdout.decode("utf-8", errors="replace").splitlines()
+    for line in sorted(lines, key=lambda text: "version" not in text.casefold()):
+        found = VERSION_NUMBER.search(line)
+        if found:
+            return found.group()
+    return UNKNOWN_VERSION if done.returncode == 0 else None

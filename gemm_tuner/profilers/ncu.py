@@ -1,0 +1,145 @@
+"""NVIDIA Nsight Compute: serialises and replays each kernel, so it is slow; the last choice for timing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from gemm_tuner.profilers.base import (
+    PLAIN_NUMBERS,
+    Dispatch,
+    missing_file,
+    to_frame,
+    tool_version,
+    unreadable,
+)
+from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, normalise, read_rows
+
+METRIC = "gpu__time_duration.sum"
+RAW_COLUMN = normalise(METRIC)[0]
+METRIC_NAMES = (METRIC, "Duration")  # asked for by name, and as a line of the section Speed Of Light
+OUTPUT = "trace.csv"
+DETAILS = layout("ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value", ragged=True)
+RAW = layout("ID", "Process ID", "Kernel Name", METRIC)
+NO_DURATION = f"the file has no {METRIC}"
+LAYOUTS = (DETAILS, RAW, layout("ID", "Kernel Name", refusal=NO_DURATION))
+
+GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+")
+GROUPED_DECIMAL = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+\.[0-9]+")
+DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
+POINT_OR_GROUP = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ncu:
+    name: str = "ncu"
+    uses_scopes: bool = False
+    uses_capture_range: bool = False
+    install_hint: str = "install NVIDIA Nsight Compute and put ncu on PATH"
+
+    def supports(self, backend: str) -> bool:
+        return backend == "cuda"
+
+    def version(self) -> str | None:
+        return tool_version("ncu")
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """Leaves clocks and caches alone: by default ncu locks to base clocks and flushes before a kernel."""
+        output = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", METRIC]
+        untouched = ["--clock-control", "none", "--cache-control", "none"]
+        rest = ["--target-processes", "all", "--log-file", str(out_dir / OUTPUT)]
+        return ["ncu", *output, *untouched, *rest, *argv]
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        return None
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        path = out_dir / OUTPUT
+        if not path.is_file():
+            raise missing_file(path, "ncu did not start or was killed")
+        return read_file(path)
+
+    def environment(self) -> dict[str, str]:
+        return dict(PLAIN_NUMBERS)
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """Reads either page of ncu's CSV; start_ns is the launch ID."""
+    return to_frame(path, dispatches(path))
+
+
+class Measurement(NamedTuple):
+    """One row that gives a launch's duration; ``rank`` is 0 for the exact metric, 1 for its label."""
+
+    row: Row
+    launch: int
+    process: int
+    rank: int
+    value: str
+    unit: str
+
+
+def dispatches(path: Path) -> Iterator[Dispatch]:
+    """One dispatch a launch. One listed twice must say the same; the exact metric wins over its label."""
+    launches: dict[tuple[int, int, int], tuple[int, Dispatch]] = {}
+    for row, launch, process, rank, value, unit in measurements(path):
+        key = (row.header.line, process, launch)
+        dispatch = Dispatch(row.kernel_name("kernelname"), launch, nanoseconds(row, value, unit))
+        known_rank, known = launches.setdefault(key, (rank, dispatch))
+        if rank == known_rank and dispatch != known:
+            raise row.error(f"launch {launch} is listed twice with different values")
+        if rank < known_rank:
+            launches[key] = (rank, dispatch)
+    for _, dispatch in launches.values():
+        yield dispatch
+
+
+def measurements(path: Path) -> Iterator[Measurement]:
+    """The raw page has its units in the row under the header, which has no ID; the details page in every row.
+
+    The two numbers that begin every row are checked even where another metric is skipped: a
+    shifted row shows there.
+    """
+    raw_units: dict[int, str] = {}
+    rows = found = 0
+    for row in read_rows(path, LAYOUTS):
+        raw = row.header.layout is RAW
+        value = row.text(RAW_COLUMN if raw else "metricvalue")
+        if raw and not row.text("id"):
+            raw_units[row.header.line] = value
+            continue
+        rows += 1
+        launch, process = row.whole_number("id"), row.whole_number("processid")
+        metric = METRIC if raw else row.text("metricname")
+        if metric in METRIC_NAMES:
+            found += 1
+            unit = raw_units.get(row.header.line, "") if raw else row.text("metricunit")
+            yield Measurement(row, launch, process, METRIC_NAMES.index(metric), value, unit)
+    if rows and not found:
+        raise unreadable(path, None, NO_DURATION)
+
+
+def nanoseconds(row: Row, value: str, unit: str) -> float:
+    """A duration, refused where a separator may be a decimal point or a thousands mark.
+
+    ncu prints 239008 ns as 239,008 under an English locale and as 239.008 under a German one. Both
+    pages print no decimals, two, or (raw page, scaled units) six, so three digits after a comma are
+    a thousands group when the unit is ns. Three digits after a lone point would be a plain fraction
+    to any other program: they are refused, as is every comma that serves as a decimal point.
+    """
+    scale = NANOSECONDS.get(unit)
+    if scale is None:
+        raise row.error(f"the unit {unit!r} of {METRIC} is not known", accepted="ns, us, ms, s")
+    certain = GROUPED_DECIMAL.fullmatch(value) or (DECIMAL.fullmatch(value) and not POINT_OR_GROUP.fullmatch(value))
+    if value.isascii() and (value.isdigit() or certain or (scale == 1 and GROUPED.fullmatch(value))):
+        return float(Decimal(value.replace(",", "")) * scale)
+    what = f"the duration {value!r} {unit} is not a number"
+    if POINT_OR_GROUP.fullmatch(value) or "," in value or value.count(".") > 1:
+        what = f"the duration {value!r} {unit} may have been written under another locale"
+    raise row.error(what, accepted="digits, as in 239008", hint="run ncu with LC_ALL=C and --print-units base")

@@ -1,0 +1,102 @@
+"""NVIDIA Nsight Systems: records launches with little overhead; ``nsys stats`` turns them into CSV."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import pandas as pd
+
+from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, read_rows
+
+REPORT = "cuda_gpu_trace"
+OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second is its name until about 2022.4
+GRID, STREAM = "grdx", "strm"
+DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
+LAYOUTS = (
+    layout("Start", "Duration", "GrdX", "Name"),
+    layout(
+        "Total Time",
+        "Instances",
+        refusal=f"this is a sum over launches, not the trace: use the report {REPORT}",
+    ),
+    layout("RangeId", "Duration", refusal=f"these are NVTX ranges, not kernels: use the report {REPORT}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nsys:
+    name: str = "nsys"
+    uses_scopes: bool = False
+    uses_capture_range: bool = True
+    install_hint: str = "install NVIDIA Nsight Systems and put nsys on PATH"
+
+    def supports(self, backend: str) -> bool:
+        return backend == "cuda"
+
+    def version(self) -> str | None:
+        return tool_version("nsys")
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """Traces CUDA only; sampling and context switches would add noise and size.
+
+        Only what the launcher brackets is recorded: nsys ends its import at the first runtime call that is
+        newer than itself (cuBLAS 13 makes one when it starts, nsys 2023.4 does not know it), with status 0.
+        """
+        capture = ["-c", "cudaProfilerApi", "--capture-range-end=stop"]
+        options = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", *capture, "-f", "true"]
+        return ["nsys", "profile", *options, "-o", str(out_dir / "trace"), *argv]
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        """Without the forcing options nsys reuses a stale database and skips a CSV that exists."""
+        report = ["-r", REPORT, "--format", "csv", "--timeunit", "nsec"]
+        force = ["--force-export=true", "--force-overwrite=true"]
+        stem = out_dir / "trace"
+        return ["nsys", "stats", "-q", *report, *force, "-o", str(stem), f"{stem}.nsys-rep"]
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        for name in OUTPUTS:
+            if (out_dir / name).is_file():
+                return read_file(out_dir / name)
+        raise missing_file(
+            out_dir / OUTPUTS[0],
+            f"nsys stats ends with status 0 even when it knows no report {REPORT} (before 2023)",
+        )
+
+    def environment(self) -> dict[str, str]:
+        return dict(PLAIN_NUMBERS)
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """Reads the CSV of ``nsys stats``, from a file or from the console with what is printed before it."""
+    return to_frame(path, dispatches(path))
+
+
+def dispatches(path: Path) -> Iterator[Dispatch]:
+    """Leaves out copies and fills, which have no grid. The stream is read because a shift shows there."""
+    for row in read_rows(path, LAYOUTS):
+        if row.text(GRID):
+            row.whole_number(GRID)
+            if STREAM in row.header.columns:
+                row.whole_number(STREAM)
+            start_ns, duration_ns = (nanoseconds(row, column) for column in ("start", "duration"))
+            yield Dispatch(row.kernel_name("name"), round(start_ns), float(duration_ns))
+
+
+def nanoseconds(row: Row, column: str) -> int | Decimal:
+    """The unit stands in the header and follows ``--timeunit``; nanoseconds are always whole.
+
+    A comma is refused: it is the decimal point of some locales.
+    """
+    unit = row.header.unit(column)
+    scale = NANOSECONDS.get(unit)
+    if scale is None:
+        raise row.error(f"the unit {unit!r} of {row.title(column)!r} is not known", accepted="ns, us, ms, sec")
+    value = row.text(column)
+    if scale > 1 and DECIMAL.fullmatch(value):
+        return Decimal(value) * scale
+    return row.whole_number(column) * scale

@@ -1,0 +1,93 @@
+"""AMD rocprof (version 1, the roctracer generation), and the like table that rocprofv2 writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.tables import Row, layout, read_rows
+
+OUTPUT = "trace.csv"
+DURATION = "durationns"
+SHELL_CHARACTERS = frozenset("\"'$`\\")
+PLUGIN_1 = "the rows of rocprofv2's file plugin version 1 lack sig and obj: use --plugin-version 2, or rocprofv3"
+RENAMED = "the columns are neither rocprof's nor rocprofv2's: omniperf renames them so"
+V1 = layout("KernelName", "BeginNs", "EndNs", short_row=PLUGIN_1)
+V2 = layout("Dispatch_ID", "Kernel_Name", "Start_Timestamp", "End_Timestamp", "Correlation_ID")
+LAYOUTS = (
+    V1,
+    V2,
+    layout(
+        "Name",
+        "Calls",
+        "TotalDurationNs",
+        refusal="this is the sum over dispatches: use X.csv, not X.stats.csv",
+    ),
+    layout("Dispatch_ID", "Kernel_Name", "Start_Timestamp", refusal=RENAMED),
+    layout("KernelName", "gpu-id", refusal="the file has no times: run rocprof with --stats"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rocprof:
+    name: str = "rocprof"
+    uses_scopes: bool = False
+    uses_capture_range: bool = False
+    install_hint: str = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
+
+    def supports(self, backend: str) -> bool:
+        return backend == "hip"
+
+    def version(self) -> str | None:
+        return tool_version("rocprof")
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """rocprof puts the command through a shell's ``eval``, so quotes and ``$`` in it are refused here."""
+        for argument in argv:
+            if SHELL_CHARACTERS.intersection(argument):
+                raise EnvironmentFault(
+                    f"rocprof cannot pass on the argument {argument!r}",
+                    accepted="arguments without quotes, backslashes and $",
+                    hint="rename the file or folder, or use --profiler rocprofv3",
+                )
+        return ["rocprof", "--stats", "-o", str(out_dir / OUTPUT), *argv]
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        return None
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        path = out_dir / OUTPUT
+        if not path.is_file():
+            raise missing_file(path, "rocprof writes none when no kernel ran")
+        return read_file(path)
+
+    def environment(self) -> dict[str, str]:
+        return dict(PLAIN_NUMBERS)
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """Reads the per-dispatch CSV of rocprof ``--stats`` and of rocprofv2's file plugin version 2."""
+    return to_frame(path, dispatches(path))
+
+
+def dispatches(path: Path) -> Iterator[Dispatch]:
+    for row in read_rows(path, LAYOUTS):
+        start, end = ("beginns", "endns") if row.header.layout is V1 else ("starttimestamp", "endtimestamp")
+        duration_ns = row.elapsed_ns(start, end)
+        check_duration(row, duration_ns)
+        yield Dispatch(row.kernel_name("kernelname"), row.whole_number(start), float(duration_ns))
+
+
+def check_duration(row: Row, elapsed_ns: int) -> None:
+    """DurationNs is EndNs - BeginNs in all real files seen, so a difference means shifted fields."""
+    if DURATION in row.header.columns and row.whole_number(DURATION) != elapsed_ns:
+        raise row.error(
+            f"DurationNs is {row.text(DURATION)}, but EndNs - BeginNs is {elapsed_ns}",
+            accepted="equal values",
+            hint="the row's fields are shifted, or the last one is cut",
+        )

@@ -1,0 +1,66 @@
+"""AMD rocprofv3 (rocprofiler-sdk): one CSV row a dispatch, not in time order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.tables import layout, read_rows
+
+OUTPUT = "trace_kernel_trace.csv"
+KERNEL = "KERNEL_DISPATCH"
+START, END = "starttimestamp", "endtimestamp"
+LAYOUTS = (
+    layout("Kind", "Kernel_Name", "Start_Timestamp", "End_Timestamp"),
+    layout("Counter_Name", "Kernel_Name", refusal="these are counters, a row each: use --kernel-trace"),
+    layout("Name", "Calls", "TotalDurationNs", refusal="this is a sum over dispatches: use *_kernel_trace.csv"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rocprofv3:
+    name: str = "rocprofv3"
+    uses_scopes: bool = False
+    uses_capture_range: bool = False
+    install_hint: str = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
+
+    def supports(self, backend: str) -> bool:
+        return backend == "hip"
+
+    def version(self) -> str | None:
+        return tool_version("rocprofv3")
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """Asks for CSV by name, because ROCm 7 writes a database (rocpd) by default."""
+        output = ["--output-format", "csv", "-d", str(out_dir), "-o", "trace", "--log-level", "fatal"]
+        return ["rocprofv3", "--kernel-trace", *output, "--", *argv]
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        return None
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        path = out_dir / OUTPUT
+        if not path.is_file():
+            raise missing_file(path, "rocprofv3 writes none when no kernel ran")
+        return read_file(path)
+
+    def environment(self) -> dict[str, str]:
+        return dict(PLAIN_NUMBERS)
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """Reads ``*_kernel_trace.csv`` of ROCm 6 and 7, and what rocpd's conversion to CSV writes."""
+    return to_frame(path, dispatches(path))
+
+
+def dispatches(path: Path) -> Iterator[Dispatch]:
+    for row in read_rows(path, LAYOUTS):
+        kind = row.text("kind")
+        if kind != KERNEL:
+            raise row.error(f"the column 'Kind' holds {kind!r}", accepted=KERNEL)
+        duration_ns = row.elapsed_ns(START, END)
+        yield Dispatch(row.kernel_name("kernelname"), row.whole_number(START), float(duration_ns))

@@ -1,0 +1,59 @@
+"""Progress on standard error: bars on a terminal, a plain line now and then when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+PLAIN_SECONDS = 10.0
+
+
+class Step:
+    """One stage's progress; ``advance`` after each unit."""
+
+    def __init__(self, title: str, total: int, bar: Progress | None) -> None:
+        self.title, self.total, self.done, self._bar = title, total, 0, bar
+        self._task = bar.add_task(title, total=total) if bar else None
+        self._started = self._said = time.monotonic()
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done)
+        elif time.monotonic() - self._said >= PLAIN_SECONDS:
+            self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        elapsed = self._said - self._started
+        left = elapsed / self.done * (self.total - self.done) if self.done else float("nan")
+        print(f"{self.title}: {self.done}/{self.total}, about {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._bar is None:
+            elapsed = time.monotonic() - self._started
+            print(f"{self.title}: {self.done}/{self.total} in {elapsed:.1f} s", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def step(title: str, total: int, console: Console) -> Iterator[Step]:
+    """A bar while the block runs, when the console is a terminal."""
+    if not console.is_terminal:
+        one = Step(title, total, None)
+        yield one
+        one.close()
+        return
+    columns = (
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        yield Step(title, total, bar)

@@ -1,0 +1,113 @@
+"""Applies rules to the space: what is cut, by which rule, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner.errors import UserError
+from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.rule import Kind, Rule
+from gemm_tuner.space import AXES
+
+RULE_FILES = ("validity.py", "heuristics.py")
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelRow:
+    """How many configurations one rule cut, after the rules above it, and how many remain."""
+
+    rule: str
+    kind: Kind
+    why: str
+    cut: int
+    remain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """kept: row positions that no rule cut. rejected_by: name of the first rule that cut a row, or ""."""
+
+    kept: npt.NDArray[np.intp]
+    rejected_by: npt.NDArray[np.object_]
+    funnel: tuple[FunnelRow, ...]
+
+
+def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
+    """The rules of a folder, in the order written, validity first. This runs the folder's Python code.
+
+    Raises UserError when a file is missing or holds no rule.
+    """
+    found: list[Rule] = []
+    for file_name in RULE_FILES if heuristics else RULE_FILES[:1]:
+        path = rules_dir / file_name
+        spec = importlib.util.spec_from_file_location(f"gemm_tuner_rules_{path.stem}", path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UserError(
+                "is missing",
+                where=str(path),
+                accepted=f"a folder with {' and '.join(RULE_FILES)}",
+                hint="check --rules",
+            )
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UserError(f"does not load: {type(error).__name__}: {error}", where=str(path)) from error
+        found += [value for value in vars(module).values() if isinstance(value, Rule)]
+    if not found:
+        raise UserError("holds no rules", where=str(rules_dir))
+    return tuple(found)
+
+
+def rules_sha(rules_dir: Path) -> str:
+    """12 hex digits over the rule files."""
+    texts = [(rules_dir / name).read_bytes() for name in RULE_FILES if (rules_dir / name).is_file()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
+
+
+def columns_of(configs: pd.DataFrame) -> Any:
+    """The columns as numpy arrays under their names: what rules and the model compute with."""
+    return SimpleNamespace(
+        family=configs["family"].to_numpy(), **{axis: configs[axis].to_numpy(np.int64) for axis in AXES}
+    )
+
+
+def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
+    """Asks every rule about every configuration; the first that says no is the one recorded."""
+    total = len(columns.BLOCK_SIZE_M)
+    rejected_by = np.full(total, "", dtype=object)
+    alive = np.ones(total, dtype=bool)
+    funnel = []
+    for rule in rules:
+        if rule.backend not in ("", device.target.backend):
+            continue
+        keep = np.broadcast_to(np.asarray(rule.keep(columns, problem, device), dtype=bool), (total,))
+        if rule.families:
+            keep = keep | ~np.isin(columns.family, rule.families)
+        cut = alive & ~keep
+        rejected_by[cut] = rule.name
+        alive &= keep
+        funnel.append(FunnelRow(rule.name, rule.kind, rule.why, int(cut.sum()), int(alive.sum())))
+    return Pruned(np.flatnonzero(alive), rejected_by, tuple(funnel))
+
+
+def require_some(pruned: Pruned, problem: GemmProblem) -> None:
+    """Raises UserError naming the rule that cut the last configuration, when none is left."""
+    if len(pruned.kept):
+        return
+    last = [row for row in pruned.funnel if row.cut][-1]
+    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a space with smaller tiles by --space"
+    raise UserError(
+        f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
+        where=problem.key,
+        hint=hint,
+    )

@@ -1,0 +1,96 @@
+"""Plays back a recorded run: its traces and journals stand for the GPU, the profiler and the checks.
+
+A recording is the ``raw`` folder that a run leaves with ``--keep``: recording.json, and a folder a
+stage with plan.json, journal.jsonl and the profiler's own output for every start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.device import Machine
+from gemm_tuner.errors import UserError
+from gemm_tuner.launch import Key, OnEvent, StageRun, collect, nobody
+from gemm_tuner.launcher.plan import VENDOR, VERIFY, Plan, read_journal
+from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.records import Status, Timing
+
+RECORDING = "recording.json"
+
+
+def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler) -> None:
+    """Notes what a later replay must know: the GPU, the versions, the profiler."""
+    row = {
+        "gpu": machine.gpu(gpu),
+        "versions": machine.versions,
+        "driver": machine.driver,
+        "profiler": profiler.name,
+        "profiler_version": profiler.version() or "",
+    }
+    (raw / RECORDING).write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded run on disk."""
+
+    folder: Path
+    machine: Machine
+    profiler: Profiler
+    profiler_version: str
+
+
+def load(folder: Path | None) -> Recording:
+    """Raises UserError when the folder is no recording."""
+    where, accepted = "--replay", "the raw folder of a run made with --keep"
+    if folder is None:
+        raise UserError("--profiler replay needs the recording's folder", where=where, accepted=accepted)
+    try:
+        row = json.loads((folder / RECORDING).read_text(encoding="utf-8"))
+        profiler = {p.name: p for p in PROFILERS}[row["profiler"]]
+        machine = Machine(({**row["gpu"], "id": 0},), row["versions"], row["driver"])
+        return Recording(folder, machine, profiler, row["profiler_version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"{folder} is no recording: {type(error).__name__}: {error}"
+        raise UserError(what, where=where, accepted=accepted) from error
+
+
+@dataclass(frozen=True)
+class ReplayLauncher:
+    """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
+
+    recording: Recording
+    source: str = "replayed"
+
+    def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
+        for path in sorted(self.recording.folder.glob("*/start*/plan.json")):
+            plan = Plan.read(path)
+            if plan.stage == stage:
+                yield path.parent, plan, read_journal(path.parent / "journal.jsonl")
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
+        recorded: dict[Key, Timing] = {}
+        run = StageRun()
+        for where, old_plan, journal in self._starts(plan.stage):
+            recorded.update(collect(old_plan, journal, self.recording.profiler, where))
+            run.starts += 1
+        for work in plan.work:
+            for name in [name for _, name in work.entries] + ([VENDOR] if work.vendor else []):
+                absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
+                run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
+                on_event({"event": "end", "name": name, "work_problem": work.problem})
+        return run
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
+        for _, old_plan, journal in self._starts(VERIFY):
+            for event in journal:
+                if "work" not in event:
+                    continue
+                problem = old_plan.work[event["work"]].problem
+                if (problem, event["name"]) in wanted:
+                    on_event({**event, "work_problem": problem})

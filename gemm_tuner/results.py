@@ -1,0 +1,184 @@
+"""The results file: a header and one row per size. docs/results_format.md describes it for users.
+
+What a row may hold and how it is checked is known in ``sizes``, so that a results file is a size file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_tuner.documents import check_kind, dump_yaml, printable, refuse_unknown, show, write_text_atomically
+from gemm_tuner.errors import UserError
+from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.sizes import FORMAT_VERSION, SOURCES, Defaults, Row, read_document
+
+__all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
+
+_PREAMBLE = "# Written by tune_gemm.py; docs/results_format.md explains the fields. Times are in microseconds.\n"
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where and how the rows came about; every field is written, an unknown one as an empty text.
+
+    date:       ISO 8601, UTC, such as 2026-01-31T12:00:00Z.
+    arch:       such as sm_90 or gfx942.
+    num_sms:    multiprocessors (NVIDIA) or compute units (AMD) that the kernels could use; 0 without a GPU.
+    init_type:  how the inputs were filled.
+    l2:         state of the L2 cache before a timed launch: flushed, rotating, warm.
+    source:     measured, replayed or predicted.
+    """
+
+    tool_version: str
+    date: str
+    device: str
+    arch: str
+    num_sms: int
+    driver: str
+    triton: str
+    torch: str
+    python: str
+    profiler: str
+    profiler_version: str
+    init_type: str
+    seed: int
+    l2: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file as read: ``header`` has the fields of Header that the file gives.
+
+    without_config: the sizes that ended without a config, each with the reason.
+    """
+
+    header: dict[str, str | int]
+    rows: tuple[Row, ...]
+    without_config: tuple[tuple[GemmProblem, str], ...]
+
+
+def write(
+    path: str | os.PathLike[str],
+    header: Header,
+    choices: Iterable[Choice],
+    failures: Iterable[tuple[GemmProblem, str]] = (),
+) -> None:
+    """Write the results file, whole or not at all, rows in the given order.
+
+    failures: the sizes without a config, each with the reason; written, so that no size vanishes.
+    Raises EnvironmentFault when the file cannot be written, ValueError for a choice that no row can hold.
+    """
+    document: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "header": dataclasses.asdict(header),
+        "configs": [choice_row(choice) for choice in choices],
+        "without_config": [{**problem_row(problem), "reason": reason} for problem, reason in failures],
+    }
+    write_text_atomically(path, _PREAMBLE + dump_yaml(document))
+
+
+def read(path: str | os.PathLike[str]) -> Results:
+    """Read a results file, strictly: an unknown key or a wrong type anywhere raises UserError."""
+    document = read_document(path, Defaults(), what="results file")
+    where = printable(path)
+    if not document.is_results:
+        raise UserError(
+            "is a list of sizes and not a results file",
+            where=where,
+            accepted="a file that tune_gemm.py wrote, with format_version, header and configs",
+        )
+    return Results(_header(document.header, f"{where}, header"), document.rows, document.failures)
+
+
+def _header(raw: object, where: str) -> dict[str, str | int]:
+    kinds = {field.name: "count" if field.type == "int" else "text" for field in dataclasses.fields(Header)}
+    if not isinstance(raw, dict):
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=", ".join(kinds))
+    refuse_unknown(raw, tuple(kinds), where)
+    for key in raw:
+        check_kind(raw, key, kinds[key], where)
+    return dict(raw)
+
+
+def problem_row(problem: GemmProblem) -> dict[str, Any]:
+    """The keys of a row that say which problem it is for."""
+    if problem.epilogue not in ("none", "bias"):
+        raise ValueError(f"a results row cannot hold the epilogue {problem.epilogue!r}")
+    return {
+        "M": int(problem.m),
+        "N": int(problem.n),
+        "K": int(problem.k),
+        "dtype_a": problem.dtype_a,
+        "dtype_b": problem.dtype_b,
+        "dtype_c": problem.dtype_c,
+        "layout_a": problem.layout_a.value,
+        "layout_b": problem.layout_b.value,
+        "bias": problem.has_bias,
+    }
+
+
+def choice_row(choice: Choice) -> dict[str, Any]:
+    """The row of a choice: problem, config, what is known of it. A predicted one has no measured field."""
+    if choice.source not in SOURCES:
+        raise ValueError(f"source {choice.source!r} is not one of {SOURCES}")
+    if not 0 < choice.median_us < math.inf:
+        raise ValueError(f"{choice.problem.key}: a time of {choice.median_us} us")
+    facts: dict[str, Any] = {
+        "name": choice.config.name,
+        "source": choice.source,
+        "verified": bool(choice.verified),
+        **(_predicted(choice) if choice.source == "predicted" else _timed(choice)),
+    }
+    row = {
+        **problem_row(choice.problem),
+        "family": choice.config.family,
+        **{key: int(value) for key, value in choice.config.options().items()},
+        **facts,
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _predicted(choice: Choice) -> dict[str, Any]:
+    return {
+        "predicted_us": _decimals(choice.median_us, 3),
+        **_errors(choice),
+        "runner_up": choice.runner_up or None,
+    }
+
+
+def _timed(choice: Choice) -> dict[str, Any]:
+    return {
+        "median_us": _decimals(choice.median_us, 3),
+        "p20_us": _decimals(choice.p20_us, 3),
+        "p80_us": _decimals(choice.p80_us, 3),
+        "samples": int(choice.num_samples),
+        "tflops": _digits(choice.tflops, 4),
+        "roofline_pct": _decimals(choice.roofline_pct, 2),
+        "vendor_us": _decimals(choice.vendor_us, 3),
+        "vendor_ratio": _decimals(choice.vendor_ratio, 3),
+        **_errors(choice),
+        "runner_up": choice.runner_up or None,
+        "gap_pct": _decimals(choice.gap_pct, 2),
+        "tie": bool(choice.tie),
+    }
+
+
+def _errors(choice: Choice) -> dict[str, Any]:
+    return {
+        "max_abs_error": _digits(choice.max_abs_error, 3),
+        "error_over_bound": _digits(choice.error_over_bound, 3),
+    }
+
+
+def _decimals(value: float | None, places: int) -> float | None:
+    return None if value is None or math.isnan(value) else round(float(value), places)
+
+
+def _digits(value: float | None, digits: int) -> float | None:
+    return None if value is None or math.isnan(value) else float(f"{float(value):.{digits}g}")

@@ -1,0 +1,52 @@
+"""What a rule file imports: the ``rule`` decorator and its two kinds.
+
+A rule is a function of the configurations' columns, the problem and the device. It says True for
+what it keeps, and its docstring's first line says why the others go. Columns are numpy arrays, one
+element a configuration, so ``&``, ``|`` and ``np.where`` take the place of and, or and if.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gemm_tuner.records import Device, GemmProblem
+
+Predicate = Callable[[Any, GemmProblem, Device], Any]
+
+
+class Kind(str, Enum):
+    """VALIDITY is a limit of the hardware or the kernel and never skipped; HEURISTIC comes from a
+    measurement or from experience, and ``--no_heuristics`` drops it."""
+
+    VALIDITY = "validity"
+    HEURISTIC = "heuristic"
+
+
+VALIDITY, HEURISTIC = Kind.VALIDITY, Kind.HEURISTIC
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named predicate; ``families`` empty means all."""
+
+    name: str
+    kind: Kind
+    why: str
+    keep: Predicate
+    families: tuple[str, ...] = ()
+    backend: str = ""
+
+
+def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Callable[[Predicate], Rule]:
+    """Makes a function a Rule. ``backend`` ("cuda" or "hip") and ``families`` say where it holds."""
+
+    def decorate(predicate: Predicate) -> Rule:
+        why = (predicate.__doc__ or "").strip().split("\n")[0]
+        if not why:
+            raise ValueError(f"rule {predicate.__name__} needs a docstring whose first line says why")
+        return Rule(predicate.__name__, kind, why, predicate, families, backend)
+
+    return decorate

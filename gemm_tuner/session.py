@@ -1,0 +1,85 @@
+"""One run's working state: its folder, console, stage times, and the results written so far."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from gemm_tuner import __version__, results
+from gemm_tuner.prepare import Setting
+from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.run_folder import RunFolder
+from gemm_tuner.settings import Settings
+
+
+@dataclass
+class Session:
+    """console: progress and messages, standard error. out: results, standard output."""
+
+    settings: Settings
+    setting: Setting
+    folder: RunFolder
+    console: Console
+    out: Console
+    profiler_name: str = ""
+    profiler_version: str = ""
+    choices: dict[GemmProblem, Choice] = field(default_factory=dict)
+    failures: dict[GemmProblem, str] = field(default_factory=dict)
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the block's wall time to the stage's."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stage_seconds[name] = self.stage_seconds.get(name, 0.0) + time.monotonic() - begun
+
+    def count(self, fact: str, number: int) -> None:
+        self.facts[fact] = self.facts.get(fact, 0) + number
+
+    @property
+    def results_path(self) -> Path:
+        return self.settings.results_file or self.folder.root / "tuned.yaml"
+
+    def header(self) -> results.Header:
+        machine, settings = self.setting.machine, self.settings
+        predicted = self.setting.source == "predicted"
+        return results.Header(
+            tool_version=__version__,
+            date=self.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            device=self.setting.device.name,
+            arch=self.setting.device.target.arch,
+            num_sms=self.setting.device.num_sms,
+            driver=machine.driver,
+            triton=machine.versions.get("triton", ""),
+            torch=machine.versions.get("torch", ""),
+            python=machine.versions.get("python", ""),
+            profiler=self.profiler_name,
+            profiler_version=self.profiler_version,
+            init_type="" if predicted else settings.init_type,
+            seed=settings.seed,
+            l2="" if predicted else "rotating" if settings.rotating_mib else "flushed",
+            source=self.setting.source,
+        )
+
+    def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
+        """Books a size's outcome and rewrites the results file, whole or not at all."""
+        if choice is not None:
+            self.choices[problem] = choice
+        else:
+            self.failures[problem] = reason
+        order = [entry.problem for entry in self.settings.entries]
+        chosen = [self.choices[p] for p in order if p in self.choices]
+        failed = [(p, self.failures[p]) for p in order if p in self.failures]
+        results.write(self.results_path, self.header(), chosen, failed)

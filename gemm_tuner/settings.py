@@ -1,0 +1,42 @@
+"""What one run was asked to do: the command line, checked and typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gemm_tuner.sizes import SizeEntry
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU."""
+
+    entries: tuple[SizeEntry, ...]
+    templates_dir: Path
+    rules_dir: Path
+    output_dir: Path
+    space_file: Path | None = None
+    results_file: Path | None = None
+    arch: str = ""
+    heuristics: bool = True
+    profiler: str = "auto"
+    replay_dir: Path | None = None
+    gpu_ids: tuple[int, ...] | None = None
+    ngpus: int | None = None
+    compile_workers: int = 1
+    compile_limit_s: float = 60.0
+    jobs: int = 1
+    iters: int = 30
+    screen_calls: int = 5
+    finalists: int = 8
+    predicted_candidates: int = 48
+    init_type: str = "randn"
+    seed: int = 0
+    rotating_mib: int = 0
+    check_all_finalists: bool = False
+    compile_stage: bool = True
+    keep: bool = False
+    verbose: bool = False
+    time_breakdown: bool = False
+    command: tuple[str, ...] = field(default_factory=tuple)

@@ -1,0 +1,300 @@
+"""Tunes with a GPU: compile, screen, finals, check; or plays a recording of that back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gemm_tuner import choose, compile_stage, progress
+from gemm_tuner.codegen import Script
+from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.launch import OnEvent, StageRun, nobody
+from gemm_tuner.launcher.check import odd_companion
+from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, Method, Plan, Work
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import GemmProblem, KernelConfig, Status, Timing, Verdict
+from gemm_tuner.session import Session
+from gemm_tuner.verify import Checker, OnSettled, Verification, verify_plan
+
+# L2 is emptied by reading this many times its size.
+FLUSH_L2_TIMES = 2
+ODD_COMPILES_A_SIZE = 2
+
+Finalists = Sequence[tuple[Ledger, list[str]]]
+
+
+class Launcher(Protocol):
+    """A GPU, or a recording of one."""
+
+    @property
+    def source(self) -> str:
+        """'measured' or 'replayed'."""
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
+        """Times the plan's entries."""
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        """Checks the plan's entries."""
+
+
+@dataclass
+class Tuning:
+    """The measured way of a batch. ``launchers``: one a GPU."""
+
+    session: Session
+    ledgers: list[Ledger]
+    launchers: Sequence[Launcher]
+    scripts: dict[tuple[str, str], Script] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """From ledgers to results; every size is settled at the end."""
+        settings = self.session.settings
+        with self.session.stage("write scripts"):
+            wanted = [(ledger.problem, c) for ledger in self.ledgers for c in ledger.kept.values()]
+            self.scripts = write_scripts(self.session, wanted)
+        if settings.compile_stage:
+            compile_wanted(self.session, wanted, self.scripts, self.ledgers, "compile")
+        screened = self.screen()
+        finalists = self.finalists(screened)
+        finals = self.finals(finalists)
+        self.check(finalists, screened, finals)
+
+    def run_given(self) -> None:
+        """Times and checks ledgers of one given configuration each: compile, finals, check."""
+        wanted = [(ledger.problem, c) for ledger in self.ledgers for c in ledger.kept.values()]
+        self.scripts = write_scripts(self.session, wanted)
+        compile_wanted(self.session, wanted, self.scripts, self.ledgers, "compile")
+        finalists = [(ledger, compile_stage.runnable(ledger)) for ledger in self.ledgers]
+        self.check(finalists, {}, self.finals(finalists))
+
+    def screen(self) -> dict[GemmProblem, list[Timing]]:
+        """A few launches of every configuration; clear losers get fewer."""
+        shares = share_out(self.ledgers, len(self.launchers))
+        work = [[self._work(ledger, self._in_order(ledger)) for ledger in share] for share in shares]
+        total = sum(len(w.entries) for share in work for w in share)
+        return self._time(SCREEN, work, self.session.settings.screen_calls, total)
+
+    def _in_order(self, ledger: Ledger) -> list[str]:
+        """Predicted best first, so that losers are known as such early."""
+        return sorted(compile_stage.runnable(ledger), key=lambda name: ledger.predicted_us[name])
+
+    def finalists(self, screened: dict[GemmProblem, list[Timing]]) -> list[tuple[Ledger, list[str]]]:
+        """The fastest of each size by screening."""
+        count = self.session.settings.finalists
+        ranked = [(ledger, choose.rank(ledger.problem, screened.get(ledger.problem, []))) for ledger in self.ledgers]
+        return [(ledger, [t.name for t in r.timings[:count]]) for ledger, r in ranked]
+
+    def finals(self, finalists: Finalists) -> dict[GemmProblem, list[Timing]]:
+        """The finalists of each size and the vendor library, interleaved."""
+        names = {ledger.problem: some for ledger, some in finalists if some}
+        shares = share_out([ledger for ledger, some in finalists if some], len(self.launchers))
+        work = [[self._work(ledger, names[ledger.problem], vendor=True) for ledger in share] for share in shares]
+        total = sum(len(w.entries) + 1 for share in work for w in share)
+        return self._time(FINALS, work, self.session.settings.iters, total)
+
+    def check(
+        self,
+        finalists: Finalists,
+        screened: dict[GemmProblem, list[Timing]],
+        finals: dict[GemmProblem, list[Timing]],
+    ) -> None:
+        """Checks each size's best first and settles it with the first that is right."""
+        ranking: dict[GemmProblem, choose.Ranked] = {}
+        order: list[tuple[Ledger, list[str]]] = []
+        for ledger, _ in finalists:
+            # A size whose finals died keeps the times of its screening.
+            ranked = choose.rank(ledger.problem, finals.get(ledger.problem, []))
+            if not ranked.timings:
+                ranked = choose.rank(ledger.problem, screened.get(ledger.problem, []))
+            ranking[ledger.problem] = ranked
+            names = [t.name for t in ranked.timings[: self.session.settings.finalists]]
+            if names:
+                order.append((ledger, names))
+            else:
+                self.session.settle(ledger.problem, None, why_nothing_timed(ledger))
+
+        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+            ledger = next(one for one, _ in order if one.problem == problem)
+            if name is None:
+                self.session.settle(problem, None, "none of the finalists is right; see the table of configurations")
+            else:
+                device, source = self.session.setting.device, self.launchers[0].source
+                chosen = choose.measured_choice(ranking[problem], name, ledger.kept[name], verdicts, device, source)
+                self.session.settle(problem, chosen)
+
+        check_candidates(self.session, self.launchers[0], self.scripts, order, settled)
+
+    def _work(self, ledger: Ledger, names: Iterable[str], *, vendor: bool = False) -> Work:
+        entries = tuple((self._script_index(ledger, name), name) for name in names)
+        return Work(ledger.problem, entries, vendor)
+
+    def _script_index(self, ledger: Ledger, name: str) -> int:
+        return list(self.scripts).index((ledger.kept[name].family, ledger.problem.class_key))
+
+    def _time(self, stage: str, shares: list[list[Work]], calls: int, total: int) -> dict[GemmProblem, list[Timing]]:
+        """Times one share on each GPU, all at once, and books the timings."""
+        runs: list[StageRun] = []
+        method = timing_method(self.session, calls)
+        paths = tuple(str(script.path) for script in self.scripts.values())
+        lock = threading.Lock()
+        with self.session.stage(stage), progress.step(stage, total, self.session.console) as step:
+
+            def heard(event: dict[str, object]) -> None:
+                if event["event"] in ("end", "fail"):
+                    with lock:
+                        step.advance()
+
+            jobs: list[tuple[Launcher, list[Plan], list[Path]]] = []
+            for launcher, share in zip(self.launchers, shares, strict=True):
+                parts = deal(share, self.session.settings.jobs if stage == SCREEN else 1)
+                plans = [Plan(stage, paths, tuple(part), method) for part in parts if part]
+                folders = [self.session.folder.stage(stage) for _ in plans]
+                jobs.append((launcher, plans, folders))
+            with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
+                for done in pool.map(lambda job: run_plans(job[0], job[1], job[2], heard), jobs):
+                    runs += done
+        self._book(runs)
+        timings: dict[GemmProblem, list[Timing]] = {}
+        for run in runs:
+            for (problem, _), timing in run.timings.items():
+                timings.setdefault(problem, []).append(timing)
+        return timings
+
+    def _book(self, runs: list[StageRun]) -> None:
+        by_problem = {ledger.problem: ledger for ledger in self.ledgers}
+        for run in runs:
+            self.session.count("profiler starts", run.starts)
+            self.session.count("compiled under the profiler", run.compiled)
+            for (problem, name), timing in run.timings.items():
+                ledger = by_problem[problem]
+                finals_of_a_timed_one = timing.status != Status.OK and "median_us" in ledger.rows.get(name, {})
+                if name != VENDOR and not finals_of_a_timed_one:
+                    ledger.record_timing(timing)
+        if self.session.settings.compile_stage and self.session.facts["compiled under the profiler"]:
+            self.session.console.print(
+                f"[yellow]{self.session.facts['compiled under the profiler']} kernels were compiled in the profiled "
+                "process although all were compiled before: please report this as a bug"
+            )
+
+
+def run_plans(launcher: Launcher, plans: list[Plan], folders: list[Path], heard: OnEvent) -> list[StageRun]:
+    """One GPU's plans, one after another."""
+    return [launcher.timings(plan, folder, heard) for plan, folder in zip(plans, folders, strict=True)]
+
+
+def timing_method(session: Session, calls: int) -> Method:
+    """How this run times: L2 emptied before each call unless operands are rotated."""
+    settings = session.settings
+    flush = 0 if settings.rotating_mib else FLUSH_L2_TIMES * session.setting.device.l2_bytes
+    return Method(
+        timed_calls=calls,
+        flush_bytes=flush,
+        rotating_bytes=settings.rotating_mib * 2**20,
+        init_type=settings.init_type,
+        seed=settings.seed,
+    )
+
+
+def share_out(ledgers: Sequence[Ledger], count: int) -> list[list[Ledger]]:
+    """Deals sizes over GPUs, the dearest first, each to the GPU with the least to do; a size stays whole."""
+    shares: list[list[Ledger]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+
+    def cost(ledger: Ledger) -> float:
+        return sum(ledger.predicted_us.values())
+
+    for ledger in sorted(ledgers, key=cost, reverse=True):
+        least = loads.index(min(loads))
+        shares[least].append(ledger)
+        loads[least] += cost(ledger)
+    return shares
+
+
+def deal(work: list[Work], count: int) -> list[list[Work]]:
+    """Splits a share into at most ``count`` profiler starts."""
+    return [work[i::count] for i in range(min(count, max(1, len(work))))]
+
+
+def write_scripts(
+    session: Session, wanted: Iterable[tuple[GemmProblem, KernelConfig]]
+) -> dict[tuple[str, str], Script]:
+    backend = session.setting.device.target.backend
+    return compile_stage.write_scripts(session.settings.templates_dir, session.folder.scripts, wanted, backend)
+
+
+def compile_wanted(
+    session: Session,
+    wanted: Iterable[tuple[GemmProblem, KernelConfig]],
+    scripts: dict[tuple[str, str], Script],
+    ledgers: Iterable[Ledger],
+    title: str,
+) -> None:
+    """Compiles on every core, no GPU needed, and books the results into the ledgers."""
+    settings, target = session.settings, session.setting.device.target
+    tasks = compile_stage.tasks_for(wanted, scripts)
+    if not tasks:
+        return
+    log = session.folder.raw / "compile.log"
+    workers = min(settings.compile_workers, len(tasks) + 1)
+    variables = kernel_env(session.folder.cache)
+    pool = CompilePool(target, workers, variables, log, settings.compile_limit_s)
+    with session.stage(title), progress.step(title, len(tasks), session.console) as step, pool:
+        compiled = compile_stage.compile_all(pool, tasks, step.advance)
+    session.count("kernels compiled", compiled.fresh)
+    session.count("kernels found in the cache", compiled.cached)
+    compile_stage.book(ledgers, compiled, scripts, session.setting.device)
+
+
+def check_candidates(
+    session: Session,
+    checker: Checker,
+    scripts: dict[tuple[str, str], Script],
+    order: list[tuple[Ledger, list[str]]],
+    on_settled: OnSettled,
+) -> dict[GemmProblem, list[Verdict]]:
+    """Checks candidates best first; ``on_settled`` hears of each size as soon as it is known.
+
+    Returns all verdicts of each size, those on wrong candidates too.
+    """
+    if not order:
+        return {}
+    settings = session.settings
+    if session.setting.source == "measured" and settings.compile_stage:
+        odd = [
+            (odd_companion(ledger.problem, ledger.kept[name].to_dict()), ledger.kept[name])
+            for ledger, names in order
+            for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
+        ]
+        compile_wanted(session, odd, scripts, (), "compile for checks")
+
+    def script_of(ledger: Ledger, name: str) -> str:
+        return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
+
+    plan = verify_plan(order, script_of, settings.init_type, settings.seed, all_of_them=settings.check_all_finalists)
+    with session.stage("check"), progress.step("check", len(order), session.console) as step:
+
+        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+            on_settled(problem, name, verdicts)
+            step.advance()
+
+        verification = Verification(order, settled)
+        checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
+        verification.finish()
+    return {
+        problem: [v for some in size.verdicts.values() for v in some] for problem, size in verification.sizes.items()
+    }
+
+
+def why_nothing_timed(ledger: Ledger) -> str:
+    """One line on why a size has no timing."""
+    counts = {status: n for status, n in ledger.counts().items() if status != Status.PRUNED.value}
+    if not counts:
+        raise EnvironmentFault(f"{ledger.problem.key}: nothing was tried")
+    listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
+    return f"no configuration has a time: {listed}"

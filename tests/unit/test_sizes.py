@@ -1,0 +1,359 @@
+"""Sizes from lists, from ROCm's tuned lists and from flags; results files are in test_results."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gemm_tuner.documents import dump_yaml
+from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+from gemm_tuner.sizes import FACTS, ROW_KEYS, Defaults, SizeEntry, load_sizes, one_size
+
+ROOT = Path(__file__).resolve().parents[2]
+FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ROW, COL = Layout.ROW, Layout.COL
+SIZE = {"M": 16, "N": 32, "K": 64}
+CONFIG = {
+    "BLOCK_SIZE_M": 128,
+    "BLOCK_SIZE_N": 256,
+    "BLOCK_SIZE_K": 64,
+    "GROUP_SIZE_M": 8,
+    "SPLIT_K": 2,
+    "num_warps": 8,
+    "num_stages": 3,
+}
+ROCM = {"waves_per_eu": 2, "kpack": 2, "matrix_instr_nonkdim": 16}
+ROCM_LIST = """
+- {'M': 4864, 'N': 4096, 'K': 4096, 'rowMajorA': 'T', 'rowMajorB': 'N', 'BLOCK_SIZE_M': 256, \
+'BLOCK_SIZE_N': 256, 'BLOCK_SIZE_K': 64, 'GROUP_SIZE_M': 8, 'SPLIT_K': 1, 'num_warps': 8, 'num_stages': 2, \
+'waves_per_eu': 0, 'kpack': 1, 'matrix_instr_nonkdim': 16, 'schedule_hint': 'none'}  # TFLOPS: 5 time(us): 3
+- {'M': 1, 'N': 2, 'K': 3, 'rowMajorA': 'N', 'rowMajorB': 'T'}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sizes.yaml"
+
+
+def load(path: Path, value: object, defaults: Defaults | None = None) -> tuple[SizeEntry, ...]:
+    path.write_text(value if isinstance(value, str) else dump_yaml(value))
+    return load_sizes(path, defaults or Defaults()).entries
+
+
+def refusal(path: Path, value: object, defaults: Defaults | None = None) -> str:
+    with pytest.raises(UserError) as caught:
+        load(path, value, defaults)
+    assert caught.value.exit_status == EXIT_INPUT
+    message = caught.value.one_line()
+    assert str(path) in message
+    assert message.isprintable()
+    return message
+
+
+def problem(path: Path, **keys: object) -> GemmProblem:
+    (entry,) = load(path, [{**SIZE, **keys}])
+    assert entry.config is None
+    return entry.problem
+
+
+def test_an_entry_with_a_size_only_takes_the_defaults(path: Path) -> None:
+    assert problem(path) == GemmProblem(16, 32, 64, "bf16", "bf16", "bf16", ROW, ROW, "none")
+    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, "bias")
+    (entry,) = load(path, [SIZE], defaults)
+    assert entry.problem == GemmProblem(16, 32, 64, "fp16", "fp16", "fp32", COL, ROW, "bias")
+
+
+def test_an_entry_overrides_the_defaults(path: Path) -> None:
+    defaults = Defaults("fp16", "fp16", "fp32", COL, COL, "bias")
+    keys = {"dtype": "bf16", "layout_a": "row", "rowMajorB": "T", "bias": False}
+    (entry,) = load(path, [{**SIZE, **keys}], defaults)
+    assert entry.problem == GemmProblem(16, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("value", "layout"), [("T", ROW), ("N", COL), (True, ROW), (False, COL)], ids=["T", "N", "true", "false"]
+)
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_rocm_layouts(path: Path, operand: str, value: object, layout: Layout) -> None:
+    found = problem(path, **{f"rowMajor{operand}": value})
+    assert (found.layout_a if operand == "A" else found.layout_b) is layout
+    assert (found.layout_b if operand == "A" else found.layout_a) is ROW
+
+
+def test_own_layouts_types_and_bias(path: Path) -> None:
+    assert problem(path, layout_a="col", layout_b="row").layout_a is COL
+    assert problem(path, layout_a="row", layout_b="col").layout_b is COL
+    found = problem(path, dtype_a="fp16", dtype_b="fp16", dtype_c="fp32")
+    assert (found.dtype_a, found.dtype_b, found.dtype_c) == ("fp16", "fp16", "fp32")
+    found = problem(path, dtype="fp32")
+    assert (found.dtype_a, found.dtype_b, found.dtype_c) == ("fp32", "fp32", "fp32")
+    assert (problem(path, bias=True).epilogue, problem(path, bias=False).epilogue) == ("bias", "none")
+
+
+def test_the_limits_of_a_dimension_are_in(path: Path) -> None:
+    assert problem(path, M=1, N=2**31 - 1) == GemmProblem(1, 2**31 - 1, 64)
+
+
+def test_rocms_tuned_list(path: Path) -> None:
+    tuned, plain = load(path, ROCM_LIST)
+    assert tuned.problem == GemmProblem(4864, 4096, 4096, layout_b=COL)
+    assert tuned.config == KernelConfig("gemm_tile", 256, 256, 64, 8, 1, 8, 2, 0, 16, 1)
+    assert plain == SizeEntry(GemmProblem(1, 2, 3, layout_a=COL), None)
+
+
+def test_configs_and_their_defaults(path: Path) -> None:
+    def config(**row: object) -> KernelConfig | None:
+        (entry,) = load(path, [{**SIZE, **row}])
+        return entry.config
+
+    assert config(**CONFIG) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3)
+    short = {key: value for key, value in CONFIG.items() if key not in ("GROUP_SIZE_M", "SPLIT_K")}
+    assert config(**short) == KernelConfig("gemm_tile", 128, 256, 64, 1, 1, 8, 3)
+    assert config(**CONFIG, **ROCM) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3, 2, 16, 2)
+    assert config(**CONFIG, family="gemm_other") == KernelConfig("gemm_other", 128, 256, 64, 8, 2, 8, 3)
+    assert config(**CONFIG, waves_per_eu=0, schedule_hint="none") == config(**CONFIG)
+    # AMD options without kpack: Triton's default, so that the canonical name shows them.
+    assert config(**CONFIG, waves_per_eu=2) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3, 2, 0, 1)
+
+
+def test_the_first_of_equal_problems_is_kept_and_the_others_counted(path: Path) -> None:
+    rows = [{**SIZE, **CONFIG}, SIZE, {**SIZE, "M": 5}, {**SIZE, "bias": False}]
+    path.write_text(dump_yaml(rows))
+    sizes = load_sizes(path, Defaults())
+    assert sizes.duplicates == 2
+    assert sizes.path == path
+    assert [entry.problem.m for entry in sizes.entries] == [16, 5]
+    assert sizes.entries[0].config is not None
+
+
+def test_the_example_loads_and_shows_every_size_key() -> None:
+    example = ROOT / "examples" / "sizes.yaml"
+    sizes = load_sizes(example, Defaults())
+    assert len(sizes.entries) == 3
+    assert all(max(entry.problem.m, entry.problem.n, entry.problem.k) <= 1024 for entry in sizes.entries)
+    text = example.read_text()
+    for key in ("dtype", "dtype_a", "dtype_c", "layout_a", "layout_b", "rowMajorA", "rowMajorB", "bias"):
+        assert f"{key}: " in text
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"M": 4096.0}, ["M is 4096.0", "an integer from 1 to 2147483647", "write 4096, without a fraction"]),
+        ({"M": 0.5}, ["M is 0.5", "an integer"]),
+        ({"N": "4096"}, ["N is '4096'", "an integer", "without quotes"]),
+        ({"N": "1e3"}, ["N is '1e3'", "an integer"]),
+        ({"K": True}, ["K is true", "an integer"]),
+        ({"K": 0}, ["K is 0", "from 1"]),
+        ({"K": -5}, ["K is -5"]),
+        ({"K": 2**31}, ["K is 2147483648", "2147483647"]),
+        ({"K": 2**62}, ["K is 4611686018427387904"]),
+        ({"K": None}, ["K is nothing"]),
+        ({"K": [1]}, ["K is a list"]),
+        ({"K": float("nan")}, ["K is nan"]),
+        ({"K": float("inf")}, ["K is inf"]),
+        ({"rowMajorC": "T"}, ["unknown key 'rowMajorC'", "accepted: M, N, K", "did you mean rowMajorB?"]),
+        ({"m": 5}, ["unknown key 'm'", "did you mean M?"]),
+        ({"num_wraps": 4}, ["unknown key 'num_wraps'", "did you mean num_warps?"]),
+        ({"zzzzzz": 4}, ["unknown key 'zzzzzz'", "delete it"]),
+        ({7: 4}, ["unknown key 7"]),
+        ({None: 4}, ["unknown key nothing"]),
+        ({"x" * 10_000: 4}, ["unknown key 'xxx", "..."]),
+        ({"a\x1b[31m\u2028": 4}, ["unknown key 'a\\x1b[31m\\u2028'"]),
+        ({"rowMajorA": "R"}, ["rowMajorA is 'R'", "T or true (row-major), N or false (column-major)"]),
+        ({"rowMajorA": 1}, ["rowMajorA is 1"]),
+        ({"layout_a": "n"}, ["layout_a is 'n'", "row, col"]),
+        ({"layout_b": "T"}, ["layout_b is 'T'", "row, col"]),
+        ({"layout_b": True}, ["layout_b is true", "row, col"]),
+        ({"layout_a": "row", "rowMajorA": "T"}, ["both layout_a and rowMajorA"]),
+        ({"layout_b": "row", "rowMajorB": "N"}, ["both layout_b and rowMajorB"]),
+        ({"dtype": "fp16", "dtype_c": "fp32"}, ["both dtype and dtype_c"]),
+        ({"dtype": "fp8"}, ["dtype is 'fp8'", "fp16, bf16, fp32"]),
+        ({"dtype_c": 16}, ["dtype_c is 16", "fp16, bf16, fp32"]),
+        ({"dtype_b": ["bf16"]}, ["dtype_b is a list"]),
+        (
+            {"dtype_a": "fp16"},
+            ["dtype_a is fp16 and dtype_b is bf16", "mixed input types are not supported yet"],
+        ),
+        ({"bias": 1}, ["bias is 1", "true or false"]),
+        ({"bias": "yes"}, ["bias is 'yes'", "true or false"]),
+        (
+            {"BLOCK_SIZE_M": 64},
+            ["the config lacks BLOCK_SIZE_N", "num_stages", "or delete the config's keys"],
+        ),
+        ({**CONFIG, "BLOCK_SIZE_M": 96}, ["BLOCK_SIZE_M is 96", "a power of two"]),
+        ({**CONFIG, "BLOCK_SIZE_K": 0}, ["BLOCK_SIZE_K is 0", "from 1"]),
+        ({**CONFIG, "BLOCK_SIZE_K": 2**21}, ["BLOCK_SIZE_K is 2097152"]),
+        ({**CONFIG, "BLOCK_SIZE_N": 64.0}, ["BLOCK_SIZE_N is 64.0"]),
+        ({**CONFIG, "num_warps": 3}, ["num_warps is 3", "a power of two"]),
+        ({**CONFIG, "num_warps": True}, ["num_warps is true"]),
+        ({**CONFIG, "num_stages": 0}, ["num_stages is 0", "older ROCm files write 0 for what is 2"]),
+        ({**CONFIG, "GROUP_SIZE_M": 0}, ["GROUP_SIZE_M is 0"]),
+        ({**CONFIG, "SPLIT_K": -1}, ["SPLIT_K is -1"]),
+        ({**CONFIG, "waves_per_eu": -1}, ["waves_per_eu is -1"]),
+        ({**CONFIG, "waves_per_eu": 2, "kpack": 0}, ["kpack is 0 beside other AMD options"]),
+        ({**CONFIG, "family": "../gemm"}, ["family is '../gemm'", "gemm_tile"]),
+        ({**CONFIG, "schedule_hint": 3}, ["schedule_hint is 3", "text"]),
+        ({**CONFIG, "median_us": "fast"}, ["median_us is 'fast'", "a number"]),
+        ({**CONFIG, "median_us": float("nan")}, ["median_us is nan"]),
+        ({**CONFIG, "samples": 1.5}, ["samples is 1.5", "a whole number"]),
+        ({**CONFIG, "samples": -1}, ["samples is -1"]),
+        ({**CONFIG, "verified": "yes"}, ["verified is 'yes'", "true or false"]),
+        ({**CONFIG, "tie": 1}, ["tie is 1"]),
+        ({**CONFIG, "name": 1}, ["name is 1", "text"]),
+        ({**CONFIG, "source": "guessed"}, ["source is 'guessed'", "measured, replayed, predicted"]),
+        ({**CONFIG, "source": "predicted", "median_us": 1.0}, ["median_us does not belong", "predicted"]),
+        ({**CONFIG, "source": "predicted", "tflops": 1.0}, ["tflops does not belong"]),
+        ({**CONFIG, "source": "measured", "predicted_us": 1.0}, ["predicted_us does not belong", "measured"]),
+    ],
+)
+def test_a_bad_entry_is_named_with_file_entry_and_line(
+    path: Path, keys: dict[object, object], words: list[str]
+) -> None:
+    message = refusal(path, [SIZE, {**SIZE, **keys}])
+    assert "sizes.yaml, entry 2 (line 4): " in message
+    for word in words:
+        assert word in message
+    assert len(message) < 1000
+
+
+@pytest.mark.parametrize("key", ["M", "N", "K"])
+def test_a_missing_dimension(path: Path, key: str) -> None:
+    message = refusal(path, [{name: value for name, value in SIZE.items() if name != key}])
+    assert f"entry 1 (line 1): {key} is missing" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["holds nothing where a list of sizes belongs", "- {M: 4096"]),
+        ("[]", ["holds no sizes", "- {M: 4096"]),
+        ("5", ["holds 5 where a list"]),
+        ("text", ["holds 'text' where a list"]),
+        ("- 5", ["entry 1: is 5 and not a mapping"]),
+        ("- {M: 1, N: 1, K: 1}\n- [1, 1, 1]", ["entry 2: is a list and not a mapping"]),
+        ("- null", ["entry 1: is nothing and not a mapping"]),
+        ("{M: 1, N: 1, K: 1}", ["a mapping without format_version", "begin each size with '- '"]),
+        ("- {M: 1, N: 1, K: 1, M: 2}", ["line 1", "'M' is given twice"]),
+        ("format_version: 1", ["has no configs"]),
+        (
+            "{format_version: 2, configs: []}",
+            ["format_version 2", "reads 1", "the version of the tuner that wrote"],
+        ),
+        ("{format_version: true, configs: []}", ["format_version true", "reads 1"]),
+        ("{format_version: 1.0, configs: []}", ["format_version 1.0", "reads 1"]),
+        ("{format_version: 1, configs: [], rows: []}", ["unknown key 'rows'", "configs, without_config"]),
+        ("{format_version: 1, configs: []}", ["holds no sizes"]),
+        ("{format_version: 1, configs: {}}", ["configs: holds a mapping where a list"]),
+        ("{format_version: 1, configs: [{M: 1, N: 1, K: 1}]}", ["configs entry 1 (line 1): has no config"]),
+        (
+            "{format_version: 1, configs: [], without_config: [{M: 1, N: 1, K: 1}]}",
+            ["without_config entry 1 (line 1): reason is nothing"],
+        ),
+        (
+            "{format_version: 1, configs: [], without_config: [{M: 1, N: 1, K: 1, reason: slow}]}",
+            ["holds no sizes (1 under without_config)"],
+        ),
+    ],
+)
+def test_a_bad_file(path: Path, text: str, words: list[str]) -> None:
+    message = refusal(path, text)
+    for word in words:
+        assert word in message
+
+
+def test_an_unknown_key_beside_a_config_lists_all_keys(path: Path) -> None:
+    message = refusal(path, [{**SIZE, **CONFIG, "num_ctas": 1}])
+    for key in ROW_KEYS:
+        assert key in message
+
+
+def test_a_bad_default_is_refused_where_it_is_used(path: Path) -> None:
+    mixed = Defaults(dtype_a="fp16")
+    assert "mixed input types" in refusal(path, [SIZE], mixed)
+    assert load(path, [{**SIZE, "dtype": "fp16"}], mixed)
+    assert "dtype_a is 'int3'" in refusal(path, [SIZE], Defaults(dtype_a="int3"))
+
+
+def test_one_size() -> None:
+    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, "bias")
+    expected = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32", COL, ROW, "bias")
+    assert one_size(1, 2, 3, defaults) == SizeEntry(expected, None)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [((0, 1, 1), "M is 0"), ((1, -1, 1), "N is -1"), ((1, 1, 2**31), "K is 2147483648")]
+)
+def test_one_size_refuses(size: tuple[int, int, int], words: str) -> None:
+    with pytest.raises(UserError, match=f"-m, -n and -k: {words}"):
+        one_size(*size, Defaults())
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read the size file: No such file"):
+        load_sizes(tmp_path / "typo.yaml", Defaults())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- {M: 1, N: 1, K: 1}\n" * 10**6, "- 1\n" * 10**6, "[" + "1," * 10**6 + "]"],
+    ids=["long", "lines", "flow"],
+)
+def test_a_million_entries_end_soon(path: Path, text: str) -> None:
+    path.write_text(text)
+    started = time.monotonic()
+    with pytest.raises(UserError):
+        load_sizes(path, Defaults())
+    assert time.monotonic() - started < 30
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["T", "N", "row", "col", "bf16", "fp16", "fp32", "none", "measured", "predicted", 16, 64])
+)
+ANY = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
+ENTRY = st.builds(
+    lambda keep, extra: {**{k: v for k, v in {**SIZE, **CONFIG, **ROCM}.items() if k in keep}, **extra},
+    st.sets(st.sampled_from([*SIZE, *CONFIG, *ROCM]), min_size=6) | st.just(set(SIZE)),
+    st.dictionaries(st.sampled_from([*ROW_KEYS, *FACTS, "reason", "m"]) | st.text(max_size=4), ANY, max_size=3),
+)
+
+
+@FUZZ
+@given(st.lists(ENTRY | ANY, max_size=4), st.booleans())
+def test_mutated_entries_load_or_raise_user_error(tmp_path: Path, rows: list[object], results: bool) -> None:
+    value: object = {"format_version": 1, "configs": rows} if results else rows
+    try:
+        entries = load(tmp_path / "sizes.yaml", value)
+    except UserError as error:
+        assert "sizes.yaml" in error.one_line()
+        assert error.one_line().isprintable()
+        return
+    for entry in entries:
+        assert min(entry.problem.m, entry.problem.n, entry.problem.k) >= 1
+        assert entry.problem.key
+        assert entry.config is None or entry.config.name
+
+
+@FUZZ
+@given(st.data())
+def test_a_mutated_file_loads_or_raises_user_error(tmp_path: Path, data: st.DataObject) -> None:
+    text = ROCM_LIST
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 30)))
+        text = text[:start] + data.draw(st.text("[]{}:,-'\" \n#&*!01TN.e", max_size=4)) + text[end:]
+    try:
+        assert load(tmp_path / "sizes.yaml", text)
+    except UserError as error:
+        assert "sizes.yaml" in error.one_line()
