@@ -1,0 +1,40 @@
+# make tune   tunes examples/sizes.yaml, on the GPU if there is one, else without
+# make test   lint, types, and all tests that need no GPU
+# make test-gpu   the tests that need one
+PYTHON ?= python3
+VENV ?= .venv
+SIZES ?= examples/sizes.yaml
+RUN = $(VENV)/bin/python
+
+.PHONY: tune test lint unit test-gpu golden clean
+
+tune: $(VENV)/installed
+	$(RUN) tune_gemm.py --gemm_size_file $(SIZES) --compare --time_breakdown
+
+test: lint unit
+
+lint: $(VENV)/installed-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+unit: $(VENV)/installed-dev
+	$(RUN) -m pytest -n 2 --timeout 300
+
+test-gpu: $(VENV)/installed-dev
+	$(RUN) -m pytest -m gpu tests/gpu
+
+golden: $(VENV)/installed-dev
+	$(RUN) -m pytest tests/unit/test_codegen.py --update-golden
+
+$(VENV)/installed: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed
+	$(VENV)/bin/pip install --quiet -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache generated/*/
