@@ -73,9 +73,11 @@ def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
     """For a profiler that lists kernels by start: the nth call of a kernel is the nth in the journal."""
-    heads = {call.symbols[0] for call in calls if call.symbols}
-    tails = {symbol for call in calls for symbol in call.symbols[1:]}
-    seen = observed_calls(zip(trace["kernel_name"], trace["duration_ns"], strict=True), heads, tails)
+    tails: dict[str, set[str]] = {}
+    for call in calls:
+        if call.symbols:
+            tails.setdefault(call.symbols[0], set()).update(call.symbols[1:])
+    seen = observed_calls(zip(trace["kernel_name"], trace["duration_ns"], strict=True), tails)
     expected: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         expected[call.symbols[0] if call.symbols else VENDOR].append(call)
@@ -99,11 +101,12 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
     return _collect(pairs, wrong)
 
 
-def observed_calls(rows: Iterable[tuple[str, float]], heads: set[str], tails: set[str]) -> dict[str, list[SeenCall]]:
+def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
     """The calls in a trace, by the name of their first kernel (the vendor's by VENDOR).
 
-    A call is a known first kernel and the known further kernels behind it, or all that stands between
-    the two marker kernels. Kernels that nobody knows, and flushes, count nowhere else.
+    A call is a known first kernel and those behind it that ``tails`` gives it, or all that stands between
+    the two marker kernels. A flush ends whatever came before it. Kernels that nobody knows count nowhere else.
+    A bracket that a flush or a known first kernel breaks has lost its end, and counts for nothing.
     """
     seen: dict[str, list[SeenCall]] = defaultdict(list)
     current: SeenCall | None = None
@@ -115,13 +118,15 @@ def observed_calls(rows: Iterable[tuple[str, float]], heads: set[str], tails: se
             if vendor is not None and vendor.symbols:
                 seen[VENDOR].append(vendor)
             vendor = None
+        elif name == FLUSH_SYMBOL:
+            vendor = current = None
+        elif name in tails:
+            vendor, current = None, SeenCall([name], duration_ns / 1e3)
+            seen[name].append(current)
         elif vendor is not None:
             vendor.symbols.append(name)
             vendor.duration_us += duration_ns / 1e3
-        elif name in heads:
-            current = SeenCall([name], duration_ns / 1e3)
-            seen[name].append(current)
-        elif name in tails and current is not None:
+        elif current is not None and name in tails[current.symbols[0]]:
             current.symbols.append(name)
             current.duration_us += duration_ns / 1e3
     return seen

@@ -48,17 +48,17 @@ def amd_resources(hsaco: bytes) -> Resources:
 
 def _note_integer(note: bytes, key: str) -> int:
     """The unsigned integer behind a key in MessagePack: fixint, or 0xcc/0xcd/0xce and 1/2/4 bytes."""
-    at = note.find(bytes([0xA0 | len(key)]) + key.encode())
+    name = bytes([0xA0 | len(key)]) + key.encode()
+    at = note.find(name)
     if at < 0:
         raise ValueError(f"the code object's metadata has no {key}")
-    at += 1 + len(key)
-    lead = note[at]
-    if lead < 0x80:
-        return lead
-    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(lead)
-    if width is None:
+    value = note[at + len(name) : at + len(name) + 5]
+    if value and value[0] < 0x80:
+        return value[0]
+    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(value[0] if value else 0)
+    if width is None or len(value) <= width:
         raise ValueError(f"{key} in the code object's metadata is no unsigned integer")
-    return int.from_bytes(note[at + 1 : at + 1 + width], "big")
+    return int.from_bytes(value[1 : 1 + width], "big")
 
 
 def cuobjdump_path() -> str:

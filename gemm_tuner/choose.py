@@ -36,12 +36,15 @@ def rank(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
 def measured_choice(
     ranked: Ranked, name: str, config: KernelConfig, verdicts: Sequence[Verdict], device: Device, source: str
 ) -> Choice:
-    """The record of a chosen, verified configuration; times are those of ``ranked``."""
-    timing = next(t for t in ranked.timings if t.name == name)
-    others = [t for t in ranked.timings if t.name != name]
+    """The record of a chosen, verified configuration; times are those of ``ranked``.
+
+    The runner-up is the next slower one: those before the chosen were checked and are wrong.
+    """
+    place = [t.name for t in ranked.timings].index(name)
+    timing = ranked.timings[place]
     ours = median_us(timing)
     p20, p80 = (float(np.quantile(timing.samples_us, q)) for q in (0.2, 0.8))
-    runner_up = others[0] if others else None
+    runner_up = ranked.timings[place + 1] if place + 1 < len(ranked.timings) else None
     return Choice(
         problem=ranked.problem,
         config=config,
@@ -71,7 +74,7 @@ def predicted_choice(
 ) -> Choice:
     """The record of a configuration that nothing has timed; its time is the model's."""
     ranked = sorted(predicted_us, key=lambda other: predicted_us[other])
-    runner_up = next((other for other in ranked if other != name), "")
+    runner_up = next(iter(ranked[ranked.index(name) + 1 :]), "")
     ours = predicted_us[name]
     return Choice(
         problem=problem,

@@ -39,24 +39,21 @@ def consoles() -> Consoles:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    arguments = options.build_parser().parse_args(options.underscored(sys.argv[1:] if argv is None else argv))
-    shown = consoles()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        return run(arguments, shown)
+        return run(options.build_parser().parse(words), consoles())
     except UserError as error:
-        if arguments.debug:
-            traceback.print_exc()
-        print(f"tune_gemm.py: {error.one_line()}", file=sys.stderr)
-        return error.exit_status
+        fault = error
     except KeyboardInterrupt:
         print("tune_gemm.py: interrupted; finished sizes are in the results file", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        if arguments.debug:
-            raise
         fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint="add --debug for where it happened")
-        print(f"tune_gemm.py: {fault.one_line()}", file=sys.stderr)
-        return fault.exit_status
+        fault.__cause__ = error
+    if "--debug" in words:
+        traceback.print_exception(fault)
+    print(f"tune_gemm.py: {fault.one_line()}", file=sys.stderr)
+    return fault.exit_status
 
 
 def run(arguments: argparse.Namespace, shown: Consoles) -> int:
@@ -65,10 +62,10 @@ def run(arguments: argparse.Namespace, shown: Consoles) -> int:
         if getattr(arguments, name):
             shown.log.print(f"--{name}: {why}", highlight=False)
     settings = settings_from(arguments, read_sizes(arguments, shown.log))
-    if arguments.dry_run or arguments.explain:
+    if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner import preview
 
-        if arguments.explain:
+        if arguments.explain is not None:
             preview.explain(settings, arguments.explain, shown.out)
         else:
             preview.dry_run(settings, shown.out)
@@ -112,6 +109,19 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
 
+def check_results_file(path: Path | None, size_file: str | None) -> None:
+    """Finds before hours of tuning what would go wrong after them. Raises UserError."""
+    if path is None:
+        return
+    where, accepted = "--tuning_results_file", "a file in a folder that exists"
+    if size_file is not None and path.resolve() == Path(size_file).resolve():
+        raise UserError("is also the size file, which would be lost", where=where)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", where=where, accepted=accepted)
+    if not path.resolve().parent.is_dir():
+        raise UserError(f"the folder {path.parent} does not exist", where=where, accepted=accepted)
+
+
 def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
     """Checks flags against each other. Raises UserError."""
     if arguments.gpu_ids is not None and arguments.ngpus is not None:
@@ -119,10 +129,15 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     for flag, folder in (("--rules", arguments.rules), ("--templates", arguments.templates)):
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder", where=flag)
+    if (arguments.replay is not None) != (arguments.profiler == options.REPLAY):
+        raise UserError(
+            "--profiler replay and --replay belong together",
+            accepted="--profiler replay --replay DIR, where DIR is the raw folder of a run made with --keep",
+        )
+    if arguments.replay is not None and (arguments.gpu_ids is not None or arguments.ngpus is not None):
+        raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
     results_file: Path | None = arguments.tuning_results_file
-    size_file = arguments.gemm_size_file
-    if results_file is not None and size_file is not None and results_file.resolve() == Path(size_file).resolve():
-        raise UserError("is also the size file, which would be lost", where="--tuning_results_file")
+    check_results_file(results_file, arguments.gemm_size_file)
     return Settings(
         entries=entries,
         templates_dir=arguments.templates,

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from gemm_tuner.documents import write_text_atomically
+from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
 
@@ -114,8 +115,9 @@ def as_class(problem: GemmProblem) -> GemmProblem:
 def specialisation(problem: GemmProblem, config: KernelConfig) -> str:
     """Names the binary that a size needs of a configuration; equal names share one compile.
 
-    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and
-    the family's EVEN_K, WIDE and BY_8 add their two cases. M is passed unspecialised when A is row-major.
+    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and for
+    those of 32 or 64 bits; on AMD one for tensors of up to 2 GiB and one for larger ones. The family's
+    EVEN_K, WIDE and BY_8 add their two cases. M is passed unspecialised when A is row-major.
     The name may split finer than Triton does (a cache hit then), never coarser.
     """
     m, n, k = problem.m, problem.n, problem.k
@@ -124,8 +126,13 @@ def specialisation(problem: GemmProblem, config: KernelConfig) -> str:
         return "1" if value == 1 else "d" if value % 16 == 0 else "8" if value % 8 == 0 else "x"
 
     m_class = divisibility(m) if problem.layout_a == "col" else "-"
-    numel_class = divisibility(m * n) if config.SPLIT_K > 1 else "-"
+    numel_class = divisibility(m * n) + ("l" if m * n >= 2**31 else "") if config.SPLIT_K > 1 else "-"
     even_k = k % (config.BLOCK_SIZE_K * config.SPLIT_K) == 0
     largest = max((m + 256) * (k + 256), (k + 256) * (n + 256), (m + 256) * (n + 256))
-    width = "w" if largest >= 2**31 else "b" if largest >= 2**28 else "s"
-    return f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{'e' if even_k else 'o'}{width}"
+    width = "w" if largest >= 2**31 else "s"
+    size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
+    partial_sums_bytes = m * n * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
+    extents_bytes = {"a": m * k * size_a, "b": k * n * size_b, "c": m * n * size_c, "p": partial_sums_bytes}
+    beyond_2_gib = "".join(tensor for tensor, extent in extents_bytes.items() if extent >= 2**31)
+    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{'e' if even_k else 'o'}{width}"
+    return classes + (f"_{beyond_2_gib}" if beyond_2_gib else "")

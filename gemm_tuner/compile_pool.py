@@ -25,6 +25,7 @@ from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.records import CompileResult, Status, Target
 
 START_LIMIT_S = 120.0
+EXIT_LIMIT_S = 2.0
 
 Answer = tuple[CompileTask, CompileResult]
 
@@ -108,6 +109,7 @@ class CompilePool:
             try:
                 answer = worker.connection.recv()
             except (EOFError, OSError):
+                worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
                 yield from self._replace(worker, waiting, Status.COMPILE_ERROR, "the compiler died")
                 continue
             done, worker.task, worker.ready = worker.task, None, True

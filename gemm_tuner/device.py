@@ -62,25 +62,29 @@ def driver_version() -> str:
 
 
 def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:
-    """The GPUs to use, by id. Raises UserError for an id that is not there or for GPUs of several kinds."""
+    """The GPUs to use, by id. Raises UserError for an id that is not there or for GPUs of several kinds,
+    and EnvironmentFault when there is none at all."""
     there = [gpu["id"] for gpu in machine.gpus]
-    accepted = ", ".join(map(str, there)) or "none: torch sees no GPU"
+    flag = "--ngpus" if gpu_ids is None else "--gpu_ids"
+    if not there:
+        raise EnvironmentFault(
+            "torch sees no GPU on this machine", where=flag, hint=f"without {flag} the times are predicted"
+        )
     if gpu_ids is not None:
         unknown = [i for i in gpu_ids if i not in there]
         if unknown or len(set(gpu_ids)) != len(gpu_ids):
-            what = f"GPU {unknown[0]} is not there" if unknown else "an id is named twice"
-            raise UserError(what, where="--gpu_ids", accepted=accepted)
+            what = f"there is no GPU {unknown[0]}" if unknown else "a GPU is named twice"
+            raise UserError(what, where=flag, accepted=", ".join(map(str, there)))
         chosen = gpu_ids
     else:
         count = 1 if ngpus is None else ngpus
-        if count < 1 or count > max(1, len(there)):
-            raise UserError(f"{count} GPUs are not there", where="--ngpus", accepted=f"1 to {len(there)}")
+        if not 1 <= count <= len(there):
+            raise UserError(f"there are no {count} GPUs", where=flag, accepted=f"1 to {len(there)}")
         chosen = tuple(there[:count])
     kinds = {(machine.gpu(i)["name"], machine.gpu(i)["arch"]) for i in chosen}
     if len(kinds) > 1:
-        raise UserError(
-            f"these GPUs are of {len(kinds)} kinds", where="--gpu_ids", accepted="GPUs of one kind in a run"
-        )
+        listed = ", ".join(f"{i}: {machine.gpu(i)['name']}" for i in chosen)
+        raise UserError(f"the GPUs are of several kinds ({listed})", where=flag, accepted="one kind in a run")
     return chosen
 
 

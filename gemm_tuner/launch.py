@@ -6,9 +6,11 @@ A launcher that dies or hangs costs the configuration it was at; the rest runs a
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 from gemm_tuner import attribution
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.launcher.plan import Plan, Work, read_journal
+from gemm_tuner.launcher.plan import VENDOR, Plan, Work, read_journal
 from gemm_tuner.processes import Ended, run_watched
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
@@ -54,10 +56,12 @@ class LiveLauncher:
     backend: str
     gpu: int = 0
     source: str = "measured"
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def environment(self) -> dict[str, str]:
         visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
-        env = launcher_env(self.cache_dir, {**self.profiler.environment(), visible: str(self.gpu)})
+        gpu = visible_gpu(self.backend, self.gpu, os.environ)
+        env = launcher_env(self.cache_dir, {**self.profiler.environment(), visible: gpu})
         if self.backend == "hip":  # proton refuses to start beside these
             for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
                 env.pop(name, None)
@@ -81,19 +85,25 @@ class LiveLauncher:
                 raise profiler_failed(self.profiler, ended)
             blamed = None if finished else blame(left, journal, ended)
             try:
-                run.timings.update(collect(left, journal, self.profiler, where))
+                found = collect(left, journal, self.profiler, where)
             except TraceError:
                 if finished:
                     raise
+                found = failures(left, journal)
             if finished:
+                run.timings.update(found)
                 require_a_trace(run.timings, self.profiler, ended)
                 break
             if blamed is None:
                 raise profiler_failed(self.profiler, ended)
-            run.timings[blamed.problem, blamed.name] = blamed
+            # What ran before the crash and is not in the trace went down with it: it runs again.
+            run.timings.update({key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE})
+            run.timings.setdefault((blamed.problem, blamed.name), blamed)
             left = without(left, run.timings)
             if not left.work:
                 break
+        else:
+            run.timings.update(given_up(left))
         run.seconds = time.monotonic() - started
         return run
 
@@ -102,7 +112,7 @@ class LiveLauncher:
         where.mkdir(parents=True)
         plan.write(where / "plan.json")
         argv = [sys.executable, plan.scripts[0], "--plan", str(where / "plan.json")]
-        ended = watch(self.profiler.command(argv, where), self.environment(), where, on_event)
+        ended = watch(self.profiler.command(argv, where), self.environment(), where, on_event, self.stop)
         export = self.profiler.export_command(where)
         if export is not None and (where / "journal.jsonl").exists():
             convert = run_watched(
@@ -115,6 +125,24 @@ class LiveLauncher:
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
         """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
         check_plan(plan, folder, self.environment(), on_event)
+
+    def cancel(self) -> None:
+        """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
+        self.stop.set()
+
+
+def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
+    """The driver's name of the GPU that torch calls ``gpu``: torch numbers what the environment leaves visible.
+
+    HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES in its place, numbers what ROCR_VISIBLE_DEVICES leaves.
+    """
+    hip = "HIP_VISIBLE_DEVICES" if env.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
+    name = str(gpu)
+    for variable in ("CUDA_VISIBLE_DEVICES",) if backend == "cuda" else (hip, "ROCR_VISIBLE_DEVICES"):
+        left = [part.strip() for part in env.get(variable, "").split(",") if part.strip()]
+        if name.isdigit() and int(name) < len(left):
+            name = left[int(name)]
+    return name
 
 
 @dataclass(frozen=True)
@@ -143,10 +171,14 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent)
             return
         blamed = blame(left, journal, ended)
         if blamed is None:
-            raise EnvironmentFault(f"the check ended with exit status {ended.exit_status}: {ended.log_tail()}")
+            raise EnvironmentFault(
+                f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
+                where=str(ended.log_path),
+            )
         on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
-        checked = {e["work"] for e in journal if e["event"] == "end"}
-        keep = [after(work, blamed) for index, work in enumerate(left.work) if index not in checked]
+        # Works are checked in order: those before the blamed one's are done.
+        at = [work.problem for work in left.work].index(blamed.problem)
+        keep = [after(left.work[at], blamed), *left.work[at + 1 :]]
         left = replace(left, work=tuple(work for work in keep if work.entries))
         if not left.work:
             return
@@ -167,11 +199,11 @@ class JournalTail:
     path: Path
     plan: Plan
     on_event: OnEvent
-    finished: bool = False
+    finished_at: float | None = None
     _offset: int = 0
 
     def beat(self) -> object:
-        """Changes while the launcher is alive; a finished launcher has REPORT_LIMIT_S to end."""
+        """Changes while the launcher is alive, and for REPORT_LIMIT_S after it said that it has finished."""
         if self.path.exists():
             with self.path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -180,32 +212,35 @@ class JournalTail:
             self._offset += len(whole)
             for line in whole.splitlines():
                 self._pass_on(json.loads(line))
-        return self._offset if not self.finished else (self._offset, time.monotonic() // 60)
+        if self.finished_at is None or time.monotonic() - self.finished_at > REPORT_LIMIT_S:
+            return self._offset
+        return time.monotonic()
 
     def _pass_on(self, event: dict[str, Any]) -> None:
-        self.finished = self.finished or event["event"] == "finished"
+        if event["event"] == "finished":
+            self.finished_at = time.monotonic()
         if "work" in event and event["event"] != "call":
             self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
 
 
-def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent) -> Ended:
-    """Runs a launcher and follows its journal."""
+def watch(
+    argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, stop: threading.Event | None = None
+) -> Ended:
+    """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``stop`` is set."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
-    return run_watched(argv, env, where / "launcher.log", heartbeat=tail.beat, stall_limit_s=STALL_LIMIT_S)
+
+    def heartbeat() -> object:
+        if stop is not None and stop.is_set():
+            raise KeyboardInterrupt
+        return tail.beat()
+
+    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=STALL_LIMIT_S)
 
 
 def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
     """The timings of all configurations that a launcher got through, from its journal and trace."""
-    found: dict[Key, Timing] = {}
-    ended: dict[tuple[int, str], bool] = {}
-    for event in journal:
-        if event["event"] == "fail":
-            problem = plan.work[event["work"]].problem
-            found[problem, event["name"]] = Timing(
-                problem, event["name"], Status(event["status"]), message=event["message"]
-            )
-        elif event["event"] == "end":
-            ended[event["work"], event["name"]] = event["early_stopped"]
+    found = failures(plan, journal)
+    ended = {(e["work"], e["name"]): e["early_stopped"] for e in journal if e["event"] == "end"}
     if not ended:
         return found
     calls = attribution.calls_of(journal)
@@ -221,6 +256,16 @@ def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where
     return found
 
 
+def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
+    """The configurations that the launcher itself saw fail; no trace is needed to know them."""
+    found = {}
+    for event in journal:
+        if event["event"] == "fail":
+            key = (plan.work[event["work"]].problem, event["name"])
+            found[key] = Timing(*key, Status(event["status"]), message=event["message"])
+    return found
+
+
 def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
     """The configuration that a launcher died or hung at: the last that began and did not end."""
     at: tuple[int, str] | None = None
@@ -232,22 +277,34 @@ def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | N
     if at is None:
         return None
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
-    message = f"nothing moved for {STALL_LIMIT_S:g} s" if ended.stalled else ended.log_tail()
+    words = [f"nothing moved for {STALL_LIMIT_S:g} s"] if ended.stalled else [ended.how(), ended.log_tail()]
+    message = ": ".join(filter(None, words))
     return Timing(plan.work[at[0]].problem, at[1], status, message=message)
 
 
 def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
-    """The plan less what is done."""
+    """The plan less what is done; a vendor library that killed a launcher is not called again."""
     work = []
     for one in plan.work:
         entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
         if entries:
-            work.append(replace(one, entries=entries))
+            vendor = one.vendor and (one.problem, VENDOR) not in done
+            work.append(replace(one, entries=entries, vendor=vendor))
     return replace(plan, work=tuple(work))
 
 
+def given_up(plan: Plan) -> dict[Key, Timing]:
+    """What is left of a plan whose launchers died too often."""
+    message = f"not run: {MAX_ATTEMPTS} launchers died before its turn"
+    keys = [(work.problem, name) for work in plan.work for _, name in work.entries]
+    return {key: Timing(*key, Status.CRASHED, message=message) for key in keys}
+
+
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
-    what = f"{profiler.name} ended with exit status {ended.exit_status}"
+    """The error for a profiler that failed as a whole."""
+    what = f"{profiler.name} ended with {ended.how()}"
+    if ended.stalled:
+        what = f"{profiler.name} did not come to an end and was killed"
     return EnvironmentFault(
         f"{what}: {ended.log_tail() or 'it printed nothing'}",
         where=str(ended.log_path),

@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 # One trip to device memory under load; microbenchmarks of A100 and H100 give 0.5 to 0.9 us.
 MEMORY_LATENCY_US = 0.8
 # Shares of the datasheet rates that kernels reach: 790 of 989 TFLOP/s and 4.3 of 4.8 TB/s were measured
-# on an H200 with torch (docs/measurements).
+# on an H200 with torch, 2026-10.
 RATE_REACHED = 0.8
 BANDWIDTH_REACHED = 0.9
 # Start, index arithmetic and drain of one block.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import gemm_tuner
+from gemm_tuner.documents import show
 from gemm_tuner.dtypes import DTYPES
+from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.operands import INIT_TYPES
 from gemm_tuner.profilers import AUTO, PROFILERS
 
@@ -35,6 +41,34 @@ REPLACED = {
     "icache_flush": "not needed: finalists are interleaved, so every launch finds another kernel's code cached",
     "hack_triton_compiler": "not needed: kernels are compiled by workers that never open the GPU",
 }
+REPLAY = "replay"
+PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
+SEE_HELP = "--help lists all flags"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UserError where argparse prints a screenful of usage and exits."""
+
+    def error(self, message: str) -> NoReturn:
+        about = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
+        if about is None:
+            raise UserError(message, hint=SEE_HELP)
+        raise UserError(about[2].replace("ignored explicit argument", "takes no value, and has"), where=about[1])
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        """What the flags say. Raises UserError, for an unknown flag with the nearest known one."""
+        arguments, unknown = self.parse_known_args(underscored(argv))
+        if not unknown:
+            return arguments
+        word = unknown[0].partition("=")[0]
+        if not word.startswith("-"):
+            is_file = word.endswith((".yaml", ".yml"))
+            hint = "name a file of sizes by --gemm_size_file" if is_file else SEE_HELP
+            raise UserError(f"unexpected argument {show(word)}", hint=hint)
+        flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
+        near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
+        hint = f"did you mean {flags[near[0]]}?" if near else SEE_HELP
+        raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
 
 
 def data_folder(name: str) -> Path:
@@ -51,7 +85,7 @@ def positive(text: str) -> int:
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 1 or more")
     return value
 
 
@@ -62,21 +96,34 @@ def not_negative(text: str) -> int:
     except ValueError:
         value = -1
     if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 0 or more")
     return value
 
 
 def id_list(text: str) -> tuple[int, ...]:
     """An argparse type: GPU ids with commas between them."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of ids such as 0,1,3") from error
+    if not re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", text):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no list of ids such as 0,1,3")
+    return tuple(int(part) for part in text.split(","))
 
 
-def build_parser() -> argparse.ArgumentParser:
+def one_of(names: Iterable[str]) -> Callable[[str], str]:
+    """An argparse type: one of some names."""
+    known = tuple(names)
+
+    def checked(text: str) -> str:
+        if text in known:
+            return text
+        near = difflib.get_close_matches(text[:60], known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise argparse.ArgumentTypeError(f"{show(text)} is not known; accepted: {', '.join(known)}{hint}")
+
+    return checked
+
+
+def build_parser() -> Parser:
     """The whole command line. '-' and '_' mean the same in long flags (``underscored``)."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tune_gemm.py",
         description=DESCRIPTION,
         epilog=EXAMPLES,
@@ -95,7 +142,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _what_to_tune(parser: argparse.ArgumentParser) -> None:
+def _what_to_tune(parser: Parser) -> None:
     group = parser.add_argument_group("what to tune: C[M,N] = A[M,K] @ B[K,N] (+ bias[N])")
     group.add_argument("--gemm_size_file", metavar="FILE", help="YAML list of {M, N, K}, or a results file")
     for name in ("m", "n", "k"):
@@ -103,13 +150,13 @@ def _what_to_tune(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-col_a", action="store_true", help="A is column-major (default: row-major)")
     group.add_argument("-col_b", action="store_true", help="B is column-major (default: row-major)")
     types = ", ".join(DTYPES)
-    group.add_argument("-dtype_a", metavar="TYPE", choices=tuple(DTYPES), help=f"type of A: {types} (default: bf16)")
-    group.add_argument("-dtype_b", metavar="TYPE", choices=tuple(DTYPES), help="type of B (default: that of A)")
-    group.add_argument("-dtype_c", metavar="TYPE", choices=tuple(DTYPES), help="type of C (default: that of A)")
+    group.add_argument("-dtype_a", metavar="TYPE", type=one_of(DTYPES), help=f"type of A: {types} (default: bf16)")
+    group.add_argument("-dtype_b", metavar="TYPE", type=one_of(DTYPES), help="type of B (default: that of A)")
+    group.add_argument("-dtype_c", metavar="TYPE", type=one_of(DTYPES), help="type of C (default: that of A)")
     group.add_argument("--bias_vector", action="store_true", help="add a bias of N elements, one a column of C")
 
 
-def _what_to_do(parser: argparse.ArgumentParser) -> None:
+def _what_to_do(parser: Parser) -> None:
     group = parser.add_argument_group("what to do (default: tune)")
     group.add_argument(
         "--compare",
@@ -131,7 +178,7 @@ def _what_to_do(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _space(parser: argparse.ArgumentParser) -> None:
+def _space(parser: Parser) -> None:
     group = parser.add_argument_group("the space of configurations")
     group.add_argument("--arch", metavar="ARCH", default="", help="sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx950 "
                        "(default: this machine's GPU, sm_90 without one)")  # fmt: skip
@@ -143,10 +190,10 @@ def _space(parser: argparse.ArgumentParser) -> None:
                        help="kernel templates, which become code that is run (default: templates/)")  # fmt: skip
 
 
-def _timing(parser: argparse.ArgumentParser) -> None:
+def _timing(parser: Parser) -> None:
     group = parser.add_argument_group("compiling and timing")
-    names = ", ".join([AUTO, *(p.name for p in PROFILERS), "replay"])
-    group.add_argument("--profiler", metavar="NAME", default=AUTO, help=f"one of {names} (default: auto)")
+    group.add_argument("--profiler", metavar="NAME", type=one_of(PROFILER_NAMES), default=AUTO,
+                       help=f"one of {', '.join(PROFILER_NAMES)} (default: %(default)s)")  # fmt: skip
     group.add_argument(
         "--replay", metavar="DIR", type=Path, help="for --profiler replay: the raw folder of a run with --keep"
     )
@@ -160,8 +207,9 @@ def _timing(parser: argparse.ArgumentParser) -> None:
                        help="profiler starts that a GPU's screening is dealt over (default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
                        help="timed calls of each finalist and in --benchmark (default: %(default)s)")  # fmt: skip
-    group.add_argument("--init_type", choices=INIT_TYPES, default="randn",
-                       help="values of A and B; zeros run faster than real data (default: %(default)s)")  # fmt: skip
+    group.add_argument("--init_type", metavar="KIND", type=one_of(INIT_TYPES), default="randn",
+                       help=f"values of A and B: {', '.join(INIT_TYPES)}; zeros run faster than real data "
+                       "(default: %(default)s)")  # fmt: skip
     group.add_argument("--seed", type=not_negative, metavar="N", default=0, help="of the random values (default: 0)")
     group.add_argument("--rotating_tensor", type=not_negative, metavar="MB", default=0,
                        help="rotate through copies of A, B and C of MB MiB in all; 0 empties L2 before each "
@@ -170,7 +218,7 @@ def _timing(parser: argparse.ArgumentParser) -> None:
                        help="skip the compile stage: kernels compile in the profiled process, slowly")  # fmt: skip
 
 
-def _output(parser: argparse.ArgumentParser) -> None:
+def _output(parser: Parser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--tuning_results_file", "--o", metavar="FILE", type=Path,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
@@ -183,11 +231,12 @@ def _output(parser: argparse.ArgumentParser) -> None:
 
 
 def underscored(argv: list[str]) -> list[str]:
-    """Long flags with '-' spelt '_': ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``."""
+    """Long flags with '-' spelt '_': ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``, -dtype-a -dtype_a."""
     spelt = []
     for argument in argv:
         flag, equals, value = argument.partition("=")
-        if flag.startswith("--") and len(flag) > 2:
-            flag = "--" + flag[2:].replace("-", "_")
+        dashes = re.match("--?(?=[A-Za-z]{2})", flag)
+        if dashes:
+            flag = dashes[0] + flag[dashes.end() :].replace("-", "_")
         spelt.append(flag + equals + value)
     return spelt

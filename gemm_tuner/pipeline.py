@@ -78,8 +78,9 @@ def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
         "predicted": "without a GPU: kernels are compiled and checked, times are predicted and not measured",
     }[session.setting.source]
     console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
+    ledgers = list(ledgers)
     for ledger in ledgers:
-        if session.settings.verbose:
+        if session.settings.verbose or len(ledgers) == 1:
             show.funnel(console, ledger.problem.key, total, ledger.pruned.funnel)
         else:
             console.print(

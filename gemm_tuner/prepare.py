@@ -12,8 +12,9 @@ import pandas as pd
 
 from gemm_tuner import device as devices
 from gemm_tuner import model, prune, replay, space
-from gemm_tuner.errors import UserError
+from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.ledger import Ledger
+from gemm_tuner.profilers import AUTO
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import Device, GemmProblem, KernelConfig
 from gemm_tuner.rule import Rule
@@ -46,6 +47,13 @@ class Space:
 
 
 def find_setting(settings: Settings) -> Setting:
+    """What a run can do: ``look_around``. Raises EnvironmentFault when that is not what was asked for."""
+    setting = look_around(settings)
+    require_gpu_for_profiler(settings, setting)
+    return setting
+
+
+def look_around(settings: Settings) -> Setting:
     """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone."""
     if settings.profiler == "replay":
         recording = replay.load(settings.replay_dir)
@@ -54,16 +62,29 @@ def find_setting(settings: Settings) -> Setting:
         assumed = assumed_device(settings, arch)
         return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
     machine = devices.look()
-    arch_of_gpu = machine.gpus[0]["arch"] if machine.gpus else ""
-    if settings.gpu_ids is not None or settings.ngpus is not None:
-        if not machine.gpus or (settings.arch and settings.arch != arch_of_gpu):
-            devices.choose_gpus(devices.Machine((), {}, ""), settings.gpu_ids, settings.ngpus)
-        arch_of_gpu = machine.gpu(settings.gpu_ids[0] if settings.gpu_ids else 0)["arch"] if machine.gpus else ""
-    if not machine.gpus or (settings.arch and settings.arch != arch_of_gpu):
+    asked_for = settings.gpu_ids is not None or settings.ngpus is not None
+    gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
+    arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""
+    if not gpus or settings.arch not in ("", arch_of_gpu):
+        if asked_for:
+            accepted = f"{arch_of_gpu}, or no GPU named"
+            raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {settings.arch}", where="--arch", accepted=accepted)
         return Setting(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
-    gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus)
     gpu = machine.gpu(gpus[0])
     return Setting(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+
+
+def require_gpu_for_profiler(settings: Settings, setting: Setting) -> None:
+    """Raises EnvironmentFault when a profiler is named and nothing can run under it: a prediction is not what was
+    asked for."""
+    if settings.profiler != AUTO and setting.source == "predicted":
+        gpu = setting.machine.gpus[0] if setting.machine.gpus else None
+        here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
+        raise EnvironmentFault(
+            f"{here}, so nothing for {setting.device.target.arch} can run under {settings.profiler}",
+            where="--profiler",
+            hint="without --profiler the times are predicted",
+        )
 
 
 def assumed_device(settings: Settings, arch: str) -> Device:
@@ -88,7 +109,12 @@ def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned
     """Applies the rules for one size. Raises UserError when a type is unknown for the device."""
     if problem.dtype_a not in dict(device.matmul_tflops):
         known = ", ".join(name for name, _ in device.matmul_tflops)
-        raise UserError(f"{device.target.arch} takes no {problem.dtype_a}", where=problem.key, accepted=known)
+        raise UserError(
+            f"matmul_tflops of {device.target.arch} has no {problem.dtype_a}",
+            where=problem.key,
+            accepted=known,
+            hint="add it to the space file",
+        )
     return prune.apply(candidates.columns, problem, device, candidates.rules)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
 from gemm_tuner import codegen, prepare, show
+from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import Method
 from gemm_tuner.ledger import Ledger
@@ -29,14 +32,15 @@ def device_for(settings: Settings) -> Device:
     """The device of --arch, or of this machine's GPU, or the default's."""
     if settings.arch:
         return prepare.assumed_device(settings, settings.arch)
-    return prepare.find_setting(settings).device
+    return prepare.look_around(settings).device
 
 
 def dry_run(settings: Settings, out: Console) -> None:
-    """Prints the funnel of every size and the estimate. Raises UserError for a size without configurations."""
+    """Prints the funnel of every size and the estimate. Raises UserError, at the end, when a size has none left."""
     device = device_for(settings)
     candidates = prepare.load_space(settings, device)
-    ledgers = []
+    ledgers: list[Ledger] = []
+    empty: list[UserError] = []
     for entry in settings.entries:
         pruned = prepare.cut_space(candidates, entry.problem, device)
         title = f"{entry.problem.key} on {device.target.arch}"
@@ -44,11 +48,17 @@ def dry_run(settings: Settings, out: Console) -> None:
             show.funnel(out, title, len(candidates.configs), pruned.funnel, all_rules=True)
         else:
             out.print(show.funnel_line(entry.problem, len(candidates.configs), pruned.funnel), highlight=False)
-        ledgers.append(prepare.open_ledger(candidates, entry.problem, device))
-    estimate(settings, ledgers, out)
+        try:
+            ledgers.append(prepare.open_ledger(candidates, entry.problem, device))
+        except UserError as error:
+            empty.append(error)
+    if ledgers:
+        estimate(settings, ledgers, device, out)
+    if empty:
+        raise empty[0]
 
 
-def estimate(settings: Settings, ledgers: list[Ledger], out: Console) -> None:
+def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
     binaries = {
         (ledger.problem.class_key, name, codegen.specialisation(ledger.problem, config))
@@ -63,9 +73,9 @@ def estimate(settings: Settings, ledgers: list[Ledger], out: Console) -> None:
     timing_s = total * (SETUP_S + calls * LAUNCH_S) + kernels_s + 2 * PROFILER_START_S
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
     out.print(
-        f"{total} configurations of {len(ledgers)} sizes, {len(binaries)} kernels to compile\n"
-        f"estimate: compile {compile_s:.0f} s on {settings.compile_workers} cores with an empty cache, "
-        f"timing {timing_s / gpus:.0f} s on {gpus} GPU (predicted, not measured)",
+        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {len(binaries)}\n"
+        f"estimate of tuning: {compile_s:.0f} s to compile with an empty cache (workers: {settings.compile_workers}), "
+        f"{timing_s / gpus:.0f} s to time ({gpus} x {device.name}); predicted, not measured",
         highlight=False,
     )
 
@@ -79,7 +89,8 @@ def explain(settings: Settings, text: str, out: Console) -> None:
         pruned = prepare.cut_space(candidates, entry.problem, device)
         why = {row.rule: row for row in pruned.funnel}
         verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
-        out.print(f"{entry.problem.key} on {device.target.arch}: {len(rows)} matching", highlight=False)
+        matches = "1 configuration" if len(rows) == 1 else f"{len(rows)} configurations"
+        out.print(f"{entry.problem.key} on {device.target.arch}: {matches}", highlight=False)
         for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
             if verdict:
                 reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"
@@ -94,18 +105,25 @@ def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.int
     if "=" not in text:
         rows = np.flatnonzero(candidates.names == text)
         if len(rows) == 0:
-            near = difflib.get_close_matches(text, candidates.names[:: max(1, len(candidates.names) // 20000)], 1)
+            near = max(candidates.names, key=lambda name: len(os.path.commonprefix((name, text))))
             raise UserError(
-                f"{text} is not in the space of {device.target.arch}: no axis has such a value",
+                f"{show_value(text)} is no configuration of the space of {device.target.arch}",
                 where=where,
-                accepted=f"a name such as {near[0] if near else candidates.names[0]}, or FIELD=VALUE,...",
+                accepted=f"a name such as {near}, or FIELD=VALUE,...",
             )
         return rows
     mask = np.ones(len(candidates.configs), dtype=bool)
+    given: set[str] = set()
     for part in text.split(","):
-        field, _, value = part.strip().partition("=")
-        if field not in AXES or not value.lstrip("-").isdigit():
-            raise UserError(f"{part.strip()!r} is no FIELD=VALUE", where=where, accepted=f"fields {', '.join(AXES)}")
+        field, _, value = (word.strip() for word in part.partition("="))
+        if field not in AXES or not re.fullmatch("[0-9]{1,9}", value):
+            near = difflib.get_close_matches(field, AXES, 1) if field not in AXES else []
+            hint = f"did you mean {near[0]}?" if near else ""
+            accepted = f"FIELD=INTEGER,..., of the fields {', '.join(AXES)}"
+            raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=where, accepted=accepted, hint=hint)
+        if field in given:
+            raise UserError(f"{field} is given twice", where=where)
+        given.add(field)
         column = candidates.configs[field].to_numpy()
         if int(value) not in column:
             values = ", ".join(map(str, sorted(set(column.tolist()))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 TICK_S = 0.2
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 64 * 1024
+MARK = "GEMM_TUNER_MARK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,15 @@ class Ended:
     stalled: bool
     seconds: float
     log_path: Path
+
+    def how(self) -> str:
+        """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``."""
+        if self.exit_status >= 0:
+            return f"exit status {self.exit_status}"
+        try:
+            return f"signal {signal.Signals(-self.exit_status).name}"
+        except ValueError:
+            return f"signal {-self.exit_status}"
 
     def log_tail(self) -> str:
         """The last lines that it printed, on one line, for an error message."""
@@ -46,17 +57,19 @@ def run_watched(
     """Runs a command in a process group of its own, its output in ``log_path``.
 
     ``heartbeat`` is called a few times a second; while the value it returns changes, the process is
-    alive. When it stays the same for ``stall_limit_s`` the whole group is killed. The group is
-    killed too when this process leaves by an exception (Ctrl-C). Raises FileNotFoundError for a
-    command that does not exist.
+    alive. When it stays the same for ``stall_limit_s`` the command is killed with all it started, those
+    included that made a session of their own (nsys does so with what it profiles): they are known by a
+    mark in their environment. All are killed too when this process leaves by an exception (Ctrl-C).
+    Raises FileNotFoundError for a command that does not exist.
     """
+    mark = secrets.token_hex(8)
     started = last_change = time.monotonic()
     seen: object = object()
     stalled = False
     with log_path.open("ab") as log:
         process = subprocess.Popen(
             argv,
-            env=env,
+            env={**env, MARK: mark},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -74,14 +87,28 @@ def run_watched(
                     seen, last_change = beat, now
                 elif now - last_change > stall_limit_s:
                     stalled = True
-                    kill_group(process.pid)
+                    kill_family(process.pid, mark)
         finally:
-            kill_group(process.pid)
+            kill_family(process.pid, mark)
             process.wait()
     return Ended(process.returncode, stalled, time.monotonic() - started, log_path)
 
 
-def kill_group(pid: int) -> None:
-    """Kills a process group; nothing happens when it is gone."""
+def kill_family(pid: int, mark: str) -> None:
+    """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+    for marked in marked_processes(mark):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(marked, signal.SIGKILL)
+
+
+def marked_processes(mark: str) -> list[int]:
+    """The ids of the processes whose environment holds the mark (Linux; none elsewhere)."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if wanted in environ.read_bytes():
+                found.append(int(environ.parent.name))
+    return found

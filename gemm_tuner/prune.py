@@ -64,7 +64,10 @@ def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
             raise UserError(f"does not load: {type(error).__name__}: {error}", where=str(path)) from error
         found += [value for value in vars(module).values() if isinstance(value, Rule)]
     if not found:
-        raise UserError("holds no rules", where=str(rules_dir))
+        raise UserError("holds no rules", where=str(rules_dir), accepted="functions under gemm_tuner.rule.rule")
+    twice = [rule.name for index, rule in enumerate(found) if rule.name in {r.name for r in found[:index]}]
+    if twice:
+        raise UserError(f"two rules are called {twice[0]}", where=str(rules_dir))
     return tuple(found)
 
 
@@ -75,10 +78,11 @@ def rules_sha(rules_dir: Path) -> str:
 
 
 def columns_of(configs: pd.DataFrame) -> Any:
-    """The columns as numpy arrays under their names: what rules and the model compute with."""
-    return SimpleNamespace(
-        family=configs["family"].to_numpy(), **{axis: configs[axis].to_numpy(np.int64) for axis in AXES}
-    )
+    """The columns as numpy arrays under their names, and ``largest``, the largest value by axis: what rules
+    and the model compute with."""
+    columns = {axis: configs[axis].to_numpy(np.int64) for axis in AXES}
+    largest = {axis: int(column.max()) for axis, column in columns.items()} if len(configs) else {}
+    return SimpleNamespace(family=configs["family"].to_numpy(), largest=largest, **columns)
 
 
 def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
@@ -90,7 +94,7 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
     for rule in rules:
         if rule.backend not in ("", device.target.backend):
             continue
-        keep = np.broadcast_to(np.asarray(rule.keep(columns, problem, device), dtype=bool), (total,))
+        keep = ask(rule, columns, problem, device)
         if rule.families:
             keep = keep | ~np.isin(columns.family, rule.families)
         cut = alive & ~keep
@@ -100,12 +104,32 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
     return Pruned(np.flatnonzero(alive), rejected_by, tuple(funnel))
 
 
+def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.NDArray[np.bool_]:
+    """The rule's answer, one truth value a configuration. Raises UserError when it has none to give."""
+    code = getattr(rule.keep, "__code__", None)
+    where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
+    try:
+        answer = np.asarray(rule.keep(columns, problem, device))
+    except Exception as error:
+        raise UserError(
+            f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
+        ) from error
+    shape = columns.BLOCK_SIZE_M.shape
+    if answer.dtype != np.bool_ or answer.shape not in ((), shape):
+        raise UserError(
+            f"gives {answer.dtype} of shape {answer.shape}",
+            where=where,
+            accepted=f"True for what is kept and False for the rest, of shape {shape} or one for all",
+        )
+    return np.broadcast_to(answer, shape)
+
+
 def require_some(pruned: Pruned, problem: GemmProblem) -> None:
     """Raises UserError naming the rule that cut the last configuration, when none is left."""
     if len(pruned.kept):
         return
     last = [row for row in pruned.funnel if row.cut][-1]
-    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a space with smaller tiles by --space"
+    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
     raise UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
         where=problem.key,

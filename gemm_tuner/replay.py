@@ -85,6 +85,9 @@ class ReplayLauncher:
                 on_event({"event": "end", "name": name, "work_problem": work.problem})
         return run
 
+    def cancel(self) -> None:
+        """Nothing runs."""
+
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
         wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
         for _, old_plan, journal in self._starts(VERIFY):

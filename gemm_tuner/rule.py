@@ -2,7 +2,9 @@
 
 A rule is a function of the configurations' columns, the problem and the device. It says True for
 what it keeps, and its docstring's first line says why the others go. Columns are numpy arrays, one
-element a configuration, so ``&``, ``|`` and ``np.where`` take the place of and, or and if.
+element a configuration, so ``&``, ``|`` and ``np.where`` take the place of and, or and if. The answer
+for a configuration must not depend on which others are asked about with it: ``c.largest["SPLIT_K"]``
+is the largest value of that axis in the whole space.
 """
 
 from __future__ import annotations

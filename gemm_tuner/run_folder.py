@@ -32,7 +32,7 @@ class RunFolder:
 
     def stage(self, name: str) -> Path:
         """The folder of one more stage, numbered in the order they ran."""
-        count = sum(1 for _ in self.raw.glob("*/")) if self.raw.exists() else 0
+        count = sum(1 for path in self.raw.iterdir() if path.is_dir()) if self.raw.exists() else 0
         path = self.raw / f"{count:02d}-{name}"
         path.mkdir(parents=True)
         return path
@@ -58,7 +58,8 @@ def create(output_dir: Path) -> RunFolder:
         for path in (folder.raw, folder.tables, folder.scripts, folder.cache):
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EnvironmentFault(
-            f"cannot make a folder: {error.strerror}", where=str(error.filename), hint="choose another --output_dir"
-        ) from error
+        where = Path(error.filename)
+        mine = where.is_relative_to(folder.root)
+        hint = "choose another --output_dir" if mine else "start in a folder that can be written"
+        raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
     return folder

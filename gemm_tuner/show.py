@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gemm_tuner.prune import FunnelRow
@@ -20,14 +21,14 @@ def funnel(console: Console, title: str, total: int, rows: Iterable[FunnelRow], 
     table.add_row("(all of the space)", "", f"{total}", "")
     for row in rows:
         if row.cut or all_rules:
-            table.add_row(row.rule, f"{row.cut}", f"{row.remain}", f"{row.why} [{row.kind.value}]".replace("[", r"\["))
+            table.add_row(row.rule, f"{row.cut}", f"{row.remain}", escape(f"{row.why} [{row.kind.value}]"))
     console.print(table)
 
 
-def funnel_line(problem: GemmProblem, total: int, rows: Iterable[FunnelRow]) -> str:
+def funnel_line(problem: GemmProblem, total: int, rows: Sequence[FunnelRow]) -> str:
     """The funnel of one size on one line."""
     cuts = [f"{row.rule} -{row.cut}" for row in rows if row.cut]
-    remain = list(rows)[-1].remain if rows else total
+    remain = rows[-1].remain if rows else total
     return f"{problem.key}: {total} configurations, {remain} kept ({', '.join(cuts) or 'no rule cut any'})"
 
 
@@ -43,7 +44,7 @@ def results_table(console: Console, session: Session) -> None:
         choice = session.choices.get(entry.problem)
         if choice is None:
             reason = session.failures.get(entry.problem, "not reached")
-            table.add_row(entry.problem.key, f"[red]{reason.replace('[', chr(92) + '[')}", *[""] * 5)
+            table.add_row(entry.problem.key, f"[red]{escape(reason)}", *[""] * 5)
         else:
             table.add_row(*choice_cells(choice))
     console.print(table)
@@ -74,7 +75,7 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
             at = f"{v.problem.m} x {v.problem.n} x {v.problem.k}"
             verdict = "right" if v.ok else "[red]wrong"
             table.add_row(
-                problem.key, name, at, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message
+                problem.key, name, at, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", escape(v.message)
             )
     console.print(table)
 

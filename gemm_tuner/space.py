@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gemm_tuner.documents import load_yaml
+from gemm_tuner.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import AMD_NAME_PARTS, CONFIG_FIELDS, NAME_PARTS, Device, KernelConfig, Target
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
 POWERS_OF_TWO = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps")
+HIGHEST = 65536  # of any axis
 MAX_CONFIGS = 5_000_000
 DEVICE_KEYS = (
     "name", "backend", "warp_size", "num_sms", "shared_memory_bytes", "shared_memory_per_sm_bytes",
     "registers_per_sm", "max_registers", "max_warps_per_sm", "l2_bytes", "memory_bytes", "dram_gbps",
     "l2_gbps", "matmul_tflops",
 )  # fmt: skip
+RATES = ("dram_gbps", "l2_gbps")  # may be fractions; the other numbers of a device are counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +64,56 @@ def load(path: Path, arch: str) -> SpaceFile:
     families = document["families"]
     if not isinstance(families, dict) or not families:
         raise UserError("has no families", where=where, accepted="families: {gemm_tile: {BLOCK_SIZE_M: [...], ...}}")
-    device = _device(document.get("device"), arch, where)
-    return SpaceFile(path, device, {str(f): _axes(axes, f"{where}, {f}", device) for f, axes in families.items()})
+    device = _device(document.get("device"), arch, f"{where}, device")
+    for family in families:
+        if not isinstance(family, str) or not re.fullmatch("[a-z][a-z0-9_]{0,63}", family):
+            raise UserError(f"family {show(family)} is no name", where=where, accepted="a name such as gemm_tile")
+    return SpaceFile(path, device, {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()})
 
 
-def _device(row: Any, arch: str, where: str) -> Device:
-    if not isinstance(row, dict) or set(row) != set(DEVICE_KEYS):
-        wrong = sorted(set(DEVICE_KEYS) ^ set(row if isinstance(row, dict) else ()))
-        raise UserError(
-            f"the device lacks or has too many of: {', '.join(map(str, wrong))}",
-            where=where,
-            accepted=", ".join(DEVICE_KEYS),
-        )
-    tflops = row["matmul_tflops"]
-    numbers = [v for k, v in row.items() if k not in ("name", "backend", "matmul_tflops")]
-    numbers += list(tflops.values()) if isinstance(tflops, dict) else [None]
-    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in numbers):
-        raise UserError("the device's limits and speeds must be positive numbers", where=where)
+def _mapping(value: Any, keys: tuple[str, ...], where: str) -> dict[str, Any]:
+    """The value, which is a mapping with these keys and no others. Raises UserError naming the key."""
+    if not isinstance(value, dict):
+        raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
+    refuse_unknown(value, keys, where)
+    missing = [key for key in keys if key not in value]
+    if missing:
+        raise UserError(f"lacks {', '.join(missing)}", where=where, accepted=", ".join(keys))
+    return value
+
+
+def _device(value: Any, arch: str, where: str) -> Device:
+    row = _mapping(value, DEVICE_KEYS, where)
+    if not isinstance(row["name"], str) or not row["name"]:
+        raise UserError(f"name is {show(row['name'])}", where=where, accepted="text")
     if row["backend"] not in ("cuda", "hip"):
-        raise UserError(f"backend {row['backend']!r} is not known", where=where, accepted="cuda, hip")
+        raise UserError(f"backend is {show(row['backend'])}", where=where, accepted="cuda, hip")
+    if (row["backend"] == "hip") != arch.startswith("gfx"):
+        hint = "name the architecture of this file by --arch"
+        raise UserError(f"backend is {row['backend']}, which is not that of {arch}", where=where, hint=hint)
+    for key in (k for k in DEVICE_KEYS if k not in ("name", "backend", "matmul_tflops")):
+        _check_positive(key, row[key], where, whole=key not in RATES)
+    tflops = row["matmul_tflops"]
+    if not isinstance(tflops, dict) or not tflops:
+        accepted = "TFLOP/s by type, such as {bf16: 989}"
+        raise UserError(f"matmul_tflops is {show(tflops)}", where=where, accepted=accepted)
+    for dtype, rate in tflops.items():
+        _check_positive(f"matmul_tflops of {show(dtype)}", rate, where, whole=False)
     target = Target(row["backend"], arch, row["warp_size"])
     rest = {k: row[k] for k in DEVICE_KEYS if k not in ("backend", "warp_size", "matmul_tflops")}
     return Device(target=target, matmul_tflops=tuple((str(k), float(v)) for k, v in tflops.items()), **rest)
 
 
-def _axes(axes: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
+def _check_positive(key: str, value: Any, where: str, *, whole: bool) -> None:
+    kinds = (int,) if whole else (int, float)
+    if type(value) not in kinds or not 0 < value < float("inf"):
+        accepted = f"{'an integer' if whole else 'a number'} above 0"
+        raise UserError(f"{key} is {show(value)}", where=where, accepted=accepted)
+
+
+def _axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
     accepted = AXES if device.target.backend == "hip" else tuple(a for a in AXES if a not in AMD_AXES)
-    if not isinstance(axes, dict) or set(axes) != set(accepted):
-        wrong = sorted(set(accepted) ^ set(axes if isinstance(axes, dict) else ()), key=str)
-        raise UserError(
-            f"the axes lack or have too many of: {', '.join(map(str, wrong))}",
-            where=where,
-            accepted=", ".join(accepted),
-        )
+    axes = _mapping(value, accepted, where)
     for axis, values in axes.items():
         _check_axis(axis, values, where)
     size = int(np.prod([len(v) for v in axes.values()], dtype=float))
@@ -105,23 +124,23 @@ def _axes(axes: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
 
 def _check_axis(axis: str, values: Any, where: str) -> None:
     lowest = 0 if axis in ("waves_per_eu", "matrix_instr_nonkdim") else 1
-    good = isinstance(values, list) and values and len(set(map(str, values))) == len(values)
-    good = good and all(isinstance(v, int) and not isinstance(v, bool) and lowest <= v <= 65536 for v in values)
-    if good and axis in POWERS_OF_TWO:
-        good = all(v & (v - 1) == 0 for v in values)
-    if not good:
-        kind = "powers of two" if axis in POWERS_OF_TWO else "integers"
-        raise UserError(
-            f"{axis} is {values!r}"[:200], where=where, accepted=f"a list of different {kind}, {lowest} or more"
-        )
+    kind = "powers of two" if axis in POWERS_OF_TWO else "integers"
+    accepted = f"a list of different {kind} from {lowest} to {HIGHEST}"
+    if not isinstance(values, list) or not values:
+        raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
+    for index, value in enumerate(values):
+        good = type(value) is int and lowest <= value <= HIGHEST and value not in values[:index]
+        if not good or (axis in POWERS_OF_TWO and value & (value - 1)):
+            twice = " twice" if value in values[:index] else ""
+            raise UserError(f"{axis} holds {show(value)}{twice}", where=where, accepted=accepted)
 
 
 def frame(space: SpaceFile) -> pd.DataFrame:
     """All configurations, one row each, columns as KernelConfig's fields; nothing is cut yet."""
     parts = []
     for family, axes in space.families.items():
-        columns = np.array(list(itertools.product(*axes.values())), dtype=np.int64)
-        part = pd.DataFrame(columns, columns=list(axes))
+        grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
+        part = pd.DataFrame({axis: column.ravel() for axis, column in zip(axes, grid, strict=True)})
         for axis in AMD_AXES:
             if axis not in axes:
                 part[axis] = np.int64(0)

@@ -42,6 +42,9 @@ class Launcher(Protocol):
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
         """Checks the plan's entries."""
 
+    def cancel(self) -> None:
+        """Ends what runs, from another thread."""
+
 
 @dataclass
 class Tuning:
@@ -156,9 +159,14 @@ class Tuning:
                 plans = [Plan(stage, paths, tuple(part), method) for part in parts if part]
                 folders = [self.session.folder.stage(stage) for _ in plans]
                 jobs.append((launcher, plans, folders))
-            with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
-                for done in pool.map(lambda job: run_plans(job[0], job[1], job[2], heard), jobs):
-                    runs += done
+            with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+                try:
+                    for done in pool.map(lambda job: run_plans(job[0], job[1], job[2], heard), jobs):
+                        runs += done
+                except BaseException:  # Ctrl-C, or one GPU's fault: the others must not run on
+                    for launcher in self.launchers:
+                        launcher.cancel()
+                    raise
         self._book(runs)
         timings: dict[GemmProblem, list[Timing]] = {}
         for run in runs:

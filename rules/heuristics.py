@@ -64,7 +64,7 @@ def few_tiles_split_k(c, p, d):
     """Tiles that keep less than an eighth of the GPU busy lose to the same tiles with a longer SPLIT_K."""
     tiles = np.ceil(p.m / c.BLOCK_SIZE_M) * np.ceil(p.n / c.BLOCK_SIZE_N)
     slices_stay_long = p.k >= 2 * c.SPLIT_K * np.maximum(256, 4 * c.BLOCK_SIZE_K)
-    can_split_more = slices_stay_long & (2 * c.SPLIT_K <= c.SPLIT_K.max())
+    can_split_more = slices_stay_long & (2 * c.SPLIT_K <= c.largest["SPLIT_K"])
     return (8 * tiles * c.SPLIT_K >= d.num_sms) | ~can_split_more
 
 

@@ -54,20 +54,38 @@ def shared_memory_fits(c, p, d):
     """The pipeline's tiles of A and B must fit into shared memory (docs/rules.md, "Shared memory").
 
     Hopper's and Blackwell's wgmma and tcgen05 (BLOCK_SIZE_M >= 64, whole warp groups, 16-bit types) keep
-    num_stages tiles in flight, mma.sync keeps num_stages - 1.
+    num_stages tiles in flight, mma.sync keeps num_stages - 1; tcgen05 adds a barrier of 16 bytes.
     """
     size_a, size_b = DTYPES[p.dtype_a].size_bytes, DTYPES[p.dtype_b].size_bytes
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
     has_warpgroup_mma = d.target.arch not in ("sm_80",) and size_a <= 2
     warpgroup = (c.BLOCK_SIZE_M >= 64) & (c.num_warps % 4 == 0) & has_warpgroup_mma
     buffers = np.where(warpgroup, c.num_stages, np.maximum(1, c.num_stages - 1))
-    return ring_bytes * buffers <= d.shared_memory_bytes
+    barrier_bytes = np.where(warpgroup & (d.target.arch == "sm_100"), 16, 0)
+    return ring_bytes * buffers + barrier_bytes <= d.shared_memory_bytes
+
+
+def copies_straight_to_lds(arch):
+    """Whether this Triton loads past the registers on CDNA 4: 3.9 does unless told not to, 3.6 only if told."""
+    if arch != "gfx950":
+        return False
+    from triton import knobs
+
+    return knobs.amd.use_async_copy is not False
 
 
 @rule(VALIDITY, families=("gemm_tile",), backend="hip")
 def lds_fits(c, p, d):
-    """The tiles of A and B must fit into LDS: the larger one at num_stages 1, else num_stages - 1 of both."""
-    a_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
-    b_bytes = c.BLOCK_SIZE_N * c.BLOCK_SIZE_K * DTYPES[p.dtype_b].size_bytes
-    pipelined = (a_bytes + b_bytes) * np.maximum(1, c.num_stages - 1)
+    """The tiles of A and B must fit into LDS (docs/rules.md, "Shared memory").
+
+    At num_stages 1 the larger one, else num_stages - 1 of both; where loads go straight to LDS all
+    num_stages of both, those of 16-bit types with 16 bytes or more of padding a KiB.
+    """
+    size_a, size_b = DTYPES[p.dtype_a].size_bytes, DTYPES[p.dtype_b].size_bytes
+    a_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_K * size_a
+    b_bytes = c.BLOCK_SIZE_N * c.BLOCK_SIZE_K * size_b
+    if copies_straight_to_lds(d.target.arch):
+        pipelined = (a_bytes + b_bytes) * c.num_stages * (65 / 64 if size_a <= 2 else 1)
+    else:
+        pipelined = (a_bytes + b_bytes) * np.maximum(1, c.num_stages - 1)
     return np.where(c.num_stages <= 1, np.maximum(a_bytes, b_bytes), pipelined) <= d.shared_memory_bytes

@@ -53,22 +53,24 @@ def reference(problem: GemmProblem, operands: Any) -> tuple[Any, Any]:
 
 
 def compare(actual: Any, expected: Any, magnitude: Any, problem: GemmProblem, name: str) -> Verdict:
-    """The verdict on ``actual`` (m, n) in dtype_c. A NaN that the reference has not is wrong."""
+    """The verdict on ``actual`` (m, n) in dtype_c. A NaN that the reference has not is wrong, and so is
+    an infinity, unless a result within the bound is beyond the largest number of dtype_c."""
     import torch
 
     bound = error_bound(expected, magnitude, problem)
-    rounded = expected.to(torch_dtype(problem.dtype_c))
-    same = (actual == rounded) | (actual.isnan() & rounded.isnan())
+    kind = torch_dtype(problem.dtype_c)
+    rounded, farthest = expected.to(kind), (expected + bound.copysign(expected)).to(kind)
+    same = (actual == rounded) | (actual.isnan() & rounded.isnan()) | (actual.isinf() & (actual == farthest))
     error = (actual.to(expected.dtype) - expected).abs().masked_fill(same, 0.0)
     score = torch.where(same, torch.zeros_like(error), error / bound)
     score = score.nan_to_num(nan=math.inf, posinf=math.inf)
     worst = int(score.argmax())
     row, column = divmod(worst, problem.n)
-    over = float(score.flatten()[worst])
+    over, largest = float(score.flatten()[worst]), float(error.nan_to_num(nan=math.inf, posinf=math.inf).max())
     got, want = float(actual[row, column]), float(expected[row, column])
     ok = over <= 1.0
     message = "" if ok else f"C[{row}, {column}] is {got:.6g}, the reference {want:.6g}: {over:.3g} times the bound"
-    return Verdict(problem, name, ok, float(error.nan_to_num(nan=math.inf).max()), over, (row, column), message)
+    return Verdict(problem, name, ok, largest, over, (row, column), message)
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, init_type: str, seed: int, device: str) -> Verdict:

@@ -58,7 +58,7 @@ class Bench:
 
         return proton.scope(f"L{self._number}")
 
-    def call(self, candidate: Candidate, *, warm: bool) -> None:
+    def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """One call of a candidate; journals it as call number n."""
         if self.method.flush_bytes and not warm:
             self.support(FLUSH_SYMBOL)
@@ -83,7 +83,7 @@ class Bench:
         self._journal_call(candidate, warm=False)
         return waited_us
 
-    def _journal_call(self, candidate: Candidate, *, warm: bool) -> None:
+    def _journal_call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         self.journal.write(
             "call", now=False, n=self._number, work=candidate.work, name=candidate.name,
             symbols=candidate.symbols, warm=warm,
@@ -118,19 +118,26 @@ class VendorCandidate:
 
 
 class WorkOperands:
-    """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
+    """Operands and scratch of one problem; scratch grows to what the largest configuration needs.
+
+    Scratch beyond 2 GiB is kept apart: on AMD, Triton compiles another kernel for it, which a
+    configuration that needs less was not compiled for.
+    """
 
     def __init__(self, work: Work, method: Method, device: str) -> None:
-        self.problem, self._device, self._scratch = work.problem, device, None
+        self.problem, self._device = work.problem, device
+        self._scratch: dict[bool, Any] = {}
         self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
 
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         config, size = script.CONFIGS[name], (self.problem.m, self.problem.n, self.problem.k)
         elements = script.workspace_elements(config, size)
-        if elements and (self._scratch is None or self._scratch.numel() < elements):
-            self._scratch = None
-            self._scratch = workspace(elements, self._device)
-        scratch = self._scratch if elements else None
+        beyond_2_gib = 4 * elements >= 2**31
+        scratch = self._scratch.get(beyond_2_gib) if elements else None
+        if elements and (scratch is None or scratch.numel() < elements):
+            scratch = None
+            self._scratch.pop(beyond_2_gib, None)
+            scratch = self._scratch[beyond_2_gib] = workspace(elements, self._device)
         return [script.calls(config, size, s.a, s.b, s.c, s.bias, scratch) for s in self.sets]
 
 
@@ -159,34 +166,55 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 
 
 def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
-    """Rounds over the finalists and the vendor library, each round in another order."""
+    """Rounds over the finalists and the vendor library, each round in another order.
+
+    Raises StickyError when a round fails: each of them ran alone before, so no single one is to blame.
+    """
+    running = finalists(bench, index, work, scripts)
+    try:
+        order = random.Random(bench.method.seed)
+        for turn in range(bench.method.warmup_calls + bench.method.timed_calls):
+            order.shuffle(running)
+            for candidate in running:
+                bench.call(candidate, warm=turn < bench.method.warmup_calls)
+            bench.torch.cuda.synchronize()
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        for candidate in running:
+            bench.journal.write("fail", work=index, name=candidate.name, status="crashed", message=text)
+        raise StickyError(text) from error
+    for candidate in running:
+        bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
+
+
+def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> list[Candidate | VendorCandidate]:
+    """The candidates of a work that ran once without an error, and the vendor library if it is wanted."""
     operands = WorkOperands(work, bench.method, bench.device)
     # Scratch for the largest comes first: growing it later would free what others hold.
     size = (work.problem.m, work.problem.n, work.problem.k)
     names = sorted(work.entries, key=lambda e: -scripts[e[0]].workspace_elements(scripts[e[0]].CONFIGS[e[1]], size))
-    running: list[Any] = []
+    running: list[Candidate | VendorCandidate] = []
     for script, name in names:
         bench.journal.write("begin", work=index, name=name)
         try:
-            candidate = Candidate(index, name, operands.launches(scripts[script], name))
-            bench.call(candidate, warm=True)
-            bench.torch.cuda.synchronize()
-            running.append(candidate)
+            running.append(tried(bench, Candidate(index, name, operands.launches(scripts[script], name))))
         except Exception as error:
             report_failure(bench.journal, index, name, error)
     calls = [vendor_call(work.problem, s) for s in operands.sets] if work.vendor else [None]
     if calls[0] is not None:
         bench.journal.write("begin", work=index, name=VENDOR)
-        running.append(VendorCandidate(index, calls))
-        bench.call(running[-1], warm=True)
-    order = random.Random(bench.method.seed)
-    for turn in range(bench.method.warmup_calls + bench.method.timed_calls):
-        order.shuffle(running)
-        for candidate in running:
-            bench.call(candidate, warm=turn < bench.method.warmup_calls)
-        bench.torch.cuda.synchronize()
-    for candidate in running:
-        bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
+        try:
+            running.append(tried(bench, VendorCandidate(index, calls)))
+        except Exception as error:
+            report_failure(bench.journal, index, VENDOR, error)
+    return running
+
+
+def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | VendorCandidate:
+    """The candidate after one call of it, which was waited for."""
+    bench.call(candidate, warm=True)
+    bench.torch.cuda.synchronize()
+    return candidate
 
 
 # What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.

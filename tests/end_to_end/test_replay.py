@@ -1,0 +1,109 @@
+"""The whole measured way without a GPU: a run recorded on an H200 under nsys stands for GPU and profiler."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gemm_tuner import results
+from gemm_tuner.cli import main
+
+RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
+ARGUMENTS = ["--gemm_size_file", str(RECORDING / "sizes.yaml"), "--space", str(RECORDING / "space.yaml"), "--compare"]
+
+
+def replay(raw: Path, tmp_path: Path, *more: str) -> int:
+    where = ["--profiler", "replay", "--replay", str(raw), "--o", str(tmp_path / "tuned.yaml")]
+    return main([*ARGUMENTS, *where, "--output_dir", str(tmp_path / "runs"), *more])
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [{**row.facts, "m": row.problem.m, "config": row.config} for row in results.read(path).rows]
+
+
+def test_replay_comes_to_the_recorded_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status = replay(RECORDING / "raw", tmp_path)
+    printed = capfd.readouterr()
+    assert status == 0, printed.err
+    recorded, replayed = rows(RECORDING / "tuned.yaml"), rows(tmp_path / "tuned.yaml")
+    assert len(recorded) == len(replayed) == 3
+    for old, new in zip(recorded, replayed, strict=True):
+        assert new["source"] == "replayed" and old["source"] == "measured"
+        assert {k: v for k, v in new.items() if k != "source"} == {k: v for k, v in old.items() if k != "source"}
+    assert "0 compiled under the profiler" in printed.err
+    for path in (tmp_path / "runs").glob("*/configs/*.csv.gz"):
+        table = pd.read_csv(path)
+        assert table["status"].notna().all() and len(table) == table["name"].nunique()
+        assert (table.loc[table["status"] == "ok", "median_us"] > 0).all()
+
+
+def test_a_config_absent_from_the_trace_has_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    winner = str(rows(RECORDING / "tuned.yaml")[0]["name"])
+    raw = tmp_path / "raw"
+    shutil.copytree(RECORDING / "raw", raw)
+    for trace in raw.glob("*/start*/trace_cuda_gpu_trace.csv"):
+        lines = trace.read_text().splitlines(keepends=True)
+        trace.write_text("".join(line for line in lines if not line.endswith(f",{winner}\n")))
+    assert replay(raw, tmp_path, "--no_warmup") == 0, capfd.readouterr().err
+    first = rows(tmp_path / "tuned.yaml")[0]
+    assert first["name"] != winner
+    (path,) = (tmp_path / "runs").glob("*/configs/256x*.csv.gz")
+    row = pd.read_csv(path).set_index("name").loc[winner]
+    assert row["status"] == "missing_in_trace" and pd.isna(row["median_us"])
+    assert "the trace has 0 calls" in row["message"]
+
+
+def test_a_wrong_winner_gives_way_to_the_next_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = rows(RECORDING / "tuned.yaml")[0]
+    raw = tmp_path / "raw"
+    shutil.copytree(RECORDING / "raw", raw)
+    for journal in raw.glob("*-verify/start*/journal.jsonl"):
+        lines = journal.read_text().splitlines(keepends=True)
+        spoilt = [
+            line.replace('"ok": true', '"ok": false') if f'"name": "{before["name"]}"' in line else line for line in lines
+        ]
+        journal.write_text("".join(spoilt))
+    assert replay(raw, tmp_path, "--no_warmup") == 0, capfd.readouterr().err
+    after = rows(tmp_path / "tuned.yaml")[0]
+    assert after["name"] == before["runner_up"]
+    (path,) = (tmp_path / "runs").glob("*/configs/256x*.csv.gz")
+    assert pd.read_csv(path).set_index("name").loc[str(before["name"]), "status"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda trace: trace.write_text(""), "no kernels recorded"),
+        (lambda trace: trace.unlink(), "no such file"),
+        (lambda trace: trace.write_text(trace.read_text()[:-20]), "trace_cuda_gpu_trace.csv"),
+    ],
+    ids=["empty", "missing", "cut off"],
+)
+def test_a_damaged_trace_ends_the_run_with_one_line(
+    damage: object, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = tmp_path / "raw"
+    shutil.copytree(RECORDING / "raw", raw)
+    damage(next(raw.glob("00-screen/start*/trace_cuda_gpu_trace.csv")))  # type: ignore[operator]
+    assert replay(raw, tmp_path, "--no_warmup") == 3
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("tune_gemm.py: ") and words in last
+    assert not (tmp_path / "tuned.yaml").exists()
+
+
+def test_no_recording_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert replay(tmp_path, tmp_path) == 2
+    assert "is no recording" in capfd.readouterr().err

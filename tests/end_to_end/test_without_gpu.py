@@ -1,0 +1,105 @@
+"""The command as a person runs it on a machine without a GPU: compiled, pruned, checked, and marked as predicted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gemm_tuner import results
+from gemm_tuner.cli import main
+from gemm_tuner.records import Status
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SMALL_SPACE = {
+    "BLOCK_SIZE_M": "[16, 64]",
+    "BLOCK_SIZE_N": "[32, 64]",
+    "BLOCK_SIZE_K": "[64]",
+    "GROUP_SIZE_M": "[1]",
+    "SPLIT_K": "[1, 2]",
+    "num_warps": "[4]",
+    "num_stages": "[2]",
+}
+
+
+def small_space(folder: Path, arch: str) -> Path:
+    """The architecture's space file with few values on each axis."""
+    lines = []
+    for line in (ROOT / "rules" / f"space_{arch}.yaml").read_text().splitlines():
+        axis = line.strip().partition(":")[0]
+        lines.append(f"    {axis}: {SMALL_SPACE[axis]}" if axis in SMALL_SPACE else line)
+    path = folder / "space.yaml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_predicted_row_is_compiled_checked_and_marked(
+    arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space = small_space(tmp_path, arch)
+    sizes = tmp_path / "sizes.yaml"
+    sizes.write_text("- {M: 64, N: 96, K: 512}\n- {M: 33, N: 65, K: 129, rowMajorB: N, bias: true, dtype: fp16}\n")
+
+    status = main(
+        ["--gemm-size-file", str(sizes), "--arch", arch, "--space", str(space), "--o", "tuned.yaml", "--time_breakdown"]
+    )
+
+    printed = capfd.readouterr()
+    assert status == 0, printed.err
+    read = results.read(tmp_path / "tuned.yaml")
+    assert [row.problem.m for row in read.rows] == [64, 33]
+    for row in read.rows:
+        assert row.facts["source"] == "predicted" and row.facts["verified"] is True
+        assert row.facts["predicted_us"] > 0 and "median_us" not in row.facts
+        assert row.facts["error_over_bound"] <= 1
+    assert read.header["arch"] == arch and read.header["source"] == "predicted"
+    assert "predicted us" in printed.out and "without a GPU" in printed.err
+    assert "compile" in printed.out  # the stage table
+    (folder,) = (tmp_path / "results").iterdir()
+    for table in map(pd.read_csv, (folder / "configs").glob("*.csv.gz")):
+        assert len(table) == {"sm_90": 8, "gfx942": 32}[arch]
+        assert set(table["status"]) <= {status.value for status in Status}
+        tried = table[table["status"] == "ok"]
+        assert len(tried) > 0 and (tried["registers"] > 0).all() and (tried["shared_bytes"] > 0).all()
+        assert table["median_us"].isna().all()
+
+    again = main(["--gemm-size-file", "tuned.yaml", "--compare_wo_tuning", "--arch", arch])
+    assert again == 0
+    assert "2 of 2 configurations are right" in capfd.readouterr().err
+
+
+def test_wrong_kernel_is_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    for path in (ROOT / "templates").glob("*.j2"):
+        text = path.read_text()
+        (templates / path.name).write_text(text.replace("offs_k[None, :] < k_left", "offs_k[None, :] < k_left - 1"))
+    space = small_space(tmp_path, "sm_90")
+
+    status = main(
+        ["-m", "64", "-n", "64", "-k", "100", "--space", str(space), "--templates", str(templates), "--o", "tuned.yaml"]
+    )
+
+    assert status == 1, capfd.readouterr().err
+    read = results.read(tmp_path / "tuned.yaml")
+    assert read.rows == () and len(read.without_config) == 1
+    (table_path,) = (tmp_path / "results").glob("*/configs/*.csv.gz")
+    table = pd.read_csv(table_path)
+    wrong = table[table["status"] == "wrong"]
+    assert len(wrong) > 0 and wrong["message"].str.contains("times the bound").all()
+
+
+def test_script_imports_nothing_heavy_and_explains_itself(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tune_gemm.py"), "--version"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0 and done.stdout.startswith("tune_gemm ")

@@ -1,0 +1,143 @@
+"""Runs kernels in Triton's interpreter: many cases in one process, since importing torch takes seconds.
+
+A process of its own is needed because TRITON_INTERPRET is read when a kernel is defined.
+As a script: ``case_runner.py CASES.json RESULTS.json``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import mmap
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from gemm_tuner.kernel_env import launcher_env  # noqa: E402
+from gemm_tuner.records import GemmProblem, KernelConfig  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check of one kernel.
+
+    flags:     constexprs of the main kernel that are set to another value than ``calls`` gives.
+    poison:    (operand, flat index, value) written into the operands before the launch.
+    repeats:   how often the call is made and its output hashed.
+    init_type: as for make_operands.
+    """
+
+    script: str
+    config: KernelConfig
+    problem: GemmProblem
+    flags: tuple[tuple[str, bool], ...] = ()
+    poison: tuple[tuple[str, int, float], ...] = ()
+    repeats: int = 1
+    init_type: str = "randn"
+
+    @property
+    def key(self) -> str:
+        flags = "".join(f"-{name}" for name, _ in self.flags)
+        return f"{self.problem.key}-{self.config.name.removeprefix('gemm_tile_')}{flags}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "problem": self.problem.to_dict()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one case gave; digests are of the output's bytes, one a repeat; flags as they were launched."""
+
+    ok: bool
+    message: str
+    worst_element: tuple[int, int]
+    digests: tuple[str, ...]
+    flags: dict[str, bool]
+
+
+def interpret(cases: list[Case], folder: Path) -> list[Result]:
+    """Runs the cases in one process. Raises AssertionError with its output when it fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    given, found = folder / "cases.json", folder / "results.json"
+    given.write_text(json.dumps([case.to_dict() for case in cases]), encoding="utf-8")
+    env = launcher_env(folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+    # Sums in numpy's order whatever the machine; small matrices gain nothing from threads.
+    env["OMP_NUM_THREADS"] = "1"
+    command = [sys.executable, os.fspath(Path(__file__).resolve()), str(given), str(found)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"exit status {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
+    rows = json.loads(found.read_text(encoding="utf-8"))
+    assert len(rows) == len(cases)
+    return [Result(**{**row, "worst_element": tuple(row["worst_element"])}) for row in rows]
+
+
+def run_case(row: dict[str, Any], scripts: dict[str, Any]) -> Result:
+    """Inside the interpreting process."""
+    from gemm_tuner.launcher import check
+    from gemm_tuner.launcher.kernels import launch_all, load_script
+    from gemm_tuner.launcher.operands import make_operands, workspace
+
+    problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
+    script = scripts.setdefault(row["script"], None) or load_script(row["script"])
+    scripts[row["script"]] = script
+    size, config = (problem.m, problem.n, problem.k), script.CONFIGS[name]
+    digests, flags = [], {}
+    for _ in range(row["repeats"]):
+        operands = make_operands(problem, row["init_type"], 0, "cpu")
+        for operand, index, value in row["poison"]:
+            getattr(operands, operand).view(-1)[index] = value
+        tensors = [guarded(check.interpretable(t)) for t in (operands.a, operands.b, operands.c, operands.bias)]
+        scratch = guarded(workspace(script.workspace_elements(config, size), "cpu"))
+        launches, flags = with_flags(script.calls(config, size, *tensors, scratch), dict(row["flags"]))
+        launch_all(launches)
+        actual = tensors[2].to(operands.c.dtype)
+        digests.append(hashlib.sha256(actual.float().numpy().tobytes()).hexdigest())
+    verdict = check.compare(actual, *check.reference(problem, operands), problem, name)
+    return Result(verdict.ok, verdict.message, verdict.worst_element, tuple(digests), flags)
+
+
+def guarded(tensor: Any) -> Any:
+    """A copy that ends where memory ends: a load or store past its end kills the process."""
+    import torch
+
+    if tensor is None:
+        return None
+    size = tensor.numel() * tensor.element_size()
+    whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
+    beyond = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + whole
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(beyond), ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
+        raise OSError("mprotect failed")
+    copy = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=whole - size)
+    return copy.reshape(tensor.shape).copy_(tensor)
+
+
+def with_flags(launches: list[Any], wanted: dict[str, bool]) -> tuple[list[Any], dict[str, bool]]:
+    """The launches with constexprs of the main kernel replaced, and all its flags as they now are."""
+    symbol, kernel, grid, positional, options = launches[0]
+    values = list(positional)
+    for flag, value in wanted.items():
+        values[kernel.arg_names.index(flag)] = value
+    flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in ("EVEN_K", "WIDE", "BY_8")}
+    return [(symbol, kernel, grid, tuple(values), options), *launches[1:]], flags
+
+
+def main(given: str, found: str) -> None:
+    import warnings
+
+    warnings.simplefilter("ignore")  # numpy's, on the NaN and Inf that the tests put in
+    scripts: dict[str, Any] = {}
+    results = [asdict(run_case(row, scripts)) for row in json.loads(Path(given).read_text(encoding="utf-8"))]
+    Path(found).write_text(json.dumps(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,204 @@
+"""Which time belongs to which call: by exact name and order, or by scope. What does not fit has no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+import pytest
+
+from gemm_tuner.attribution import Call, calls_of, join
+from gemm_tuner.launcher.plan import VENDOR
+from gemm_tuner.launcher.support_kernels import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+
+A, B = "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S1", "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S12"
+SPLIT, REDUCE, REDUCE_TWO = "gemm_tile_BM64_BN64_BK32_GM1_SK4_W4_S2", "gemm_reduce_SK4", "gemm_reduce_SK8"
+OTHER = "void at::native::fill<float>"
+Rows = list[tuple[str, float]]
+Samples = dict[tuple[int, str], tuple[float, ...]]
+
+
+def trace(rows: Iterable[tuple[str, float]], scopes: Iterable[str] | None = None) -> pd.DataFrame:
+    """Kernels in the order they ran; times in microseconds."""
+    listed = list(rows)
+    return pd.DataFrame(
+        {
+            "kernel_name": pd.Series([name for name, _ in listed], dtype="str"),
+            "start_ns": pd.Series(range(len(listed)), dtype="int64"),
+            "duration_ns": pd.Series([us * 1e3 for _, us in listed], dtype="float64"),
+            "scope": pd.Series(list(scopes) if scopes is not None else [""] * len(listed), dtype="str"),
+        }
+    )
+
+
+def calls(*planned: tuple[int, str, tuple[str, ...]] | tuple[int, str, tuple[str, ...], bool]) -> list[Call]:
+    """(work, configuration, kernels[, warm]) in order; numbered from 0."""
+    return [
+        Call(number, one[0], one[1], one[2], bool(one[3]) if len(one) > 3 else False)
+        for number, one in enumerate(planned)
+    ]
+
+
+def plain(*names: str, work: int = 0) -> list[Call]:
+    return calls(*((work, name, (name,)) for name in names))
+
+
+def by_order(rows: Rows, planned: list[Call]) -> tuple[Samples, set[tuple[int, str]]]:
+    joined = join(trace(rows), planned, by_scope=False)
+    assert not set(joined.samples_us) & set(joined.missing)
+    assert all(joined.missing.values())
+    return joined.samples_us, set(joined.missing)
+
+
+def test_every_call_gets_its_own_kernel() -> None:
+    rows = [(A, 1.0), (B, 2.0), (A, 3.0), (B, 4.0)]
+    assert by_order(rows, plain(A, B, A, B)) == ({(0, A): (1.0, 3.0), (0, B): (2.0, 4.0)}, set())
+
+
+def test_a_name_that_begins_another_is_another() -> None:
+    assert A.startswith(B[:-1]) or B.startswith(A)
+    assert by_order([(B, 2.0)], plain(A, B)) == ({(0, B): (2.0,)}, {(0, A)})
+    assert by_order([(f"{A}_more", 2.0)], plain(A)) == ({}, {(0, A)})
+
+
+def test_all_kernels_of_a_call_are_summed() -> None:
+    split = calls(*[(0, SPLIT, (SPLIT, REDUCE))] * 2, (0, A, (A,)))
+    rows = [(SPLIT, 10.0), (REDUCE, 1.0), (SPLIT, 20.0), (REDUCE, 2.0), (A, 5.0)]
+    assert by_order(rows, split) == ({(0, SPLIT): (11.0, 22.0), (0, A): (5.0,)}, set())
+
+
+def test_warm_calls_are_matched_and_not_counted() -> None:
+    planned = calls((0, A, (A,), True), (0, A, (A,)), (0, B, (B,), True))
+    assert by_order([(A, 100.0), (A, 1.0), (B, 7.0)], planned) == ({(0, A): (1.0,)}, set())
+
+
+GOOD: Rows = [(A, 1.0), (SPLIT, 10.0), (REDUCE, 1.0), (A, 2.0), (SPLIT, 20.0), (REDUCE, 2.0), (B, 3.0)]
+PLANNED = calls(
+    (0, A, (A,)), (0, SPLIT, (SPLIT, REDUCE)), (0, A, (A,)), (0, SPLIT, (SPLIT, REDUCE)), (0, B, (B,))
+)  # fmt: skip
+ALL_RIGHT = {(0, A): (1.0, 2.0), (0, SPLIT): (11.0, 22.0), (0, B): (3.0,)}
+
+
+@pytest.mark.parametrize("dropped", range(len(GOOD)))
+def test_a_lost_row_costs_its_configuration_only(dropped: int) -> None:
+    lost = {A: A, B: B}.get(GOOD[dropped][0], SPLIT)
+    samples, missing = by_order(GOOD[:dropped] + GOOD[dropped + 1 :], PLANNED)
+    assert missing == {(0, lost)}
+    assert samples == {key: times for key, times in ALL_RIGHT.items() if key[1] != lost}
+
+
+@pytest.mark.parametrize("repeated", range(len(GOOD)))
+def test_a_row_twice_costs_its_configuration_only(repeated: int) -> None:
+    hit = {A: A, B: B}.get(GOOD[repeated][0], SPLIT)
+    samples, missing = by_order(GOOD[: repeated + 1] + GOOD[repeated:], PLANNED)
+    assert missing == {(0, hit)}
+    assert samples == {key: times for key, times in ALL_RIGHT.items() if key[1] != hit}
+
+
+@pytest.mark.parametrize("at", range(len(GOOD) + 1))
+@pytest.mark.parametrize("name", [OTHER, f"{REDUCE}_of_another", "gemm_tile"])
+def test_kernels_that_nobody_knows_count_nowhere(at: int, name: str) -> None:
+    assert by_order([*GOOD[:at], (name, 500.0), *GOOD[at:]], PLANNED) == (ALL_RIGHT, set())
+
+
+def test_flushes_and_markers_count_nowhere() -> None:
+    starts = {A, B, SPLIT}
+    rows = [row for one in GOOD for row in ([(FLUSH_SYMBOL, 40.0), one] if one[0] in starts else [one])]
+    assert by_order(rows, PLANNED) == (ALL_RIGHT, set())
+
+
+def test_a_second_kernel_behind_a_flush_belongs_to_no_one() -> None:
+    """A crash loses the journal's last lines: an unknown call's second kernel must not join the call before it."""
+    rows = [(SPLIT, 10.0), (REDUCE, 1.0), (FLUSH_SYMBOL, 40.0), ("gemm_tile_lost", 9.0), (REDUCE, 5.0)]
+    assert by_order(rows, calls((0, SPLIT, (SPLIT, REDUCE)))) == ({(0, SPLIT): (11.0,)}, set())
+
+
+def test_kernels_in_another_order_than_journalled_are_missing() -> None:
+    planned = calls((0, SPLIT, (SPLIT, REDUCE, REDUCE_TWO)))
+    assert by_order([(SPLIT, 1.0), (REDUCE_TWO, 1.0), (REDUCE, 1.0)], planned) == ({}, {(0, SPLIT)})
+
+
+def test_two_sizes_share_a_kernel() -> None:
+    planned = [*plain(A, A, work=0), *calls((1, A, (A,)), (1, B, (B,)))]
+    planned = [Call(n, c.work, c.name, c.symbols, c.warm) for n, c in enumerate(planned)]
+    rows = [(A, 1.0), (A, 2.0), (A, 30.0), (B, 4.0)]
+    assert by_order(rows, planned) == ({(0, A): (1.0, 2.0), (1, A): (30.0,), (1, B): (4.0,)}, set())
+    assert by_order(rows[1:], planned) == ({(1, B): (4.0,)}, {(0, A), (1, A)})
+
+
+def test_the_vendor_is_all_between_its_markers() -> None:
+    planned = calls((0, VENDOR, ()), (0, A, (A,)), (0, VENDOR, ()))
+    rows = [
+        (FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("cublas_splitk", 10.0), ("cublas_reduce", 2.0), (END_SYMBOL, 1.0),
+        (FLUSH_SYMBOL, 40.0), (A, 5.0), (OTHER, 9.0),
+        (FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("cublas_one", 7.0), (END_SYMBOL, 1.0),
+    ]  # fmt: skip
+    assert by_order(rows, planned) == ({(0, VENDOR): (12.0, 7.0), (0, A): (5.0,)}, set())
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 6, 7, 8])
+def test_a_broken_vendor_bracket_costs_the_vendor_only(lost: int) -> None:
+    planned = calls((0, VENDOR, ()), (0, A, (A,)), (0, VENDOR, ()), (0, B, (B,)))
+    rows = [
+        (FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("cublas_one", 10.0), (END_SYMBOL, 1.0), (A, 5.0),
+        (FLUSH_SYMBOL, 40.0), (BEGIN_SYMBOL, 1.0), ("cublas_one", 7.0), (END_SYMBOL, 1.0), (B, 6.0),
+    ]  # fmt: skip
+    assert by_order(rows[:lost] + rows[lost + 1 :], planned) == ({(0, A): (5.0,), (0, B): (6.0,)}, {(0, VENDOR)})
+
+
+def test_an_empty_trace_has_no_times() -> None:
+    planned = [*PLANNED, *calls((0, VENDOR, ()))]
+    everything = {(0, A), (0, B), (0, SPLIT), (0, VENDOR)}
+    assert by_order([], planned) == ({}, everything)
+    joined = join(trace([]), planned, by_scope=True)
+    assert (joined.samples_us, set(joined.missing)) == ({}, everything)
+    assert join(trace(GOOD), [], by_scope=False).samples_us == {}
+
+
+SCOPED: list[tuple[str, float, str]] = [
+    (A, 100.0, "L0"), (FLUSH_SYMBOL, 40.0, ""), (A, 1.0, "L1"), (SPLIT, 10.0, "L2"), (REDUCE, 1.0, "L2"),
+    (BEGIN_SYMBOL, 1.0, "L3"), ("cublas_one", 7.0, "L3"), ("cublas_two", 2.0, "L3"), (END_SYMBOL, 1.0, "L3"),
+    (OTHER, 9.0, ""), (B, 3.0, "L4"),
+]  # fmt: skip
+SCOPED_CALLS = calls(
+    (0, A, (A,), True), (0, A, (A,)), (0, SPLIT, (SPLIT, REDUCE)), (0, VENDOR, ()), (1, B, (B,))
+)  # fmt: skip
+SCOPED_RIGHT = {(0, A): (1.0,), (0, SPLIT): (11.0,), (0, VENDOR): (9.0,), (1, B): (3.0,)}
+
+
+def by_scope(rows: list[tuple[str, float, str]]) -> tuple[Samples, set[tuple[int, str]]]:
+    joined = join(trace([(n, t) for n, t, _ in rows], [s for *_, s in rows]), SCOPED_CALLS, by_scope=True)
+    assert not set(joined.samples_us) & set(joined.missing)
+    return joined.samples_us, set(joined.missing)
+
+
+def test_by_scope_the_order_does_not_matter() -> None:
+    assert by_scope(SCOPED) == (SCOPED_RIGHT, set())
+    assert by_scope(SCOPED[::-1]) == (SCOPED_RIGHT, set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost"),
+    [
+        ([r for r in SCOPED if r[2] != "L2"], (0, SPLIT)),
+        ([r for r in SCOPED if r[0] != REDUCE], (0, SPLIT)),
+        ([*SCOPED, (REDUCE, 1.0, "L2")], (0, SPLIT)),
+        ([*SCOPED, (OTHER, 1.0, "L4")], (1, B)),
+        ([(n if n != B else A, t, s) for n, t, s in SCOPED], (1, B)),
+        ([r for r in SCOPED if r[2] != "L0"], (0, A)),
+        ([r for r in SCOPED if not r[0].startswith("cublas")], (0, VENDOR)),
+        ([(n, t, "" if s == "L4" else s) for n, t, s in SCOPED], (1, B)),
+    ],
+)
+def test_by_scope_what_does_not_fit_is_missing(rows: list[tuple[str, float, str]], lost: tuple[int, str]) -> None:
+    assert by_scope(rows) == ({key: times for key, times in SCOPED_RIGHT.items() if key != lost}, {lost})
+
+
+def test_calls_come_from_the_journal_in_order() -> None:
+    journal = [
+        {"event": "begin", "work": 0, "name": A},
+        {"event": "call", "n": 0, "work": 0, "name": A, "symbols": [A, REDUCE], "warm": True},
+        {"event": "end", "work": 0, "name": A, "early_stopped": False},
+        {"event": "call", "n": 1, "work": 2, "name": VENDOR, "symbols": [], "warm": False},
+    ]
+    assert calls_of(journal) == [Call(0, 0, A, (A, REDUCE), True), Call(1, 2, VENDOR, (), False)]

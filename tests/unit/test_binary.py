@@ -1,0 +1,97 @@
+"""Registers and spills out of real machine code, and out of what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner import binary, codegen, space
+from gemm_tuner.codegen import specialisation
+from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEM = GemmProblem(64, 64, 64)
+CUDA = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2)
+HIP = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2, 0, 16, 1)
+# Two integers of AMD's note as MessagePack: fixint 77, and 0xcc (8 bit) 130.
+NOTE = b"\x82\xab.vgpr_count\x4d\xb1.vgpr_spill_count\xcc\x82"
+
+
+def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -> tuple[bytes, CompileResult]:
+    """Machine code as Triton leaves it in its cache, and what the pool read from it."""
+    target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
+    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target.backend)
+    task = CompileTask(str(script.path), config.name, specialisation(PROBLEM, config), PROBLEM)
+    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
+        ((_, result),) = pool.run([task])
+    assert result.status == Status.OK, result.message
+    (image,) = (folder / "cache").rglob(f"*{suffix}")
+    return image.read_bytes(), result
+
+
+@pytest.fixture(scope="module")
+def cubin(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, CompileResult]:
+    return compiled_image(tmp_path_factory.mktemp("cubin"), "sm_90", CUDA, ".cubin")
+
+
+@pytest.fixture(scope="module")
+def hsaco(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, CompileResult]:
+    return compiled_image(tmp_path_factory.mktemp("hsaco"), "gfx942", HIP, ".hsaco")
+
+
+def test_a_cubin_tells_its_registers(cubin: tuple[bytes, CompileResult]) -> None:
+    image, result = cubin
+    found = binary.nvidia_resources(image, binary.cuobjdump_path())
+    assert found == binary.Resources(result.registers, result.spills)
+    assert 16 <= found.registers <= 255 and found.spills == 0
+
+
+def test_a_code_object_tells_its_registers(hsaco: tuple[bytes, CompileResult]) -> None:
+    image, result = hsaco
+    found = binary.amd_resources(image)
+    assert found == binary.Resources(result.registers, result.spills)
+    assert 8 <= found.registers <= 512 and found.spills == 0
+
+
+@pytest.mark.parametrize("image", [b"", b"\x7fELF", b"not machine code " * 100])
+def test_what_is_no_cubin_is_a_value_error(image: bytes) -> None:
+    with pytest.raises(ValueError, match="no REG line"):
+        binary.nvidia_resources(image, binary.cuobjdump_path())
+
+
+def test_a_cut_cubin_is_a_value_error(cubin: tuple[bytes, CompileResult]) -> None:
+    with pytest.raises(ValueError, match="no REG line"):
+        binary.nvidia_resources(cubin[0][:200], binary.cuobjdump_path())
+
+
+def test_a_code_object_is_no_cubin(hsaco: tuple[bytes, CompileResult]) -> None:
+    with pytest.raises(ValueError, match="no REG line"):
+        binary.nvidia_resources(hsaco[0], binary.cuobjdump_path())
+
+
+def test_a_cubin_is_no_code_object(cubin: tuple[bytes, CompileResult]) -> None:
+    with pytest.raises(ValueError, match=r"no \.vgpr_count"):
+        binary.amd_resources(cubin[0])
+
+
+def test_every_width_of_an_integer_is_read() -> None:
+    assert binary.amd_resources(NOTE) == binary.Resources(77, 130)
+    for value in (b"\xcd\x01\x00", b"\xce\x00\x00\x01\x00"):
+        assert binary.amd_resources(NOTE[:-2] + value).spills == 256
+    assert binary.amd_resources(NOTE[:-2] + b"\x7f").spills == 127
+
+
+@pytest.mark.parametrize("end", range(len(NOTE)))
+def test_a_note_cut_anywhere_is_a_value_error(end: int) -> None:
+    with pytest.raises(ValueError, match=r"\.vgpr"):
+        binary.amd_resources(NOTE[:end])
+
+
+@pytest.mark.parametrize("value", [b"\xa1x", b"\xc0", b"\xff", b"\xcb" + bytes(8)])
+def test_a_value_that_is_no_unsigned_integer_is_a_value_error(value: bytes) -> None:
+    with pytest.raises(ValueError, match="no unsigned integer"):
+        binary.amd_resources(NOTE[:-2] + value)

@@ -1,0 +1,177 @@
+"""The check of a result: what passes, what fails, and what it says. Imports torch, on the CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gemm_tuner.launcher.check import compare, error_bound, odd_companion, reference, small_companion
+from gemm_tuner.launcher.operands import make_operands, torch_dtype
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Verdict
+
+torch = pytest.importorskip("torch")
+
+DTYPES = ("fp16", "bf16", "fp32")
+CONFIG = KernelConfig("gemm_tile", 64, 32, 16, 8, 4, 4, 3)
+
+
+def problem_of(dtype: str, k: int, *, m: int = 24, n: int = 40, **more: Any) -> GemmProblem:
+    return GemmProblem(m, n, k, dtype, dtype, dtype, **more)
+
+
+def right_result(problem: GemmProblem, init_type: str = "randn") -> tuple[Any, Any, Any]:
+    """(C rounded once from float64, reference, magnitude)."""
+    expected, magnitude = reference(problem, make_operands(problem, init_type, 0, "cpu"))
+    return expected.to(torch_dtype(problem.dtype_c)), expected, magnitude
+
+
+def verdict_on(actual: Any, expected: Any, magnitude: Any, problem: GemmProblem) -> Verdict:
+    return compare(actual, expected, magnitude, problem, "gemm_tile")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [1, 17, 4096, 65536])
+@pytest.mark.parametrize("init_type", ["randn", "hpl", "trig_float", "zeros"])
+def test_a_right_result_passes(dtype: str, k: int, init_type: str) -> None:
+    problem = problem_of(dtype, k)
+    verdict = verdict_on(*right_result(problem, init_type), problem)
+    assert verdict.ok and verdict.error_over_bound <= 1.0 and verdict.message == ""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [64, 1000, 16384])
+def test_a_sum_in_fp32_passes_in_whatever_order(dtype: str, k: int) -> None:
+    """One term after another, the order with the largest error, and in four slices as SPLIT_K has it."""
+    problem = problem_of(dtype, k)
+    operands = make_operands(problem, "randn", 0, "cpu")
+    a, b = (matrix.float() for matrix in operands.logical(problem))
+    expected, magnitude = reference(problem, operands)
+    serial = torch.zeros_like(expected, dtype=torch.float32)
+    for term in range(k):
+        serial += a[:, term : term + 1] * b[term : term + 1, :]
+    slices = [a[:, start::4] @ b[start::4, :] for start in range(4)]
+    for summed in (serial, sum(slices[1:], slices[0])):
+        assert verdict_on(summed.to(torch_dtype(dtype)), expected, magnitude, problem).ok
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [7, 64, 512])
+def test_one_dropped_term_of_the_sum_fails(dtype: str, k: int) -> None:
+    problem = problem_of(dtype, k)
+    operands = make_operands(problem, "randn", 0, "cpu")
+    _, expected, magnitude = right_result(problem)
+    a, b = (matrix.double() for matrix in operands.logical(problem))
+    short = (a[:, : k - 1] @ b[: k - 1, :]).to(torch_dtype(dtype))
+    verdict = verdict_on(short, expected, magnitude, problem)
+    assert not verdict.ok and verdict.error_over_bound > 2.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_dropped_block_of_a_long_sum_fails(dtype: str) -> None:
+    """A single term of 65536 is within what fp32 sums may err; a block of 64 is not."""
+    problem = problem_of(dtype, 65536)
+    operands = make_operands(problem, "randn", 0, "cpu")
+    _, expected, magnitude = right_result(problem)
+    a, b = (matrix.double() for matrix in operands.logical(problem))
+    short = (a[:, :-64] @ b[:-64, :]).to(torch_dtype(dtype))
+    assert not verdict_on(short, expected, magnitude, problem).ok
+
+
+def test_the_bound_is_that_of_the_docstring() -> None:
+    problem = problem_of("bf16", 64)
+    bound = error_bound(torch.tensor([-8.0]).double(), torch.tensor([40.0]).double(), problem)
+    summed = 6 * math.sqrt(64) * 2.0**-23 * 40
+    assert float(bound) == pytest.approx(summed + 2.0**-8 * (8 + summed), rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nan_and_inf_that_the_reference_has_not_fail(dtype: str, value: float) -> None:
+    problem = problem_of(dtype, 64)
+    actual, expected, magnitude = right_result(problem)
+    actual[23, 39] = value
+    verdict = verdict_on(actual, expected, magnitude, problem)
+    assert not verdict.ok and verdict.worst_element == (23, 39)
+    assert verdict.error_over_bound == math.inf and verdict.max_abs_error == math.inf
+    assert verdict.message.startswith(f"C[23, 39] is {value:g}, the reference ")
+
+
+@pytest.mark.parametrize(("value", "instead"), [(math.nan, 0.0), (math.inf, 65504.0), (math.inf, -math.inf)])
+def test_nan_and_inf_of_the_reference_are_wanted(value: float, instead: float) -> None:
+    problem = problem_of("fp16", 64)
+    operands = make_operands(problem, "randn", 0, "cpu")
+    operands.a[5, 6] = value
+    expected, magnitude = reference(problem, operands)
+    actual = expected.to(torch.float16)
+    assert verdict_on(actual, expected, magnitude, problem).ok
+    actual[5, 7] = instead if expected[5, 7] > 0 or math.isnan(value) else -instead
+    verdict = verdict_on(actual, expected, magnitude, problem)
+    assert not verdict.ok and verdict.worst_element == (5, 7)
+
+
+def test_a_result_beyond_fp16_is_inf_and_right() -> None:
+    problem = problem_of("fp16", 64)
+    operands = make_operands(problem, "randn", 0, "cpu")
+    operands.a[3, :], operands.b[:, 4] = 200.0, 200.0
+    expected, magnitude = reference(problem, operands)
+    assert math.isfinite(expected[3, 4]) and float(expected[3, 4]) > 65504
+    assert verdict_on(expected.to(torch.float16), expected, magnitude, problem).ok
+
+
+@pytest.mark.parametrize("expected_value", [65519.99, 65520.01])
+@pytest.mark.parametrize("actual_value", [65504.0, math.inf])
+def test_on_the_edge_of_fp16_both_neighbours_are_right(expected_value: float, actual_value: float) -> None:
+    """Sums a rounding error apart may round to the largest fp16 and to Inf."""
+    problem = problem_of("fp16", 64, m=1, n=1)
+    expected = torch.tensor([[expected_value]], dtype=torch.float64)
+    actual = torch.tensor([[actual_value]], dtype=torch.float16)
+    assert verdict_on(actual, expected, expected, problem).ok
+    assert verdict_on(-actual, -expected, expected, problem).ok
+    assert not verdict_on(-actual, expected, expected, problem).ok
+
+
+def test_inf_well_within_fp16_is_wrong() -> None:
+    problem = problem_of("fp16", 64, m=1, n=1)
+    expected = torch.tensor([[65000.0]], dtype=torch.float64)
+    assert not verdict_on(torch.tensor([[math.inf]], dtype=torch.float16), expected, expected, problem).ok
+
+
+def test_the_worst_element_is_the_one_farthest_over_its_own_bound() -> None:
+    problem = problem_of("fp32", 64)
+    actual, expected, magnitude = right_result(problem)
+    bound = error_bound(expected, magnitude, problem)
+    actual[1, 2] += 3 * bound[1, 2]
+    actual[20, 30] -= 9 * bound[20, 30]
+    verdict = verdict_on(actual, expected, magnitude, problem)
+    assert verdict.worst_element == (20, 30)
+    assert verdict.error_over_bound == pytest.approx(9, rel=0.1)
+    assert verdict.max_abs_error == pytest.approx(float((actual.double() - expected).abs().max()))
+    got, want = float(actual[20, 30]), float(expected[20, 30])
+    assert verdict.message.startswith(f"C[20, 30] is {got:.6g}, the reference {want:.6g}: ")
+    assert verdict.message.endswith(" times the bound")
+
+
+@pytest.mark.parametrize("layout_a", list(Layout))
+@pytest.mark.parametrize("layout_b", list(Layout))
+def test_the_reference_is_the_product_in_float64_whatever_the_layouts(layout_a: Layout, layout_b: Layout) -> None:
+    problem = problem_of("bf16", 9, m=3, n=4, layout_a=layout_a, layout_b=layout_b, epilogue="bias")
+    operands = make_operands(problem, "randn", 0, "cpu")
+    expected, magnitude = reference(problem, operands)
+    a = operands.a.double() if layout_a == Layout.ROW else operands.a.double().t()
+    b = operands.b.double() if layout_b == Layout.ROW else operands.b.double().t()
+    for row in range(3):
+        for column in range(4):
+            terms = [float(a[row, k] * b[k, column]) for k in range(9)] + [float(operands.bias[column])]
+            assert float(expected[row, column]) == pytest.approx(math.fsum(terms), abs=1e-12)
+            assert float(magnitude[row, column]) == pytest.approx(math.fsum(map(abs, terms)), abs=1e-12)
+
+
+def test_the_companions_are_ragged_and_even() -> None:
+    config = CONFIG.to_dict()
+    problem = problem_of("bf16", 5000, m=5000, n=20)
+    odd, small = odd_companion(problem, config), small_companion(problem, config)
+    assert odd.m % 64 and odd.n % 32 and odd.k % (16 * 4) and odd.m > 64 and odd.n > 32
+    assert (small.m, small.n, small.k) == (128, 20, 256)
+    assert odd.class_key == small.class_key == problem.class_key

@@ -1,0 +1,89 @@
+"""From times and verdicts to a choice."""
+
+from __future__ import annotations
+
+import pytest
+from samples import config, device, problem
+
+from gemm_tuner.choose import Ranked, measured_choice, median_us, predicted_choice, rank
+from gemm_tuner.launcher.plan import VENDOR
+from gemm_tuner.model import roofline_us
+from gemm_tuner.records import Status, Timing, Verdict
+
+SIZE, OTHER = problem(512, 512, 512), problem(1024, 1024, 1024)
+H200 = device("sm_90")
+RIGHT = (Verdict(SIZE, "b", True, 0.25, 0.5), Verdict(problem(513, 511, 509), "b", True, 0.125, 0.75))
+
+
+def timing(name: str, *samples_us: float, status: Status = Status.OK, size: object = SIZE) -> Timing:
+    return Timing(size, name, status, samples_us)  # type: ignore[arg-type]
+
+
+def ranked(*timings: Timing) -> Ranked:
+    return rank(SIZE, timings)
+
+
+def test_ranks_by_median_and_not_by_the_luckiest_sample() -> None:
+    found = ranked(timing("lucky", 1.0, 9.0, 9.0), timing("steady", 5.0, 5.0, 5.0), timing("slow", 8.0, 30.0, 30.0))
+    assert [t.name for t in found.timings] == ["steady", "lucky", "slow"]
+    assert median_us(found.timings[1]) == 9.0
+
+
+def test_only_whole_timings_of_the_size_count_and_the_vendor_stands_apart() -> None:
+    found = ranked(
+        timing("good", 5.0),
+        timing("stopped", 1.0, status=Status.EARLY_STOPPED),
+        timing("missing", status=Status.MISSING_IN_TRACE),
+        timing("unstable", 1.0, status=Status.UNSTABLE),
+        timing("no_samples"),
+        timing("elsewhere", 1.0, size=OTHER),
+        timing(VENDOR, 2.0, 3.0, 4.0),
+    )
+    assert [t.name for t in found.timings] == ["good"]
+    assert found.vendor is not None
+    assert median_us(found.vendor) == 3.0
+    assert ranked(timing(VENDOR, status=Status.MISSING_IN_TRACE)).vendor is None
+    assert ranked().timings == ()
+
+
+def test_a_measured_choice() -> None:
+    found = ranked(timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 21.0, 22.0), timing(VENDOR, 6.0))
+    choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
+    assert (choice.problem, choice.config, choice.source, choice.verified) == (SIZE, config(), "measured", True)
+    assert (choice.median_us, choice.p20_us, choice.p80_us, choice.num_samples) == (12.0, 10.8, 13.2, 5)
+    assert (choice.vendor_us, choice.vendor_ratio) == (6.0, 0.5)
+    assert (choice.max_abs_error, choice.error_over_bound) == (0.25, 0.75)
+    assert (choice.runner_up, choice.tie) == ("b", False)
+    assert choice.gap_pct == pytest.approx(75.0)
+    assert choice.roofline_pct == pytest.approx(roofline_us(SIZE, H200) / 12.0 * 100)
+    assert choice.tflops == pytest.approx(2 * 512**3 / 12e-6 / 1e12)
+
+
+def test_a_runner_up_inside_the_spread_is_a_tie() -> None:
+    found = ranked(timing("a", 10.0, 12.0, 20.0), timing("b", 12.5))
+    assert measured_choice(found, "a", config(), RIGHT, H200, "measured").tie
+    found = ranked(timing("a", 10.0, 12.0, 12.1), timing("b", 12.5))
+    assert not measured_choice(found, "a", config(), RIGHT, H200, "measured").tie
+
+
+def test_a_faster_one_that_was_wrong_is_no_runner_up() -> None:
+    found = ranked(timing("wrong", 1.0), timing("chosen", 2.0), timing("next", 3.0))
+    choice = measured_choice(found, "chosen", config(), RIGHT, H200, "measured")
+    assert (choice.runner_up, choice.gap_pct) == ("next", pytest.approx(50.0))
+
+
+def test_the_only_right_one_has_no_runner_up_and_no_vendor() -> None:
+    for found in (ranked(timing("a", 2.0)), ranked(timing("wrong", 1.0), timing("a", 2.0))):
+        choice = measured_choice(found, "a", config(), RIGHT, H200, "replayed")
+        assert (choice.runner_up, choice.gap_pct, choice.tie, choice.source) == ("", None, False, "replayed")
+        assert (choice.vendor_us, choice.vendor_ratio) == (None, None)
+
+
+def test_a_predicted_choice_has_no_measured_field() -> None:
+    kept = {name: config(num_stages=stages) for name, stages in (("wrong", 2), ("a", 3), ("b", 4))}
+    predicted_us = {"b": 8.0, "a": 4.0, "wrong": 2.0}
+    choice = predicted_choice(SIZE, "a", kept, predicted_us, RIGHT, H200)
+    assert (choice.config, choice.source, choice.median_us) == (kept["a"], "predicted", 4.0)
+    assert (choice.p20_us, choice.p80_us, choice.num_samples, choice.vendor_us) == (None, None, 0, None)
+    assert (choice.runner_up, choice.gap_pct, choice.tie) == ("b", pytest.approx(100.0), False)
+    assert predicted_choice(SIZE, "b", kept, predicted_us, RIGHT, H200).runner_up == ""

@@ -1,0 +1,236 @@
+"""Generated scripts: their text, what depends on what, and what names one binary. No torch, no GPU."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner import codegen
+from gemm_tuner.codegen import specialisation
+from gemm_tuner.errors import UserError
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+ROW, COL = Layout.ROW, Layout.COL
+BF16_NN = GemmProblem(4096, 4096, 4096)
+FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, "bias")
+CONFIG = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
+SPLIT = replace(CONFIG, SPLIT_K=4)
+AMD = replace(CONFIG, num_stages=2, waves_per_eu=2, matrix_instr_nonkdim=16, kpack=2)
+
+
+def many_configs(count: int) -> list[KernelConfig]:
+    return [replace(CONFIG, GROUP_SIZE_M=1 + number) for number in range(count)]
+
+
+def kernel_line(text: str, kernel: str = "gemm_tile") -> int:
+    """The line that Triton counts: that of the kernel's first decorator."""
+    (found,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == kernel]
+    return found.decorator_list[0].lineno
+
+
+@pytest.mark.parametrize(
+    ("problem", "configs", "backend"),
+    [(BF16_NN, (CONFIG, SPLIT), "cuda"), (FP16_TN_BIAS, (AMD,), "hip")],
+    ids=["bf16_nn", "fp16_tn_bias"],
+)
+def test_golden_scripts(
+    problem: GemmProblem, configs: tuple[KernelConfig, ...], backend: str, templates: Path, update_golden: bool
+) -> None:
+    """After a wanted change: ``pytest tests/unit/test_codegen.py --update-golden``, and read the diff."""
+    text = codegen.render(templates, "gemm_tile", codegen.as_class(problem), configs, backend, "")
+    golden = GOLDEN / f"gemm_tile_{problem.class_key}.py"
+    if update_golden:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("layout_a", list(Layout))
+@pytest.mark.parametrize("layout_b", list(Layout))
+@pytest.mark.parametrize("epilogue", ["none", "bias"])
+@pytest.mark.parametrize("backend", ["cuda", "hip"])
+def test_every_class_renders_to_python(
+    layout_a: Layout, layout_b: Layout, epilogue: str, backend: str, templates: Path
+) -> None:
+    problem = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32", layout_a, layout_b, epilogue)
+    text = codegen.render(templates, "gemm_tile", problem, (AMD,), backend, "")
+    tree = ast.parse(text)
+    kernels = {n.name: [a.arg for a in n.args.args] for n in tree.body if isinstance(n, ast.FunctionDef)}
+    assert ("bias_ptr" in kernels["gemm_tile"]) == ("bias_ptr" in kernels["split_k_reduce"]) == (epilogue == "bias")
+    assert f"options = {codegen.LAUNCH_OPTIONS[backend]!r}" in text
+
+
+def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
+    folder = tmp_path / "templates"
+    shutil.copytree(ROOT / "templates", folder)
+    text = (folder / name).read_text(encoding="utf-8")
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("problem_class.has_bias", "problem_class.has_bais", "has_bais"),
+        ("problem_class.layout_b", "problem_klass.layout_b", "problem_klass"),
+        ("{% endif %}", "", "gemm_tile"),
+        ("launch_options | python", "launch_options | pyhton", "pyhton"),
+    ],
+)
+def test_a_misspelt_template_is_one_clear_error(tmp_path: Path, old: str, new: str, message: str) -> None:
+    folder = copied_templates(tmp_path, "gemm_tile.py.j2", old, new)
+    with pytest.raises(UserError) as error:
+        codegen.render(folder, "gemm_tile", FP16_TN_BIAS, (CONFIG,), "cuda", "")
+    assert message in str(error.value) and str(folder) in str(error.value)
+
+
+def test_a_folder_without_templates_is_one_clear_error(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UserError, match=r"script\.py\.j2") as error:
+            codegen.write_script(folder, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), "cuda")
+        assert str(folder) in str(error.value)
+
+
+def test_an_unknown_family_is_one_clear_error(tmp_path: Path, templates: Path) -> None:
+    with pytest.raises(UserError, match="gemm_tiel"):
+        codegen.write_script(templates, tmp_path, "gemm_tiel", BF16_NN, (CONFIG,), "cuda")
+
+
+def test_the_kernels_stay_at_their_lines_whatever_the_configs(templates: Path) -> None:
+    """The start line is in Triton's cache key."""
+    texts = [codegen.render(templates, "gemm_tile", BF16_NN, many_configs(n), "cuda", "x" * n) for n in (0, 1, 3000)]
+    for kernel in ("gemm_tile", "split_k_reduce"):
+        assert len({kernel_line(text, kernel) for text in texts}) == 1
+
+
+def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
+    texts = []
+    for problem in (BF16_NN, replace(BF16_NN, m=17, n=5120, k=33)):
+        script = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (CONFIG,), "cuda")
+        assert script.path.name == "gemm_tile_bf16_nn.py" and script.class_key == "bf16_nn"
+        texts.append(script.path.read_text(encoding="utf-8"))
+    assert texts[0] == texts[1]
+
+
+IMPORT_AND_REPORT = """
+import json, sys
+sys.path.insert(0, sys.argv[2])
+from gemm_tuner.launcher.kernels import load_script
+script = load_script(sys.argv[1])
+import triton
+print(json.dumps({
+    "configs": len(script.CONFIGS), "torch": "torch" in sys.modules,
+    "driver": getattr(triton.runtime.driver, "_active", None) is not None,
+    "last": list(script.CONFIGS.values())[-1],
+}))
+"""
+
+
+def test_a_script_of_15000_configs_imports_without_torch_and_gpu(tmp_path: Path, templates: Path) -> None:
+    configs = many_configs(15000)
+    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, configs, "cuda")
+    command = [sys.executable, "-c", IMPORT_AND_REPORT, str(script.path), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert '"configs": 15000, "torch": false, "driver": false' in done.stdout
+    assert f'"name": "{configs[-1].name}"' in done.stdout
+
+
+def test_a_script_runs_by_hand_and_shows_its_plan(tmp_path: Path, templates: Path) -> None:
+    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), "cuda")
+    done = subprocess.run(
+        [sys.executable, str(script.path), "--help"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 0 and "--plan" in done.stdout
+
+
+def test_kernel_sha_follows_the_kernels_and_nothing_else(tmp_path: Path, templates: Path) -> None:
+    def sha(folder: Path, problem: GemmProblem, configs: list[KernelConfig]) -> str:
+        return codegen.write_script(folder, tmp_path, "gemm_tile", problem, configs, "cuda").kernel_sha
+
+    first = sha(templates, BF16_NN, [CONFIG])
+    assert len(first) == 12
+    assert sha(templates, replace(BF16_NN, m=1), many_configs(7)) == first
+    assert sha(templates, replace(BF16_NN, layout_a=COL), [CONFIG]) != first
+    assert (
+        sha(
+            copied_templates(tmp_path, "_macros.j2", "accumulator +=", "accumulator =  accumulator +"),
+            BF16_NN,
+            [CONFIG],
+        )
+        != first
+    )
+    assert codegen.kernel_sha(templates, "gemm_tile", BF16_NN, "hip") != first
+
+
+def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> None:
+    """``calls`` passes as many arguments, in the order of the kernels' parameters."""
+    from gemm_tuner.launcher.kernels import load_script, shape_only_calls
+
+    for problem in (BF16_NN, FP16_TN_BIAS):
+        path = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), "cuda").path
+        script = load_script(str(path))
+        main, reduce = shape_only_calls(script, script.CONFIGS[SPLIT.name], problem)
+        for symbol, kernel, _, positional, _ in (main, reduce):
+            arguments = dict(zip(inspect.signature(kernel.fn).parameters, positional, strict=True))
+            assert arguments["NAME"] == symbol and arguments["SPLIT_K"] == 4
+        assert main[2] == ((problem.m // 128) * (problem.n // 256), 4) and main[4] == {"num_warps": 8, "num_stages": 3}
+
+
+def special(m: int, n: int, k: int, config: KernelConfig = CONFIG, **more: object) -> str:
+    return specialisation(replace(BF16_NN, m=m, n=n, k=k, **more), config)
+
+
+def test_sizes_of_one_class_share_a_name() -> None:
+    assert special(4096, 4096, 4096) == special(17, 512, 128)  # M is not specialised when A is row-major
+    assert special(100, 17, 33) == special(3, 4095, 1001)
+    assert special(8, 24, 72) == special(9, 40, 8)
+    assert special(64, 64, 1024, SPLIT) == special(128, 48, 256, SPLIT)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((64, 64, 64), (64, 65, 64)),  # N divisible by 16 or not
+        ((64, 64, 64), (64, 64, 80)),  # BLOCK_SIZE_K divides K or not
+        ((64, 64, 80), (64, 64, 65)),
+        ((64, 1, 64), (64, 3, 64)),  # Triton makes a 1 a constant
+        ((64, 64, 1), (64, 64, 3)),
+        ((64, 40, 64), (64, 36, 64)),  # BY_8
+        ((2**16, 64, 2**15), (2**14, 64, 2**14)),  # 2**31 elements: 64-bit offsets
+    ],
+)
+def test_sizes_of_other_classes_have_other_names(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    assert special(*one) != special(*other)
+
+
+def test_m_counts_where_it_is_a_stride_or_in_the_reduction() -> None:
+    assert special(64, 64, 64) == special(65, 64, 64)
+    assert special(64, 64, 64, layout_a=COL) != special(65, 64, 64, layout_a=COL)
+    assert special(64, 17, 64, SPLIT) != special(65, 17, 64, SPLIT)  # M * N is an argument of the reduction
+
+
+def test_tensors_beyond_2_gib_have_names_of_their_own() -> None:
+    """Triton addresses AMD buffers up to 2 GiB with 32-bit offsets: another kernel."""
+    names = {
+        special(16384, 16384, 16384),
+        special(2**15 + 16, 16384, 2**15),  # A
+        special(16384, 2**15, 2**15 + 64),  # B
+        special(2**15 + 16, 2**15, 16384),  # C
+    }
+    assert len(names) == 4
+    assert special(8192, 8192, 8192, SPLIT) != special(16384, 16384, 8192, SPLIT)  # the partial sums
+
+
+def test_the_length_of_c_counts_in_a_wide_split_k() -> None:
+    """Past 2**31 the reduction takes M * N as a 64-bit integer; the class of offsets is the same."""
+    assert special(2**16, 2**15, 2**16, SPLIT) != special(2**16, 2**14, 2**16, SPLIT)

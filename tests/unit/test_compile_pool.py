@@ -1,0 +1,188 @@
+"""The compile pool with real workers, and scripts that fail, hang and die in them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner import codegen
+from gemm_tuner.codegen import specialisation
+from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.compile_stage import support_task
+from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Target
+
+ROOT = Path(__file__).resolve().parents[2]
+SM_90 = Target("cuda", "sm_90", 32)
+PROBLEM = GemmProblem(64, 64, 64)
+GOOD = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
+OTHERS = tuple(replace(GOOD, BLOCK_SIZE_N=n) for n in (16, 32, 64))
+# A script is loaded as the generated ones are: CONFIGS, workspace_elements and calls.
+BROKEN = """
+import os, signal, subprocess, sys, time
+import triton
+
+@triton.jit
+def kernel(pointer):
+    {kernel}
+
+CONFIGS = {{"broken": {{}}}}
+
+def workspace_elements(config, size):
+    return 0
+
+def calls(config, size, a, b, c, bias, workspace):
+    with open({pid_file!r}, "w") as stream:
+        stream.write(str(os.getpid()))
+    {calls}
+    return [("kernel", kernel, (1,), (a,), {{}})]
+"""
+
+
+def good_tasks(folder: Path) -> list[CompileTask]:
+    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, "cuda")
+    return [CompileTask(str(script.path), c.name, specialisation(PROBLEM, c), PROBLEM) for c in OTHERS]
+
+
+def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:
+    path = folder / "broken.py"
+    path.write_text(BROKEN.format(kernel=kernel, calls=calls, pid_file=str(folder / "pid")), encoding="utf-8")
+    return CompileTask(str(path), "broken", "s", PROBLEM)
+
+
+def pool_in(folder: Path, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
+    return CompilePool(SM_90, workers, kernel_env(folder / "cache"), folder / "log.txt", limit_s)
+
+
+def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
+    """All answers by name; every task is answered once."""
+    with pool:
+        answers = list(pool.run(tasks))
+    assert sorted(task.name for task, _ in answers) == sorted(task.name for task in tasks)
+    assert all(result.name == task.name for task, result in answers)
+    return {result.name: result for _, result in answers}
+
+
+def is_running(pid: int) -> bool:
+    """A zombie does not run."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
+    """The broken script's result, after checking that all others compiled."""
+    assert all(results[c.name].status == Status.OK for c in OTHERS), results
+    return results["broken"]
+
+
+def test_good_kernels_compile_once_and_then_come_from_the_cache(tmp_path: Path) -> None:
+    first = run(pool_in(tmp_path), good_tasks(tmp_path))
+    again = run(pool_in(tmp_path), good_tasks(tmp_path))
+    for name, result in first.items():
+        assert result.status == Status.OK and not result.cached and result.registers > 0 and result.seconds > 0
+        assert again[name].cached and again[name].binary_hash == result.binary_hash
+    assert len({result.binary_hash for result in first.values()}) == len(OTHERS)
+
+
+def test_an_error_in_calls_costs_that_config_only(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, calls="raise RuntimeError('calls went wrong')")
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and result.message == "RuntimeError: calls went wrong"
+
+
+def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, kernel="not_a_name(pointer)")
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and "not_a_name" in result.message
+
+
+def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path) -> None:
+    task = CompileTask(str(tmp_path / "absent.py"), "broken", "s", PROBLEM)
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and "absent.py" in result.message
+
+
+def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    child = (
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid)); time.sleep(600)"
+    )
+    tasks = good_tasks(tmp_path)
+    run(pool_in(tmp_path), tasks)  # so that no good one is over the limit on a busy machine
+    result = blamed_alone(run(pool_in(tmp_path, limit_s=2.0), [broken_task(tmp_path, calls=child), *tasks]))
+    assert result.status == Status.COMPILE_TIMEOUT and result.message == "not compiled within 2 s"
+    for file in ("pid", "child"):
+        assert not is_running(int((tmp_path / file).read_text()))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("death", "exit_status"),
+    [("os._exit(9)", 9), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("sys.exit(3)", 3)],
+)
+def test_a_worker_that_dies_costs_that_config_only(tmp_path: Path, death: str, exit_status: int, workers: int) -> None:
+    tasks = good_tasks(tmp_path)
+    tasks.insert(1, broken_task(tmp_path, calls=death))
+    result = blamed_alone(run(pool_in(tmp_path, workers=workers), tasks))
+    assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
+
+
+def test_the_last_worker_may_die_too(tmp_path: Path) -> None:
+    result = run(pool_in(tmp_path, workers=1), [broken_task(tmp_path, calls="os._exit(9)")])["broken"]
+    assert result.status == Status.COMPILE_ERROR
+
+
+def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path) -> None:
+    tasks = good_tasks(tmp_path)
+    with pool_in(tmp_path) as pool:
+        first = list(pool.run([broken_task(tmp_path, calls="os._exit(9)"), tasks[0], tasks[1]]))
+        second = list(pool.run(tasks))
+        pids = [worker.process.pid for worker in pool._workers]
+        assert pids and all(map(is_running, pids))
+    assert len(first) == 3 and [result.status for _, result in second] == [Status.OK] * 3
+    assert not any(map(is_running, pids))
+
+
+def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path) -> None:
+    pids: list[int] = []
+    with pytest.raises(KeyboardInterrupt), pool_in(tmp_path) as pool:
+        for _ in pool.run(good_tasks(tmp_path)):
+            pids = [worker.process.pid for worker in pool._workers]
+            raise KeyboardInterrupt
+    assert pids and not any(map(is_running, pids))
+
+
+def test_no_torch_and_no_gpu_in_a_worker(tmp_path: Path) -> None:
+    """Not even where a backend asks for torch: what it gets has no file."""
+    calls = (
+        'import torch; raise RuntimeError(f\'torch file {getattr(torch, "__file__", None)}, '
+        'cuda {any("libcuda" in line for line in open("/proc/self/maps"))}\')'
+    )
+    result = run(pool_in(tmp_path), [broken_task(tmp_path, calls=calls)])["broken"]
+    assert result.message == "RuntimeError: torch file None, cuda False"
+
+
+def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
+    (task,) = good_tasks(tmp_path)[:1]
+    assert run(pool_in(tmp_path), [support_task(task)])[""].status == Status.OK
+
+
+def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
+    pool = CompilePool(Target("no_such_backend", "x", 32), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
+        list(pool.run(good_tasks(tmp_path)))
+
+
+def test_nothing_to_compile_starts_nothing(tmp_path: Path) -> None:
+    with pool_in(tmp_path) as pool:
+        assert list(pool.run([])) == []
+        assert pool._workers == []
+    assert not (tmp_path / "log.txt").exists() and os.getpgrp() == os.getpgid(0)

@@ -1,0 +1,282 @@
+"""Launcher processes that work, die, hang and lie, under an nsys that does; stand-ins take the place of both."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import problem
+
+from gemm_tuner import launch
+from gemm_tuner.errors import EXIT_ENVIRONMENT, EnvironmentFault
+from gemm_tuner.launch import InterpreterLauncher, JournalTail, LiveLauncher, StageRun, visible_gpu
+from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.records import GemmProblem
+
+HERE = Path(__file__).resolve().parent
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+Run = Callable[..., StageRun]
+
+
+@pytest.fixture
+def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An nsys on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = shlex.join([sys.executable, str(HERE / "nsys_stand_in.py")])
+    (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "nsys").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN, vendor: bool = False, **fields: Any) -> Plan:
+    works = tuple(Work(size, tuple((0, name) for name in names), vendor) for size, names in work)
+    return Plan(stage, (str(HERE / "launcher_stand_in.py"),), works, Method(timed_calls=2), **fields)
+
+
+@pytest.fixture
+def run(nsys: None, tmp_path: Path) -> Run:
+    def run(*work: tuple[GemmProblem, list[str]], **fields: Any) -> StageRun:
+        launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+        return launcher.timings(plan(*work, **fields), tmp_path / "00-screen")
+
+    return run
+
+
+def statuses(run: StageRun, size: GemmProblem = ONE) -> dict[str, str]:
+    return {name: timing.status.value for (one, name), timing in run.timings.items() if one == size}
+
+
+def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_COMPILES", "2")
+    done = run((ONE, ["good_1", "split_2", "slow_3"]), (TWO, ["good_1"]), vendor=True, stage=FINALS)
+    samples = {(size.m, name): timing.samples_us for (size, name), timing in done.timings.items()}
+    assert samples == {
+        (512, "good_1"): (11.0, 12.0),
+        (512, "split_2"): (42.0, 44.0),
+        (512, "slow_3"): (31.0, 32.0),
+        (512, VENDOR): (5.0,),
+        (64, "good_1"): (11.0, 12.0),
+        (64, VENDOR): (5.0,),
+    }
+    assert statuses(done) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped", VENDOR: "ok"}
+    assert (done.starts, done.compiled, done.from_cache) == (1, 2, 3)
+    assert done.seconds > 0
+
+
+def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    launcher.timings(plan((ONE, ["good_1", "fails_2"]), (TWO, ["good_3"])), tmp_path / "stage", heard.append)
+    assert [(e["event"], e["name"], e["work_problem"]) for e in heard] == [
+        ("begin", "good_1", ONE),
+        ("end", "good_1", ONE),
+        ("begin", "fails_2", ONE),
+        ("fail", "fails_2", ONE),
+        ("begin", "good_3", TWO),
+        ("end", "good_3", TWO),
+    ]
+
+
+def test_one_that_cannot_be_launched(run: Run) -> None:
+    done = run((ONE, ["fails_1", "good_2"]))
+    assert statuses(done) == {"fails_1": "launch_error", "good_2": "ok"}
+    assert done.timings[ONE, "fails_1"].message == "RuntimeError: no"
+    assert done.starts == 1
+
+
+def test_nothing_can_be_launched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYS_FAULT", "no kernels")
+    assert statuses(run((ONE, ["fails_1", "fails_2"]))) == {"fails_1": "launch_error", "fails_2": "launch_error"}
+
+
+@pytest.mark.parametrize("fault", ["", "nothing after a crash", "loss at a crash"])
+def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setenv("NSYS_FAULT", fault)
+    done = run((ONE, ["good_1", "split_2", "kills_3", "good_4"]), (TWO, ["good_1", "kills_3"]))
+    assert statuses(done) == {"good_1": "ok", "split_2": "ok", "kills_3": "crashed", "good_4": "ok"}
+    assert statuses(done, TWO) == {"good_1": "ok", "kills_3": "crashed"}
+    assert done.timings[ONE, "good_1"].samples_us == (11.0, 12.0)
+    assert done.starts == (3 if fault else 2)
+    assert done.timings[ONE, "kills_3"].message == "exit status 137"
+
+
+def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
+    done = run((ONE, ["good_1", "sticky_2", "good_3"]))
+    assert statuses(done) == {"good_1": "ok", "sticky_2": "crashed", "good_3": "ok"}
+    assert done.timings[ONE, "sticky_2"].message == "illegal memory access"
+    assert done.starts == 2
+
+
+def test_one_that_hangs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def patient(
+        argv: list[str], env: dict[str, str], log_path: Path, *, heartbeat: Callable[[], object], stall_limit_s: float
+    ) -> Ended:
+        """Counts no stall before the one that hangs has begun: how fast this machine starts Python is no matter."""
+        journal = log_path.parent / "journal.jsonl"
+
+        def beat() -> object:
+            value = heartbeat()
+            return value if journal.exists() and "hangs" in journal.read_text() else object()
+
+        return run_watched(argv, env, log_path, heartbeat=beat, stall_limit_s=stall_limit_s)
+
+    monkeypatch.setattr(launch, "STALL_LIMIT_S", 0.5)
+    monkeypatch.setattr(launch, "run_watched", patient)
+    done = run((ONE, ["good_1", "hangs_2", "good_3"]))
+    assert statuses(done) == {"good_1": "ok", "hangs_2": "timeout", "good_3": "ok"}
+    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 0.5 s"
+    assert done.starts == 2
+
+
+def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_VENDOR", "kills")
+    monkeypatch.setenv("NSYS_FAULT", "nothing after a crash")
+    done = run((ONE, ["good_1"]), vendor=True, stage=FINALS)
+    assert statuses(done) == {"good_1": "ok", VENDOR: "crashed"}
+    assert done.starts == 2
+
+
+def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "MAX_ATTEMPTS", 2)
+    done = run((ONE, ["kills_1", "kills_2", "good_3", "good_4"]))
+    assert set(statuses(done).values()) == {"crashed"}
+    assert set(statuses(done)) == {"kills_1", "kills_2", "good_3", "good_4"}
+    assert "not run" in done.timings[ONE, "good_4"].message
+    assert done.starts == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("exit 1", ["nsys ended with exit status 1", "No GPU for nsys", "launcher.log", "--profiler"]),
+        ("stats fails", ["nsys ended with exit status 1", "the report cannot be opened", "export.log"]),
+        ("no file", ["trace_cuda_gpu_trace.csv", "wrote no such file"]),
+        ("empty file", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
+        ("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
+        ("cut short", ["trace_cuda_gpu_trace.csv, line"]),
+        ("shifted", ["trace_cuda_gpu_trace.csv, line 2"]),
+        ("other kernels", ["nsys recorded none of 2 configurations", "the trace has 0 calls of good_1"]),
+    ],
+)
+def test_a_profiler_that_fails_is_one_clear_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, fault: str, words: list[str]
+) -> None:
+    monkeypatch.setenv("NSYS_FAULT", fault)
+    with pytest.raises(EnvironmentFault) as caught:
+        run((ONE, ["good_1", "good_2"]))
+    message = caught.value.one_line()
+    assert caught.value.exit_status == EXIT_ENVIRONMENT
+    assert [word for word in words if word not in message] == []
+    assert "\n" not in message
+
+
+def test_a_failure_after_all_is_done_is_the_profilers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_END", "exit 1")
+    with pytest.raises(EnvironmentFault, match=r"exit status 1.*not happy"):
+        run((ONE, ["good_1"]))
+
+
+def test_half_a_last_line_is_no_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything ended and the process died: there is no one to blame but the profiler."""
+    monkeypatch.setenv("STAND_IN_END", "half a line")
+    with pytest.raises(EnvironmentFault, match="nsys ended with exit status 137"):
+        run((ONE, ["good_1"]))
+
+
+def test_a_script_that_does_not_start(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFault, match=r"exit status 1: it printed nothing.*--profiler"):
+        run((ONE, ["good_1"]))
+
+
+def verdicts_of(tmp_path: Path, *work: tuple[GemmProblem, list[str]], all_of_them: bool) -> list[tuple[str, str]]:
+    heard: list[dict[str, Any]] = []
+    launcher = InterpreterLauncher(tmp_path / "cache")
+    launcher.verdicts(plan(*work, stage=VERIFY, stop_at_first_right=not all_of_them), tmp_path / "verify", heard.append)
+    return [(e["event"], e["name"]) for e in heard if e["event"] in ("end", "died")]
+
+
+def test_a_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["wrong_1", "good_2", "good_3"]), (TWO, ["good_1"]), all_of_them=False)
+    assert heard == [("end", "wrong_1"), ("end", "good_2"), ("end", "good_1")]
+
+
+@pytest.mark.parametrize("first", ["wrong_1", "kills_1"])
+def test_a_check_goes_on_behind_the_one_that_killed_it(tmp_path: Path, first: str) -> None:
+    work = ((TWO, ["good_0"]), (ONE, [first, "kills_2", "good_3", "good_4"]), (replace(ONE, m=16), ["good_5"]))
+    heard = verdicts_of(tmp_path, *work, all_of_them=False)
+    assert heard == [
+        ("end", "good_0"),
+        ("end" if first == "wrong_1" else "died", first),
+        ("died", "kills_2"),
+        ("end", "good_3"),
+        ("end", "good_5"),
+    ]
+
+
+def test_a_check_of_all_goes_on_too(tmp_path: Path) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["good_1", "kills_2", "good_3"]), (TWO, ["kills_4"]), all_of_them=True)
+    assert heard == [("end", "good_1"), ("died", "kills_2"), ("end", "good_3"), ("died", "kills_4")]
+
+
+def test_a_check_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFault, match=r"launcher.log: the check ended with exit status 1: it printed nothing"):
+        verdicts_of(tmp_path, (ONE, ["good_1"]), all_of_them=False)
+
+
+@pytest.mark.parametrize(("limit_s", "alive"), [(900.0, True), (-1.0, False)])
+def test_a_finished_launcher_has_a_while_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, alive: bool
+) -> None:
+    monkeypatch.setattr(launch, "REPORT_LIMIT_S", limit_s)
+    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), launch.nobody)
+    assert tail.beat() == tail.beat()
+    tail.path.write_text('{"event": "finished"}\n{"event": "ha')
+    assert (tail.beat() != tail.beat()) == alive
+
+
+def test_a_profiler_that_never_ends_is_said_to_be_stuck(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Generating report\n")
+    message = launch.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
+    assert "nsys did not come to an end and was killed: Generating report" in message
+
+
+@pytest.mark.parametrize(
+    ("backend", "gpu", "env", "expected"),
+    [
+        ("cuda", 1, {}, "1"),
+        ("cuda", 0, {"CUDA_VISIBLE_DEVICES": "3"}, "3"),
+        ("cuda", 1, {"CUDA_VISIBLE_DEVICES": "GPU-ab12, GPU-cd34"}, "GPU-cd34"),
+        ("cuda", 0, {"CUDA_VISIBLE_DEVICES": ""}, "0"),
+        ("hip", 1, {"ROCR_VISIBLE_DEVICES": "4,6"}, "6"),
+        ("hip", 0, {"HIP_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "4,6"}, "6"),
+        ("hip", 1, {"CUDA_VISIBLE_DEVICES": "2,5"}, "5"),
+        ("hip", 0, {"HIP_VISIBLE_DEVICES": "7", "CUDA_VISIBLE_DEVICES": "2"}, "7"),
+    ],
+)
+def test_the_gpu_is_the_one_that_torch_numbers(backend: str, gpu: int, env: dict[str, str], expected: str) -> None:
+    assert visible_gpu(backend, gpu, env) == expected
+
+
+def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    env = LiveLauncher(Nsys(), tmp_path, "cuda", 1).environment()
+    assert (env["CUDA_VISIBLE_DEVICES"], env["TRITON_CACHE_DIR"]) == ("3", str(tmp_path))
+    assert "TRITON_INTERPRET" not in env
+    env = LiveLauncher(Nsys(), tmp_path, "hip", 1).environment()
+    assert env["ROCR_VISIBLE_DEVICES"] == "3"
+    assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(env)

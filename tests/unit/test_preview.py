@@ -1,0 +1,155 @@
+"""``--dry_run`` and ``--explain``: what would be tried, and why not the rest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from samples import ARCHS, NO_GPU, config, device, gpu, problem, shipped
+
+from gemm_tuner import device as devices
+from gemm_tuner import prune
+from gemm_tuner.cli import main
+from gemm_tuner.device import Machine
+from gemm_tuner.errors import EXIT_INPUT, EXIT_OK
+
+SIZE = ["-m", "4096", "-n", "4096", "-k", "4096"]
+RULES_TEXT = '''from gemm_tuner.rule import VALIDITY, rule
+@rule(VALIDITY)
+def none_at_all(c, p, d):
+    """None is good enough for {why}."""
+    return {body}
+'''
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(devices, "look", lambda: NO_GPU)
+    monkeypatch.chdir(tmp_path)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(list(argv)) == EXIT_OK
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[str, str]:
+    assert main(list(argv)) == EXIT_INPUT
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 1
+    return captured.out, captured.err
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_dry_run_prints_the_whole_funnel(capsys: pytest.CaptureFixture[str], tmp_path: Path, arch: str) -> None:
+    out = shown(capsys, *SIZE, "--arch", arch, "--dry_run")
+    candidates = shipped(arch)
+    pruned = prune.apply(candidates.columns, problem(4096, 4096, 4096), device(arch), candidates.rules)
+    assert f"4096x4096x4096_bf16_nn on {arch}" in out
+    for row in pruned.funnel:
+        assert re.search(rf"^{row.rule} +{row.cut} +{row.remain} .*\[{row.kind.value}\]", out, re.MULTILINE)
+        assert row.why in out
+    assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(pruned.kept)}" in out
+    assert re.search(r"estimate of tuning: \d+ s to compile .*, \d+ s to time .*predicted, not measured", out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_needs_no_gpu_for_a_named_profiler(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "NVIDIA H200" in shown(capsys, *SIZE, "--dry_run", "--profiler", "nsys")
+
+
+def test_a_dry_run_is_for_the_gpu_at_hand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "look", lambda: Machine((gpu(0, "NVIDIA A100", "sm_80"),), NO_GPU.versions, ""))
+    assert "on sm_80" in shown(capsys, *SIZE, "--dry_run")
+
+
+def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "sizes.yaml").write_text("- {M: 16, N: 16, K: 16}\n- {M: 4096, N: 4096, K: 4096}\n")
+    argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", "--arch", "sm_90")
+    lines = shown(capsys, *argv).splitlines()
+    assert len(lines) == 4
+    assert re.match(r"16x16x16_bf16_nn: 48000 configurations, \d+ kept \(shared_memory_fits -\d+, ", lines[0])
+    assert lines[1].startswith("4096x4096x4096_bf16_nn: 48000 configurations, ")
+    assert len(shown(capsys, *argv, "--verbose").splitlines()) > 20
+
+
+def test_without_heuristics_more_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    def tried(*argv: str) -> int:
+        found = re.search(r"configurations to try: (\d+)", shown(capsys, *SIZE, "--arch", "gfx942", "--dry_run", *argv))
+        assert found
+        return int(found[1])
+
+    assert tried("--no_heuristics") > 5 * tried()
+
+
+def test_a_size_without_configurations_is_told_last(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "sizes.yaml").write_text("- {M: 2000000000, N: 2000000000, K: 16}\n- {M: 16, N: 16, K: 16}\n")
+    out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", "--arch", "sm_90")
+    assert "48000 configurations, 0 kept (operands_fit_memory -48000)" in out
+    assert "configurations to try: " in out
+    assert "2000000000x2000000000x16_bf16_nn: no configuration is left; the last 48000 were cut by operands" in err
+
+
+def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "validity.py").write_text(RULES_TEXT.format(why="this", body="c.num_warps < 1"))
+    (rules / "heuristics.py").write_text("")
+    source = Path(prune.__file__).parents[1] / "rules" / "space_sm_90.yaml"
+    (tmp_path / "mine.yaml").write_text(re.sub("SPLIT_K: .*", "SPLIT_K: [1]", source.read_text()))
+    argv = (*SIZE, "--dry_run", "--arch", "sm_90", "--rules", str(rules), "--space", "mine.yaml")
+    out, err = refused(capsys, *argv)
+    assert re.search(r"none_at_all +8000 +0 ", out)
+    assert "cut by none_at_all: None is good enough for this." in err
+    (rules / "validity.py").write_text(RULES_TEXT.format(why="that", body="c.num_warps == 4"))
+    assert "configurations to try: 2000" in shown(capsys, *argv)
+
+
+def test_explain_a_name_that_is_cut_and_one_that_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    cut = config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=256, BLOCK_SIZE_K=256, num_stages=5).name
+    assert shown(capsys, *SIZE, "--arch", "sm_90", "--explain", cut).splitlines() == [
+        "4096x4096x4096_bf16_nn on sm_90: 1 configuration",
+        "  1  cut by shared_memory_fits (validity): " + why("shared_memory_fits"),
+    ]
+    kept = config(BLOCK_SIZE_N=256, num_warps=8, GROUP_SIZE_M=8).name
+    out = shown(capsys, *SIZE, "--arch", "sm_90", "--explain", kept)
+    assert out.splitlines()[1:] == ["  1  kept: no rule cuts it"]
+
+
+def why(name: str) -> str:
+    return next(rule.why for rule in shipped("sm_90").rules if rule.name == name)
+
+
+def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, *SIZE, "--arch", "sm_90", "--explain", "SPLIT_K = 8, num_warps=4").splitlines()
+    assert out[0].endswith(": 2000 configurations")
+    counts = [int(line.split()[0]) for line in out[1:]]
+    assert sum(counts) == 2000
+    assert any("cut by split_k_for_few_tiles (heuristic)" in line for line in out)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["'' is no configuration", "FIELD=VALUE"]),
+        ("gemm_tile_BM128_BN128_BK64_GM1_SK1_W4_S9", ["_S9'", "gemm_tile_BM128_BN128_BK64_GM1_SK1_W4_S"]),
+        ("BLOCK_SIZE_M=48", ["BLOCK_SIZE_M 48 is not in the space of sm_90", "16, 32, 64, 128, 256"]),
+        ("BLOCK_SIZE=64", ["'BLOCK_SIZE=64' is no FIELD=VALUE", "did you mean BLOCK_SIZE_"]),
+        ("num_warps=", ["'num_warps=' is no FIELD=VALUE", "num_stages"]),
+        ("num_warps=four", ["is no FIELD=VALUE"]),
+        ("num_warps=--4", ["is no FIELD=VALUE"]),
+        ("num_warps=\u00b2", ["is no FIELD=VALUE"]),
+        ("num_warps=4,", ["'' is no FIELD=VALUE"]),
+        ("num_warps=4,num_warps=8", ["num_warps is given twice"]),
+        ("kpack=2", ["kpack 2 is not in the space of sm_90"]),
+    ],
+)
+def test_explain_of_what_is_no_configuration(capsys: pytest.CaptureFixture[str], text: str, words: list[str]) -> None:
+    out, err = refused(capsys, *SIZE, "--arch", "sm_90", f"--explain={text}")
+    assert out == ""
+    assert [word for word in ["--explain", *words] if word not in err] == []

@@ -1,0 +1,45 @@
+"""Progress: bars on a terminal, lines with counts when piped."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gemm_tuner import progress
+
+
+def test_piped_progress_ends_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(file=io.StringIO())
+    with progress.step("compile", 3, console) as step:
+        step.advance()
+        step.advance(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("compile: 3/3 in ")
+    assert lines[0].endswith(" s")
+
+
+def test_piped_progress_says_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 5.0, 10.0, 10.0, 12.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.step("screen", 4, Console(file=io.StringIO())) as step:
+        step.advance()  # after 5 s: nothing yet
+        step.advance()  # after 10 s
+    assert capsys.readouterr().err.splitlines() == [
+        "screen: 2/4, about 10 s left",
+        "screen: 2/4 in 12.0 s",
+    ]
+
+
+def test_a_terminal_gets_a_bar_with_counts() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100)
+    with progress.step("finals", 8, console) as step:
+        step.advance(5)
+        step.advance(3)
+    assert "finals" in stream.getvalue()
+    assert "8/8" in stream.getvalue()

@@ -1,0 +1,120 @@
+"""Space files: what they hold, and one clear line about each way to write them wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from samples import ARCHS, RULES, shipped
+
+from gemm_tuner import space
+from gemm_tuner.documents import dump_yaml
+from gemm_tuner.errors import EXIT_INPUT, UserError
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_names_of_a_frame_are_those_of_its_configurations(arch: str) -> None:
+    configs = shipped(arch).configs
+    sample = configs.sample(500, random_state=0)
+    expected = [config.name for config in space.configs_of(sample)]
+    assert space.names(sample).tolist() == expected
+    assert [space.config_at(configs, row).name for row in sample.index[:20]] == expected[:20]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_frame_is_the_product_of_the_axes_without_repetition(arch: str) -> None:
+    file = space.load(RULES / f"space_{arch}.yaml", arch)
+    configs = shipped(arch).configs
+    expected = 1
+    for axis, values in file.families["gemm_tile"].items():
+        expected *= len(values)
+        assert set(configs[axis]) == set(values)
+    assert len(configs) == expected == len(set(shipped(arch).names))
+    assert file.device.target.arch == arch
+
+
+def test_the_shipped_architectures() -> None:
+    assert space.known_archs(RULES) == list(ARCHS)
+
+
+def axes(change: dict[str, Any]) -> Edit:
+    return lambda document: document["families"]["gemm_tile"].update(change)
+
+
+def about_device(change: dict[str, Any]) -> Edit:
+    return lambda document: document["device"].update(change)
+
+
+BAD = {
+    "unknown axis": (axes({"BLOCK_SIZE_X": [16]}), ["gemm_tile", "BLOCK_SIZE_X", "did you mean"]),
+    "AMD axis on NVIDIA": (axes({"kpack": [1]}), ["gemm_tile", "kpack"]),
+    "missing axis": (lambda d: d["families"]["gemm_tile"].pop("SPLIT_K"), ["gemm_tile", "lacks SPLIT_K"]),
+    "not a power of two": (axes({"BLOCK_SIZE_M": [16, 48]}), ["BLOCK_SIZE_M holds 48", "powers of two"]),
+    "empty list": (axes({"num_warps": []}), ["num_warps is empty"]),
+    "value twice": (axes({"num_stages": [2, 3, 2]}), ["num_stages holds 2 twice"]),
+    "true for 1": (axes({"SPLIT_K": [True]}), ["SPLIT_K holds true"]),
+    "text": (axes({"SPLIT_K": ["1"]}), ["SPLIT_K holds '1'"]),
+    "a mapping in a list": (axes({"SPLIT_K": [{"a": 1}]}), ["SPLIT_K holds a mapping"]),
+    "fraction": (axes({"num_stages": [2.0]}), ["num_stages holds 2.0"]),
+    "zero": (axes({"GROUP_SIZE_M": [0]}), ["GROUP_SIZE_M holds 0"]),
+    "no list": (axes({"GROUP_SIZE_M": 8}), ["GROUP_SIZE_M is 8"]),
+    "huge value": (axes({"SPLIT_K": [10**9]}), ["SPLIT_K holds 1000000000", "65536"]),
+    "huge product": (axes({a: list(range(1, 200)) for a in ("GROUP_SIZE_M", "SPLIT_K", "num_stages")}),
+                     ["configurations", "at most 5000000"]),
+    "axes are a list": (lambda d: d["families"].update(gemm_tile=[1]), ["gemm_tile", "not a mapping"]),
+    "no families": (lambda d: d.update(families={}), ["families"]),
+    "families missing": (lambda d: d.pop("families"), ["families"]),
+    "family of another form": (lambda d: d.update(families={"gemm tile": {}}), ["'gemm tile'"]),
+    "extra section": (lambda d: d.update(extra=1), ["device and families"]),
+    "unknown backend": (about_device({"backend": "metal"}), ["backend is 'metal'", "cuda, hip"]),
+    "backend of another architecture": (about_device({"backend": "hip"}), ["backend is hip", "sm_90", "--arch"]),
+    "device key missing": (lambda d: d["device"].pop("l2_bytes"), ["device", "lacks l2_bytes"]),
+    "device key unknown": (about_device({"l2_byte": 1}), ["l2_byte", "did you mean l2_bytes"]),
+    "device key of another type": (about_device({7: 1}), ["unknown key 7"]),
+    "no device": (lambda d: d.pop("device"), ["device", "not a mapping"]),
+    "device is text": (lambda d: d.update(device="H200"), ["device", "'H200'"]),
+    "negative limit": (about_device({"num_sms": -1}), ["num_sms is -1", "above 0"]),
+    "limit is a fraction": (about_device({"warp_size": 32.5}), ["warp_size is 32.5", "integer"]),
+    "limit is true": (about_device({"num_sms": True}), ["num_sms is true"]),
+    "infinite speed": (about_device({"dram_gbps": float("inf")}), ["dram_gbps is inf"]),
+    "name is a number": (about_device({"name": 5}), ["name is 5"]),
+    "no rates": (about_device({"matmul_tflops": {}}), ["matmul_tflops"]),
+    "rate is text": (about_device({"matmul_tflops": {"bf16": "fast"}}), ["matmul_tflops of 'bf16' is 'fast'"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "words"), BAD.values(), ids=list(BAD))
+def test_a_bad_space_file_is_named_with_its_key(tmp_path: Path, edit: Edit, words: list[str]) -> None:
+    document = yaml.safe_load((RULES / "space_sm_90.yaml").read_text())
+    edit(document)
+    path = tmp_path / "mine.yaml"
+    path.write_text(dump_yaml(document) if "inf" not in str(document) else yaml.safe_dump(document))
+    with pytest.raises(UserError) as caught:
+        space.load(path, "sm_90")
+    message = caught.value.one_line()
+    assert caught.value.exit_status == EXIT_INPUT
+    assert [word for word in [str(path), *words] if word not in message] == []
+
+
+def test_an_axis_given_twice_and_a_list_for_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    text = (RULES / "space_sm_90.yaml").read_text()
+    path.write_text(re.sub("( +)SPLIT_K: .*", r"\1SPLIT_K: [1]\n\1SPLIT_K: [2]", text))
+    with pytest.raises(UserError, match="SPLIT_K"):
+        space.load(path, "sm_90")
+    path.write_text("- 1\n")
+    with pytest.raises(UserError, match="is no space file"):
+        space.load(path, "sm_90")
+
+
+def test_an_unknown_architecture_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'gfx1'.*gfx90a, gfx942, gfx950, sm_100, sm_80, sm_90.*--space"):
+        space.space_path(RULES, "gfx1")
+    with pytest.raises(UserError, match=r"no space_\*.yaml"):
+        space.space_path(tmp_path, "sm_90")
