@@ -30,7 +30,9 @@ def main() -> int:
         difference_pct = (there / here - 1) * 100
         judged = max(here, there) > arguments.over_us
         worst = max(worst, abs(difference_pct)) if judged else worst
-        print(f"{row.problem.key:<32}{here:>15.2f}{there:>15.2f}{difference_pct:>+11.2f} %{'' if judged else '  (short)'}")
+        print(
+            f"{row.problem.key:<32}{here:>15.2f}{there:>15.2f}{difference_pct:>+11.2f} %{'' if judged else '  (short)'}"
+        )
     print(f"largest difference of kernels over {arguments.over_us:g} us: {worst:.2f} %")
     return 1 if worst > arguments.limit_pct else 0
 

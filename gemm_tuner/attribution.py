@@ -13,8 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.launcher.plan import VENDOR
-from gemm_tuner.launcher.support_kernels import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR
 
 SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from gemm_tuner import predict, prepare, profilers, replay, run_folder, show
+from gemm_tuner import codegen, predict, prepare, profilers, replay, run_folder, show
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
 from gemm_tuner.ledger import Ledger
@@ -50,6 +50,7 @@ def open_session(
     settings: Settings, setting: Setting, console: Console, out: Console, *, timed: bool = True
 ) -> tuple[list[Launcher], Session]:
     """The launchers, one a GPU and none without, and the session. Raises before any file is written."""
+    codegen.environment(settings.templates_dir)
     launchers: list[Launcher] = []
     backend = setting.device.target.backend
     profiler = None

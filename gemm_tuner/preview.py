@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os
+import itertools
+import operator
 import re
 
 import numpy as np
@@ -99,13 +100,18 @@ def explain(settings: Settings, text: str, out: Console) -> None:
             out.print(f"  {count}  {reason}", highlight=False, markup=False)
 
 
+def equal_letters(one: str, other: str) -> int:
+    """How many letters two texts have in common before they differ."""
+    return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
+
+
 def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
     """The rows of a configuration's name, or of FIELD=VALUE,... Raises UserError when there are none."""
     where = "--explain"
     if "=" not in text:
         rows = np.flatnonzero(candidates.names == text)
         if len(rows) == 0:
-            near = max(candidates.names, key=lambda name: len(os.path.commonprefix((name, text))))
+            near = max(candidates.names, key=lambda name: equal_letters(name, text))
             raise UserError(
                 f"{show_value(text)} is no configuration of the space of {device.target.arch}",
                 where=where,

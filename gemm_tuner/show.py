@@ -93,5 +93,5 @@ def stage_table(console: Console, session: Session) -> None:
 def summary_line(session: Session, seconds: float) -> str:
     """What the run did, on one line; the compile count under the profiler must be 0."""
     facts = ", ".join(f"{number} {fact}" for fact, number in session.facts.items())
-    done = f"{len(session.choices)} of {len(session.settings.entries)} sizes have a verified configuration"
+    done = f"sizes with a verified configuration: {len(session.choices)} of {len(session.settings.entries)}"
     return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")

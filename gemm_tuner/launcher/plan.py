@@ -12,6 +12,10 @@ from gemm_tuner.records import GemmProblem
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
 SCREEN, FINALS, VERIFY = "screen", "finals", "verify"
+# Kernels of the measurement itself, in the trace by these names: round a vendor call, and before every timed call.
+BEGIN_SYMBOL = "gemm_tuner_vendor_begin"
+END_SYMBOL = "gemm_tuner_vendor_end"
+FLUSH_SYMBOL = "gemm_tuner_flush_l2"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
-BEGIN_SYMBOL = "gemm_tuner_vendor_begin"
-END_SYMBOL = "gemm_tuner_vendor_end"
-FLUSH_SYMBOL = "gemm_tuner_flush_l2"
+from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+
 FLUSH_BLOCK_SIZE = 4096
 
 

@@ -13,14 +13,8 @@ from typing import Any
 
 from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, rotation, vendor_call, workspace
-from gemm_tuner.launcher.plan import VENDOR, Journal, Method, Work
-from gemm_tuner.launcher.support_kernels import (
-    BEGIN_SYMBOL,
-    END_SYMBOL,
-    FLUSH_BLOCK_SIZE,
-    FLUSH_SYMBOL,
-    support_calls,
-)
+from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
+from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 
 # A first call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0

@@ -18,8 +18,18 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     for name in SOURCES:
         path = ROOT / name
         shutil.copytree(path, source / name) if path.is_dir() else shutil.copy(path, source / name)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
-    built = subprocess.run([*pip, str(source)], capture_output=True, text=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        str(target),
+    ]
+    built = subprocess.run([*pip, "--target", str(target), str(source)], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     shutil.rmtree(source)
 

@@ -72,7 +72,8 @@ def test_a_wrong_winner_gives_way_to_the_next_best(
     for journal in raw.glob("*-verify/start*/journal.jsonl"):
         lines = journal.read_text().splitlines(keepends=True)
         spoilt = [
-            line.replace('"ok": true', '"ok": false') if f'"name": "{before["name"]}"' in line else line for line in lines
+            line.replace('"ok": true', '"ok": false') if f'"name": "{before["name"]}"' in line else line
+            for line in lines
         ]
         journal.write_text("".join(spoilt))
     assert replay(raw, tmp_path, "--no_warmup") == 0, capfd.readouterr().err

@@ -22,13 +22,13 @@ def problem_of(dtype: str, k: int, *, m: int = 24, n: int = 40, **more: Any) -> 
 
 
 def right_result(problem: GemmProblem, init_type: str = "randn") -> tuple[Any, Any, Any]:
-    """(C rounded once from float64, reference, magnitude)."""
-    expected, magnitude = reference(problem, make_operands(problem, init_type, 0, "cpu"))
-    return expected.to(torch_dtype(problem.dtype_c)), expected, magnitude
+    """(C rounded once from float64, reference, spread)."""
+    expected, spread = reference(problem, make_operands(problem, init_type, 0, "cpu"))
+    return expected.to(torch_dtype(problem.dtype_c)), expected, spread
 
 
-def verdict_on(actual: Any, expected: Any, magnitude: Any, problem: GemmProblem) -> Verdict:
-    return compare(actual, expected, magnitude, problem, "gemm_tile")
+def verdict_on(actual: Any, expected: Any, spread: Any, problem: GemmProblem) -> Verdict:
+    return compare(actual, expected, spread, problem, "gemm_tile")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -47,42 +47,31 @@ def test_a_sum_in_fp32_passes_in_whatever_order(dtype: str, k: int) -> None:
     problem = problem_of(dtype, k)
     operands = make_operands(problem, "randn", 0, "cpu")
     a, b = (matrix.float() for matrix in operands.logical(problem))
-    expected, magnitude = reference(problem, operands)
+    expected, spread = reference(problem, operands)
     serial = torch.zeros_like(expected, dtype=torch.float32)
     for term in range(k):
         serial += a[:, term : term + 1] * b[term : term + 1, :]
     slices = [a[:, start::4] @ b[start::4, :] for start in range(4)]
     for summed in (serial, sum(slices[1:], slices[0])):
-        assert verdict_on(summed.to(torch_dtype(dtype)), expected, magnitude, problem).ok
+        assert verdict_on(summed.to(torch_dtype(dtype)), expected, spread, problem).ok
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("k", [7, 64, 512])
+@pytest.mark.parametrize("k", [7, 64, 512, 65536])
 def test_one_dropped_term_of_the_sum_fails(dtype: str, k: int) -> None:
     problem = problem_of(dtype, k)
     operands = make_operands(problem, "randn", 0, "cpu")
-    _, expected, magnitude = right_result(problem)
+    _, expected, spread = right_result(problem)
     a, b = (matrix.double() for matrix in operands.logical(problem))
     short = (a[:, : k - 1] @ b[: k - 1, :]).to(torch_dtype(dtype))
-    verdict = verdict_on(short, expected, magnitude, problem)
+    verdict = verdict_on(short, expected, spread, problem)
     assert not verdict.ok and verdict.error_over_bound > 2.0
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_dropped_block_of_a_long_sum_fails(dtype: str) -> None:
-    """A single term of 65536 is within what fp32 sums may err; a block of 64 is not."""
-    problem = problem_of(dtype, 65536)
-    operands = make_operands(problem, "randn", 0, "cpu")
-    _, expected, magnitude = right_result(problem)
-    a, b = (matrix.double() for matrix in operands.logical(problem))
-    short = (a[:, :-64] @ b[:-64, :]).to(torch_dtype(dtype))
-    assert not verdict_on(short, expected, magnitude, problem).ok
 
 
 def test_the_bound_is_that_of_the_docstring() -> None:
     problem = problem_of("bf16", 64)
     bound = error_bound(torch.tensor([-8.0]).double(), torch.tensor([40.0]).double(), problem)
-    summed = 6 * math.sqrt(64) * 2.0**-23 * 40
+    summed = 2.0**-23 * 8 * (6 + 8 / 4) * 40
     assert float(bound) == pytest.approx(summed + 2.0**-8 * (8 + summed), rel=1e-12)
 
 
@@ -90,9 +79,9 @@ def test_the_bound_is_that_of_the_docstring() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_nan_and_inf_that_the_reference_has_not_fail(dtype: str, value: float) -> None:
     problem = problem_of(dtype, 64)
-    actual, expected, magnitude = right_result(problem)
+    actual, expected, spread = right_result(problem)
     actual[23, 39] = value
-    verdict = verdict_on(actual, expected, magnitude, problem)
+    verdict = verdict_on(actual, expected, spread, problem)
     assert not verdict.ok and verdict.worst_element == (23, 39)
     assert verdict.error_over_bound == math.inf and verdict.max_abs_error == math.inf
     assert verdict.message.startswith(f"C[23, 39] is {value:g}, the reference ")
@@ -103,11 +92,11 @@ def test_nan_and_inf_of_the_reference_are_wanted(value: float, instead: float) -
     problem = problem_of("fp16", 64)
     operands = make_operands(problem, "randn", 0, "cpu")
     operands.a[5, 6] = value
-    expected, magnitude = reference(problem, operands)
+    expected, spread = reference(problem, operands)
     actual = expected.to(torch.float16)
-    assert verdict_on(actual, expected, magnitude, problem).ok
+    assert verdict_on(actual, expected, spread, problem).ok
     actual[5, 7] = instead if expected[5, 7] > 0 or math.isnan(value) else -instead
-    verdict = verdict_on(actual, expected, magnitude, problem)
+    verdict = verdict_on(actual, expected, spread, problem)
     assert not verdict.ok and verdict.worst_element == (5, 7)
 
 
@@ -115,9 +104,9 @@ def test_a_result_beyond_fp16_is_inf_and_right() -> None:
     problem = problem_of("fp16", 64)
     operands = make_operands(problem, "randn", 0, "cpu")
     operands.a[3, :], operands.b[:, 4] = 200.0, 200.0
-    expected, magnitude = reference(problem, operands)
+    expected, spread = reference(problem, operands)
     assert math.isfinite(expected[3, 4]) and float(expected[3, 4]) > 65504
-    assert verdict_on(expected.to(torch.float16), expected, magnitude, problem).ok
+    assert verdict_on(expected.to(torch.float16), expected, spread, problem).ok
 
 
 @pytest.mark.parametrize("expected_value", [65519.99, 65520.01])
@@ -140,11 +129,11 @@ def test_inf_well_within_fp16_is_wrong() -> None:
 
 def test_the_worst_element_is_the_one_farthest_over_its_own_bound() -> None:
     problem = problem_of("fp32", 64)
-    actual, expected, magnitude = right_result(problem)
-    bound = error_bound(expected, magnitude, problem)
+    actual, expected, spread = right_result(problem)
+    bound = error_bound(expected, spread, problem)
     actual[1, 2] += 3 * bound[1, 2]
     actual[20, 30] -= 9 * bound[20, 30]
-    verdict = verdict_on(actual, expected, magnitude, problem)
+    verdict = verdict_on(actual, expected, spread, problem)
     assert verdict.worst_element == (20, 30)
     assert verdict.error_over_bound == pytest.approx(9, rel=0.1)
     assert verdict.max_abs_error == pytest.approx(float((actual.double() - expected).abs().max()))
@@ -158,14 +147,14 @@ def test_the_worst_element_is_the_one_farthest_over_its_own_bound() -> None:
 def test_the_reference_is_the_product_in_float64_whatever_the_layouts(layout_a: Layout, layout_b: Layout) -> None:
     problem = problem_of("bf16", 9, m=3, n=4, layout_a=layout_a, layout_b=layout_b, epilogue="bias")
     operands = make_operands(problem, "randn", 0, "cpu")
-    expected, magnitude = reference(problem, operands)
+    expected, spread = reference(problem, operands)
     a = operands.a.double() if layout_a == Layout.ROW else operands.a.double().t()
     b = operands.b.double() if layout_b == Layout.ROW else operands.b.double().t()
     for row in range(3):
         for column in range(4):
             terms = [float(a[row, k] * b[k, column]) for k in range(9)] + [float(operands.bias[column])]
             assert float(expected[row, column]) == pytest.approx(math.fsum(terms), abs=1e-12)
-            assert float(magnitude[row, column]) == pytest.approx(math.fsum(map(abs, terms)), abs=1e-12)
+            assert float(spread[row, column]) == pytest.approx(math.hypot(*terms), abs=1e-12)
 
 
 def test_the_companions_are_ragged_and_even() -> None:

@@ -118,9 +118,7 @@ def test_a_profiler_asked_for_is_never_left_out_silently(
         ("exit 1", ["no output"]),
     ],
 )
-def test_a_probe_that_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: list[str]
-) -> None:
+def test_a_probe_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: list[str]) -> None:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)

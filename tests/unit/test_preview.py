@@ -61,9 +61,7 @@ def test_a_dry_run_needs_no_gpu_for_a_named_profiler(capsys: pytest.CaptureFixtu
     assert "NVIDIA H200" in shown(capsys, *SIZE, "--dry_run", "--profiler", "nsys")
 
 
-def test_a_dry_run_is_for_the_gpu_at_hand(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_is_for_the_gpu_at_hand(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "look", lambda: Machine((gpu(0, "NVIDIA A100", "sm_80"),), NO_GPU.versions, ""))
     assert "on sm_80" in shown(capsys, *SIZE, "--dry_run")
 
