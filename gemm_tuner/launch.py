@@ -15,20 +15,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner import attribution
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.launcher.plan import VENDOR, Plan, Work, read_journal
+from gemm_tuner.launcher.plan import Plan, read_journal
+from gemm_tuner.outcomes import Key, after, blame, collect, failures, given_up, without
 from gemm_tuner.processes import Ended, run_watched
 from gemm_tuner.profilers import Profiler, TraceError
-from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
+from gemm_tuner.records import Status, Timing
 
 MAX_ATTEMPTS = 25
 STALL_LIMIT_S = 180.0
 # Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
 REPORT_LIMIT_S = 900.0
 
-Key = tuple[GemmProblem, str]
 OnEvent = Callable[[dict[str, Any]], None]
 
 
@@ -103,7 +102,7 @@ class LiveLauncher:
             if not left.work:
                 break
         else:
-            run.timings.update(given_up(left))
+            run.timings.update(given_up(left, MAX_ATTEMPTS))
         run.seconds = time.monotonic() - started
         return run
 
@@ -184,14 +183,6 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent)
             return
 
 
-def after(work: Work, blamed: Timing) -> Work:
-    """The work without the blamed configuration and those before it."""
-    names = [name for _, name in work.entries]
-    if work.problem != blamed.problem or blamed.name not in names:
-        return work
-    return replace(work, entries=work.entries[names.index(blamed.name) + 1 :])
-
-
 @dataclass
 class JournalTail:
     """Follows a growing journal and passes its events on."""
@@ -237,69 +228,6 @@ def watch(
     return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=STALL_LIMIT_S)
 
 
-def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
-    """The timings of all configurations that a launcher got through, from its journal and trace."""
-    found = failures(plan, journal)
-    ended = {(e["work"], e["name"]): e["early_stopped"] for e in journal if e["event"] == "end"}
-    if not ended:
-        return found
-    calls = attribution.calls_of(journal)
-    joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
-    for (work, name), early in ended.items():
-        problem = plan.work[work].problem
-        samples = joined.samples_us.get((work, name), ())
-        if samples:
-            status, message = (Status.EARLY_STOPPED if early else Status.OK), ""
-        else:
-            status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
-        found[problem, name] = Timing(problem, name, status, samples, message)
-    return found
-
-
-def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
-    """The configurations that the launcher itself saw fail; no trace is needed to know them."""
-    found = {}
-    for event in journal:
-        if event["event"] == "fail":
-            key = (plan.work[event["work"]].problem, event["name"])
-            found[key] = Timing(*key, Status(event["status"]), message=event["message"])
-    return found
-
-
-def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
-    """The configuration that a launcher died or hung at: the last that began and did not end."""
-    at: tuple[int, str] | None = None
-    for event in journal:
-        if event["event"] == "begin":
-            at = (event["work"], event["name"])
-        elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
-            at = None if at == (event["work"], event["name"]) else at
-    if at is None:
-        return None
-    status = Status.TIMEOUT if ended.stalled else Status.CRASHED
-    words = [f"nothing moved for {STALL_LIMIT_S:g} s"] if ended.stalled else [ended.how(), ended.log_tail()]
-    message = ": ".join(filter(None, words))
-    return Timing(plan.work[at[0]].problem, at[1], status, message=message)
-
-
-def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
-    """The plan less what is done; a vendor library that killed a launcher is not called again."""
-    work = []
-    for one in plan.work:
-        entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
-        if entries:
-            vendor = one.vendor and (one.problem, VENDOR) not in done
-            work.append(replace(one, entries=entries, vendor=vendor))
-    return replace(plan, work=tuple(work))
-
-
-def given_up(plan: Plan) -> dict[Key, Timing]:
-    """What is left of a plan whose launchers died too often."""
-    message = f"not run: {MAX_ATTEMPTS} launchers died before its turn"
-    keys = [(work.problem, name) for work in plan.work for _, name in work.entries]
-    return {key: Timing(*key, Status.CRASHED, message=message) for key in keys}
-
-
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
     """The error for a profiler that failed as a whole."""
     what = f"{profiler.name} ended with {ended.how()}"
@@ -324,10 +252,3 @@ def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended
             where=str(ended.log_path),
             hint=f"its log says: {errors[:600]}" if errors else "name another tool with --profiler",
         )
-
-
-def verdict_of(event: dict[str, Any]) -> Verdict:
-    """The verdict in a journal event."""
-    row = {k: event[k] for k in ("name", "ok", "max_abs_error", "error_over_bound", "message")}
-    problem = GemmProblem.from_dict(event["problem"])
-    return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), **row)

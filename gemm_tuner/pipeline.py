@@ -15,7 +15,8 @@ from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, Verdict
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
-from gemm_tuner.tune import Launcher, Tuning, check_candidates, compile_wanted, write_scripts
+from gemm_tuner.steps import check_candidates, compile_wanted, write_scripts
+from gemm_tuner.tune import Launcher, Tuning
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:

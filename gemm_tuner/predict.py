@@ -8,7 +8,7 @@ from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import best_predicted
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.session import Session
-from gemm_tuner.tune import check_candidates, compile_wanted, write_scripts
+from gemm_tuner.steps import check_candidates, compile_wanted, write_scripts
 
 CHECKED_A_SIZE = 3
 

@@ -26,9 +26,12 @@ class Ended:
     stalled: bool
     seconds: float
     log_path: Path
+    stall_limit_s: float = 0.0
 
     def how(self) -> str:
-        """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``."""
+        """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``, ``nothing moved for 180 s``."""
+        if self.stalled:
+            return f"nothing moved for {self.stall_limit_s:g} s"
         if self.exit_status >= 0:
             return f"exit status {self.exit_status}"
         try:
@@ -91,7 +94,7 @@ def run_watched(
         finally:
             kill_family(process.pid, mark)
             process.wait()
-    return Ended(process.returncode, stalled, time.monotonic() - started, log_path)
+    return Ended(process.returncode, stalled, time.monotonic() - started, log_path, stall_limit_s)
 
 
 def kill_family(pid: int, mark: str) -> None:

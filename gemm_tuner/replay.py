@@ -14,8 +14,9 @@ from typing import Any
 
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import UserError
-from gemm_tuner.launch import Key, OnEvent, StageRun, collect, nobody
+from gemm_tuner.launch import OnEvent, StageRun, nobody
 from gemm_tuner.launcher.plan import VENDOR, VERIFY, Plan, read_journal
+from gemm_tuner.outcomes import Key, collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import Status, Timing
 

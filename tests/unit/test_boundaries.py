@@ -32,10 +32,11 @@ STAGES: dict[str, set[str]] = {
     "processes": set(),
     "kernel_env": set(),
     "attribution": {"launcher"},
-    "launch": {"attribution", "kernel_env", "launcher", "processes", "profilers"},
+    "outcomes": {"attribution", "launcher", "processes", "profilers"},
+    "launch": {"kernel_env", "launcher", "outcomes", "processes", "profilers"},
     "choose": {"launcher", "model"},  # VENDOR, the roofline
     "ledger": {"prune"},  # Pruned
-    "verify": {"launch", "launcher", "ledger"},
+    "verify": {"launch", "launcher", "ledger", "outcomes"},
     "results": {"sizes"},
     "progress": set(),
     "run_folder": set(),
@@ -45,7 +46,7 @@ STAGES: dict[str, set[str]] = {
 # Those whose work is to put stages in order.
 ORDERING = {
     *("cli", "options", "settings", "prepare", "preview", "session"),
-    *("show", "replay", "tune", "predict", "pipeline"),
+    *("show", "replay", "steps", "tune", "predict", "pipeline"),
 }
 
 
