@@ -14,8 +14,8 @@ import pandas as pd
 
 
 def regret_pct(ordered: pd.DataFrame, count: int) -> float:
-    best = float(ordered["median_us"].min())
-    return (float(ordered["median_us"].head(count).min()) / best - 1) * 100
+    best = float(ordered["screen_us"].min())
+    return (float(ordered["screen_us"].head(count).min()) / best - 1) * 100
 
 
 def main() -> int:
@@ -25,9 +25,9 @@ def main() -> int:
     rows = []
     for path in sorted(parser.parse_args().folder.glob("*.csv.gz")):
         table = pd.read_csv(path, low_memory=False)
-        timed = table[table["median_us"].notna()]
+        timed = table[table["screen_us"].notna()]
         ordered = timed.sort_values("predicted_us")
-        correlation = timed["predicted_us"].rank().corr(timed["median_us"].rank())
+        correlation = timed["predicted_us"].rank().corr(timed["screen_us"].rank())
         row = (len(timed), correlation, *(regret_pct(ordered, count) for count in (1, 16, 48)))
         rows.append(row)
         name = path.name.removesuffix(".csv.gz")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,11 @@ def rank(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
     vendor = next((t for t in mine if t.name == VENDOR), None)
     return Ranked(problem, tuple(sorted((t for t in mine if t.name != VENDOR), key=median_us)), vendor)
+
+
+def without(ranked: Ranked, names: Container[str]) -> Ranked:
+    """The ranking less some configurations, such as those found wrong."""
+    return replace(ranked, timings=tuple(t for t in ranked.timings if t.name not in names))
 
 
 def measured_choice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,10 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         fault = error
     except KeyboardInterrupt:
-        print("tune_gemm.py: interrupted; finished sizes are in the results file", file=sys.stderr)
+        text = (
+            "interrupted; sizes that were finished are in the results file; compiled kernels are kept for the next run"
+        )
+        print(f"tune_gemm.py: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
         fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint="add --debug for where it happened")
@@ -120,6 +124,12 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
         raise UserError(f"{path} is a folder", where=where, accepted=accepted)
     if not path.resolve().parent.is_dir():
         raise UserError(f"the folder {path.parent} does not exist", where=where, accepted=accepted)
+    try:
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
+    except OSError as error:
+        what = f"cannot write into {path.resolve().parent}: {error.strerror}"
+        raise EnvironmentFault(what, where=where, hint="choose another folder") from error
 
 
 def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:

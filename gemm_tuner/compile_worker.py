@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gemm_tuner.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
 
 PR_SET_PDEATHSIG = 1
@@ -58,6 +59,8 @@ class StandInDriver:
 def serve(connection: Any, target: Target, variables: dict[str, str], triton_key: str, log_path: str) -> None:
     """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None."""
     own_process_group()
+    for name in FOREIGN_VARIABLES:
+        os.environ.pop(name, None)
     os.environ.update(variables)
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)

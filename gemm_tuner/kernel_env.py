@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Set in a person's shell, these would change or replace the kernels of a run.
+FOREIGN_VARIABLES = ("TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE")
+
 
 def kernel_env(cache_dir: Path) -> dict[str, str]:
     """Variables for compile workers and for the launcher process alike.
@@ -22,7 +25,7 @@ def kernel_env(cache_dir: Path) -> dict[str, str]:
 
 def launcher_env(cache_dir: Path, extra: dict[str, str]) -> dict[str, str]:
     """The whole environment of a launcher process: this one's, less what would change its kernels."""
-    inherited = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE")}
+    inherited = {k: v for k, v in os.environ.items() if k not in FOREIGN_VARIABLES}
     package_root = str(Path(__file__).resolve().parent.parent)
     paths = [package_root, *filter(None, [inherited.get("PYTHONPATH", "")])]
     return {**inherited, **kernel_env(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}

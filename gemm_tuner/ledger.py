@@ -15,8 +15,8 @@ from gemm_tuner.prune import Pruned
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Timing
 
 COLUMNS = (
-    "status", "rule", "predicted_us", "median_us", "min_us", "samples", "registers", "spills",
-    "shared_bytes", "compile_s", "message",
+    "status", "rule", "predicted_us", "screen_us", "screen_min_us", "screen_samples", "finals_us", "finals_min_us",
+    "finals_samples", "registers", "spills", "shared_bytes", "compile_s", "message",
 )  # fmt: skip
 TEXT_COLUMNS = ("status", "rule", "message")
 
@@ -52,13 +52,15 @@ class Ledger:
         if result.status != Status.OK:
             self.record(name, result.status, result.message)
 
-    def record_timing(self, timing: Timing) -> None:
+    def record_timing(self, timing: Timing, stage: str) -> None:
+        """Books a timing of stage ``screen`` or ``finals``. One that failed in the finals keeps its screening
+        numbers and has the status of its failure."""
         numbers: dict[str, Any] = {}
         if timing.samples_us:
             numbers = {
-                "median_us": round(median(timing.samples_us), 3),
-                "min_us": round(min(timing.samples_us), 3),
-                "samples": len(timing.samples_us),
+                f"{stage}_us": round(median(timing.samples_us), 3),
+                f"{stage}_min_us": round(min(timing.samples_us), 3),
+                f"{stage}_samples": len(timing.samples_us),
             }
         self.record(timing.name, timing.status, timing.message, **numbers)
 
@@ -66,6 +68,10 @@ class Ledger:
         """Configurations that the search left out; ``rule`` says which search and how many it takes."""
         for name in names:
             self.record(name, Status.PRUNED, rule=rule)
+
+    def named(self, status: Status) -> list[str]:
+        """The kept configurations that ended in a status."""
+        return [name for name, row in self.rows.items() if row.get("status") == status.value]
 
     def counts(self) -> dict[str, int]:
         """How many configurations ended in each status; the sum is the space."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from gemm_tuner import codegen, predict, prepare, profilers, replay, run_folder, show
+from gemm_tuner import codegen, compile_stage, predict, prepare, profilers, replay, run_folder, show
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
 from gemm_tuner.ledger import Ledger
@@ -63,7 +63,7 @@ def open_session(
     if profiler is not None:
         session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
         launchers += [LiveLauncher(profiler, folder.cache, backend, gpu) for gpu in setting.gpus]
-        replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler)
+        replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler, session.how())
     elif setting.recording is not None:
         session.profiler_name = f"replay of {setting.recording.profiler.name}"
         session.profiler_version = setting.recording.profiler_version
@@ -106,6 +106,9 @@ def finish(session: Session) -> int:
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
     session.folder.tidy(keep=session.settings.keep)
+    if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
+        say("[red]kernels were compiled in the profiled process although all were compiled before: please report this")
+        return EXIT_UNVERIFIED
     return EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
 
 
@@ -139,7 +142,7 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
     launchers, session = open_session(settings, setting, console, out, timed=False)
     wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
     scripts = write_scripts(session, wanted)
-    if setting.source == "measured":
+    if setting.source != "replayed":
         compile_wanted(session, wanted, scripts, ledgers, "compile")
     found: dict[GemmProblem, tuple[str, list[Verdict]]] = {}
 
@@ -147,10 +150,11 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
         found[problem] = (name or "", verdicts)
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
-    order = [(ledger, list(ledger.kept)) for ledger in ledgers]
+    order = [(ledger, compile_stage.runnable(ledger)) for ledger in ledgers]
+    order = [(ledger, names) for ledger, names in order if names]
     verdicts = check_candidates(session, checker, scripts, order, settled)
     show.verdicts_table(
-        out, [(ledger.problem, next(iter(ledger.kept)), verdicts[ledger.problem]) for ledger in ledgers]
+        out, [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
     )
     right = sum(1 for name, _ in found.values() if name)
     where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"

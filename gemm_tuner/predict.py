@@ -23,8 +23,9 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
     wanted = [(ledger.problem, ledger.kept[name]) for ledger in ledgers for name in tried[ledger.problem]]
     with session.stage("write scripts"):
         scripts = write_scripts(session, wanted)
-    if session.settings.compile_stage:
-        compile_wanted(session, wanted, scripts, ledgers, "compile")
+    if not session.settings.compile_stage:
+        session.console.print("--no_warmup changes nothing without a GPU: what is predicted must be known to compile")
+    compile_wanted(session, wanted, scripts, ledgers, "compile")
 
     order = []
     for ledger in ledgers:
@@ -41,14 +42,8 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
             session.settle(problem, None, "none of the best candidates is right in the interpreter")
             return
         ledger = next(one for one, _ in order if one.problem == problem)
-        fitting = compile_stage_passed(ledger)
-        predicted = {other: ledger.predicted_us[other] for other in fitting}
+        predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
         device = session.setting.device
         session.settle(problem, choose.predicted_choice(problem, name, ledger.kept, predicted, verdicts, device))
 
     check_candidates(session, InterpreterLauncher(session.folder.cache), scripts, order, settled)
-
-
-def compile_stage_passed(ledger: Ledger) -> list[str]:
-    """The configurations that compiled and fit, and that no check found wrong."""
-    return [name for name, row in ledger.rows.items() if row.get("status") == Status.OK.value]

@@ -23,14 +23,16 @@ from gemm_tuner.records import Status, Timing
 RECORDING = "recording.json"
 
 
-def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler) -> None:
-    """Notes what a later replay must know: the GPU, the versions, the profiler."""
+def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int]) -> None:
+    """Notes what a later replay must know: the GPU, the versions, the profiler, and ``how`` it was timed
+    (``init_type``, ``seed`` and ``l2`` of the results file's header)."""
     row = {
         "gpu": machine.gpu(gpu),
         "versions": machine.versions,
         "driver": machine.driver,
         "profiler": profiler.name,
         "profiler_version": profiler.version() or "",
+        "how": how,
     }
     (raw / RECORDING).write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
 
@@ -43,6 +45,7 @@ class Recording:
     machine: Machine
     profiler: Profiler
     profiler_version: str
+    how: dict[str, str | int]
 
 
 def load(folder: Path | None) -> Recording:
@@ -54,7 +57,8 @@ def load(folder: Path | None) -> Recording:
         row = json.loads((folder / RECORDING).read_text(encoding="utf-8"))
         profiler = {p.name: p for p in PROFILERS}[row["profiler"]]
         machine = Machine(({**row["gpu"], "id": 0},), row["versions"], row["driver"])
-        return Recording(folder, machine, profiler, row["profiler_version"])
+        how = {key: row["how"][key] for key in ("init_type", "seed", "l2")}
+        return Recording(folder, machine, profiler, row["profiler_version"], how)
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"{folder} is no recording: {type(error).__name__}: {error}"
         raise UserError(what, where=where, accepted=accepted) from error

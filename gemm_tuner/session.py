@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -53,8 +54,7 @@ class Session:
         return self.settings.results_file or self.folder.root / "tuned.yaml"
 
     def header(self) -> results.Header:
-        machine, settings = self.setting.machine, self.settings
-        predicted = self.setting.source == "predicted"
+        machine = self.setting.machine
         return results.Header(
             tool_version=__version__,
             date=self.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -67,11 +67,19 @@ class Session:
             python=machine.versions.get("python", ""),
             profiler=self.profiler_name,
             profiler_version=self.profiler_version,
-            init_type="" if predicted else settings.init_type,
-            seed=settings.seed,
-            l2="" if predicted else "rotating" if settings.rotating_mib else "flushed",
             source=self.setting.source,
+            **self.how(),
         )
+
+    def how(self) -> dict[str, Any]:
+        """How it was timed: those of the recording when it is played back, nothing when it was predicted."""
+        if self.setting.recording is not None:
+            return self.setting.recording.how
+        settings = self.settings
+        if self.setting.source == "predicted":
+            return {"init_type": "", "seed": settings.seed, "l2": ""}
+        l2 = "rotating" if settings.rotating_mib else "flushed"
+        return {"init_type": settings.init_type, "seed": settings.seed, "l2": l2}
 
     def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
         """Books a size's outcome and rewrites the results file, whole or not at all."""

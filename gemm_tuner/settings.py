@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.sizes import SizeEntry
@@ -39,4 +39,3 @@ class Settings:
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False
-    command: tuple[str, ...] = field(default_factory=tuple)

@@ -81,7 +81,7 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
 
 
 def stage_table(console: Console, session: Session) -> None:
-    """Seconds of wall time a stage, and the counts that explain them."""
+    """Seconds of wall time a stage."""
     table = Table(box=None, pad_edge=False, title="Time per stage", title_justify="left")
     table.add_column("stage")
     table.add_column("s", justify="right")

@@ -149,12 +149,6 @@ def frame(space: SpaceFile) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def config_at(configs: pd.DataFrame, row: Any) -> KernelConfig:
-    """The configuration of one row, by its label."""
-    values = configs.loc[row]
-    return KernelConfig(str(values["family"]), **{axis: int(values[axis]) for axis in AXES})
-
-
 def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
     """The configurations of all rows, in order."""
     columns = [configs["family"].tolist(), *(configs[axis].tolist() for axis in AXES)]

@@ -73,14 +73,14 @@ def check_candidates(
     def script_of(ledger: Ledger, name: str) -> str:
         return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
 
-    plan = verify_plan(order, script_of, settings.init_type, settings.seed, all_of_them=settings.check_all_finalists)
+    plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists)
     with session.stage("check"), progress.step("check", len(order), session.console) as step:
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
             on_settled(problem, name, verdicts)
             step.advance()
 
-        verification = Verification(order, settled)
+        verification = Verification(order, settled, all_of_them=settings.check_all_finalists)
         checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
         verification.finish()
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -121,10 +121,11 @@ class Tuning:
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
             ledger = next(one for one, _ in order if one.problem == problem)
             if name is None:
-                self.session.settle(problem, None, "none of the finalists is right; see the table of configurations")
+                self.session.settle(problem, None, why_not_right(ledger))
             else:
                 device, source = self.session.setting.device, self.launchers[0].source
-                chosen = choose.measured_choice(ranking[problem], name, ledger.kept[name], verdicts, device, source)
+                sound = choose.without(ranking[problem], ledger.named(Status.WRONG))
+                chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source)
                 self.session.settle(problem, chosen)
 
         check_candidates(self.session, self.launchers[0], self.scripts, order, settled)
@@ -155,36 +156,30 @@ class Tuning:
                 plans = [Plan(stage, paths, tuple(part), method) for part in parts if part]
                 folders = [self.session.folder.stage(stage) for _ in plans]
                 jobs.append((launcher, plans, folders))
-            with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+            with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
                 try:
-                    for done in pool.map(lambda job: run_plans(job[0], job[1], job[2], heard), jobs):
-                        runs += done
+                    for done in as_completed([pool.submit(run_plans, *job, heard) for job in jobs]):
+                        runs += done.result()
                 except BaseException:  # Ctrl-C, or one GPU's fault: the others must not run on
                     for launcher in self.launchers:
                         launcher.cancel()
                     raise
-        self._book(runs)
+        self._book(stage, runs)
         timings: dict[GemmProblem, list[Timing]] = {}
         for run in runs:
             for (problem, _), timing in run.timings.items():
                 timings.setdefault(problem, []).append(timing)
         return timings
 
-    def _book(self, runs: list[StageRun]) -> None:
+    def _book(self, stage: str, runs: list[StageRun]) -> None:
         by_problem = {ledger.problem: ledger for ledger in self.ledgers}
         for run in runs:
             self.session.count("profiler starts", run.starts)
             self.session.count("compiled under the profiler", run.compiled)
             for (problem, name), timing in run.timings.items():
                 ledger = by_problem[problem]
-                finals_of_a_timed_one = timing.status != Status.OK and "median_us" in ledger.rows.get(name, {})
-                if name != VENDOR and not finals_of_a_timed_one:
-                    ledger.record_timing(timing)
-        if self.session.settings.compile_stage and self.session.facts["compiled under the profiler"]:
-            self.session.console.print(
-                f"[yellow]{self.session.facts['compiled under the profiler']} kernels were compiled in the profiled "
-                "process although all were compiled before: please report this as a bug"
-            )
+                if name != VENDOR:
+                    ledger.record_timing(timing, stage)
 
 
 def run_plans(launcher: Launcher, plans: list[Plan], folders: list[Path], heard: OnEvent) -> list[StageRun]:
@@ -193,12 +188,11 @@ def run_plans(launcher: Launcher, plans: list[Plan], folders: list[Path], heard:
 
 
 def timing_method(session: Session, calls: int) -> Method:
-    """How this run times: L2 emptied before each call unless operands are rotated."""
+    """How this run times: L2 emptied before each call, or operands rotated where their copies exceed L2."""
     settings = session.settings
-    flush = 0 if settings.rotating_mib else FLUSH_L2_TIMES * session.setting.device.l2_bytes
     return Method(
         timed_calls=calls,
-        flush_bytes=flush,
+        flush_bytes=FLUSH_L2_TIMES * session.setting.device.l2_bytes,
         rotating_bytes=settings.rotating_mib * 2**20,
         init_type=settings.init_type,
         seed=settings.seed,
@@ -223,6 +217,14 @@ def share_out(ledgers: Sequence[Ledger], count: int) -> list[list[Ledger]]:
 def deal(work: list[Work], count: int) -> list[list[Work]]:
     """Splits a share into at most ``count`` profiler starts."""
     return [work[i::count] for i in range(min(count, max(1, len(work))))]
+
+
+def why_not_right(ledger: Ledger) -> str:
+    """One line on why no finalist of a size was chosen."""
+    wrong = len(ledger.named(Status.WRONG))
+    if wrong:
+        return f"none of the finalists is right: {wrong} gave wrong results; see the table of configurations"
+    return "none of the finalists could be checked; see the table of configurations"
 
 
 def why_nothing_timed(ledger: Ledger) -> str:

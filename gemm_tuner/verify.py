@@ -38,10 +38,14 @@ class Verification:
     """Follows a check's events; calls ``on_settled`` for each size as soon as its winner is known.
 
     A candidate is right when its verdicts at the tuned and at the odd size are. One that is wrong,
-    or that could not run, is recorded as such and the next best takes its turn.
+    or that could not run, is recorded as such and the next best takes its turn. ``all_of_them``: a size is
+    settled when all its candidates are checked, so that what is said of the runner-up holds too.
     """
 
-    def __init__(self, candidates: Iterable[tuple[Ledger, list[str]]], on_settled: OnSettled) -> None:
+    def __init__(
+        self, candidates: Iterable[tuple[Ledger, list[str]]], on_settled: OnSettled, *, all_of_them: bool = False
+    ) -> None:
+        self._all_of_them = all_of_them
         self.sizes = {ledger.problem: Checked(ledger, list(names)) for ledger, names in candidates}
         self._on_settled = on_settled
 
@@ -71,7 +75,8 @@ class Verification:
             size.right = name
         if name in size.left:
             size.left.remove(name)
-        if (size.right or not size.left) and not size.settled:
+        known = size.right is not None and not self._all_of_them
+        if (known or not size.left) and not size.settled:
             size.settled = True
             self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
 
@@ -80,13 +85,12 @@ class Verification:
         for size in self.sizes.values():
             if not size.settled:
                 size.settled = True
-                self._on_settled(size.ledger.problem, None, [])
+                self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
 
 
 def verify_plan(
     candidates: Iterable[tuple[Ledger, list[str]]],
     script_of: Callable[[Ledger, str], str],
-    init_type: str,
     seed: int,
     *,
     all_of_them: bool,
@@ -102,5 +106,5 @@ def verify_plan(
                 scripts.append(script)
             entries.append((scripts.index(script), name))
         work.append(Work(ledger.problem, tuple(entries)))
-    method = Method(init_type=init_type, seed=seed)
+    method = Method(seed=seed)
     return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them)

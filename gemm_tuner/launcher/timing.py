@@ -30,6 +30,7 @@ class Bench:
         self.torch, self.method, self.journal, self.device = torch, method, journal, device
         self._number = 0
         self._scopes = scopes
+        self.flushes = bool(method.flush_bytes)
         blocks = max(1, method.flush_bytes // (4 * FLUSH_BLOCK_SIZE))
         buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
         sink = torch.zeros(1, dtype=torch.int32, device=device)
@@ -54,7 +55,7 @@ class Bench:
 
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """One call of a candidate; journals it as call number n."""
-        if self.method.flush_bytes and not warm:
+        if self.flushes and not warm:
             self.support(FLUSH_SYMBOL)
         with self.scope():
             candidate.launch(self)
@@ -66,7 +67,7 @@ class Bench:
         Not by stream events: what torch calls for them (cudaEventElapsedTime_v2) is unknown to nsys before
         2025, whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
         """
-        if self.method.flush_bytes:
+        if self.flushes:
             self.support(FLUSH_SYMBOL)
         self.torch.cuda.synchronize()
         started = time.perf_counter()
@@ -123,6 +124,10 @@ class WorkOperands:
         self._scratch: dict[bool, Any] = {}
         self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
 
+    def outgrow(self, flush_bytes: int) -> bool:
+        """Whether the copies together are so large that rotating through them alone leaves none in L2."""
+        return len(self.sets) > 1 and len(self.sets) * self.problem.bytes_moved >= flush_bytes
+
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         config, size = script.CONFIGS[name], (self.problem.m, self.problem.n, self.problem.k)
         elements = script.workspace_elements(config, size)
@@ -135,9 +140,24 @@ class WorkOperands:
         return [script.calls(config, size, s.a, s.b, s.c, s.bias, scratch) for s in self.sets]
 
 
+def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
+    """The operands of a work; None when they do not fit, and each of its configurations is journalled so."""
+    try:
+        operands = WorkOperands(work, bench.method, bench.device)
+    except Exception as error:
+        for _, name in work.entries:
+            bench.journal.write("begin", work=index, name=name)
+            report_failure(bench.journal, index, name, error)
+        return None
+    bench.flushes = bool(bench.method.flush_bytes) and not operands.outgrow(bench.method.flush_bytes)
+    return operands
+
+
 def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
     """Few calls of every configuration, and fewer of clear losers."""
-    operands = WorkOperands(work, bench.method, bench.device)
+    operands = operands_of(bench, index, work)
+    if operands is None:
+        return
     best_us = float("inf")
     for script, name in work.entries:
         bench.journal.write("begin", work=index, name=name)
@@ -183,7 +203,9 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 
 def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> list[Candidate | VendorCandidate]:
     """The candidates of a work that ran once without an error, and the vendor library if it is wanted."""
-    operands = WorkOperands(work, bench.method, bench.device)
+    operands = operands_of(bench, index, work)
+    if operands is None:
+        return []
     # Scratch for the largest comes first: growing it later would free what others hold.
     size = (work.problem.m, work.problem.n, work.problem.k)
     names = sorted(work.entries, key=lambda e: -scripts[e[0]].workspace_elements(scripts[e[0]].CONFIGS[e[1]], size))
@@ -212,7 +234,7 @@ def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | V
 
 
 # What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
-OUT_OF_RESOURCES_WORDS = ("out of resource", "outofresources", "too many resources requested")
+OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
 # Errors after which every later call of the process fails: the process must end. The last two are HIP's.
 STICKY_WORDS = (
     "illegal memory access",

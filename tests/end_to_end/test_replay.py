@@ -28,7 +28,7 @@ def test_replay_comes_to_the_recorded_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status = replay(RECORDING / "raw", tmp_path)
+    status = replay(RECORDING / "raw", tmp_path, "--init_type", "zeros", "--seed", "7", "--rotating_tensor", "512")
     printed = capfd.readouterr()
     assert status == 0, printed.err
     recorded, replayed = rows(RECORDING / "tuned.yaml"), rows(tmp_path / "tuned.yaml")
@@ -37,10 +37,12 @@ def test_replay_comes_to_the_recorded_choice(
         assert new["source"] == "replayed" and old["source"] == "measured"
         assert {k: v for k, v in new.items() if k != "source"} == {k: v for k, v in old.items() if k != "source"}
     assert "0 compiled under the profiler" in printed.err
+    old_header, new_header = (results.read(path).header for path in (RECORDING / "tuned.yaml", tmp_path / "tuned.yaml"))
+    assert all(old_header[key] == new_header[key] for key in ("init_type", "seed", "l2", "device", "triton", "driver"))
     for path in (tmp_path / "runs").glob("*/configs/*.csv.gz"):
         table = pd.read_csv(path)
         assert table["status"].notna().all() and len(table) == table["name"].nunique()
-        assert (table.loc[table["status"] == "ok", "median_us"] > 0).all()
+        assert (table.loc[table["status"] == "ok", "screen_us"] > 0).all()
 
 
 def test_a_config_absent_from_the_trace_has_no_number(
@@ -58,7 +60,7 @@ def test_a_config_absent_from_the_trace_has_no_number(
     assert first["name"] != winner
     (path,) = (tmp_path / "runs").glob("*/configs/256x*.csv.gz")
     row = pd.read_csv(path).set_index("name").loc[winner]
-    assert row["status"] == "missing_in_trace" and pd.isna(row["median_us"])
+    assert row["status"] == "missing_in_trace" and pd.isna(row["screen_us"])
     assert "the trace has 0 calls" in row["message"]
 
 

@@ -92,7 +92,7 @@ def wrong_cases(gpu: Gpu, pairs: list[Pair]) -> list[str]:
     scripts = gpu.scripts(pairs)
     found = []
     for problem, config in pairs:
-        verdict = check(scripts[problem.class_key], problem, config.name, "randn", 1, "cuda")
+        verdict = check(scripts[problem.class_key], problem, config.name, 1, "cuda")
         if not verdict.ok:
             found.append(f"{problem.key} {config.name}: {verdict.message}")
     assert gpu.counter.compiled == 0, "kernels were compiled in the process that runs them"

@@ -25,7 +25,7 @@ STAGES: dict[str, set[str]] = {
     "model": set(),
     "codegen": set(),
     "binary": set(),
-    "compile_worker": {"binary", "launcher"},
+    "compile_worker": {"binary", "kernel_env", "launcher"},
     "compile_pool": {"compile_worker"},
     "compile_stage": {"codegen", "compile_pool", "compile_worker", "ledger"},
     "profilers": set(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from gemm_tuner.launcher.check import compare, error_bound, odd_companion, reference, small_companion
+from gemm_tuner.launcher import check as check_module
+from gemm_tuner.launcher.check import check, compare, error_bound, odd_companion, reference, small_companion
 from gemm_tuner.launcher.operands import make_operands, torch_dtype
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Verdict
 
@@ -164,3 +165,27 @@ def test_the_companions_are_ragged_and_even() -> None:
     assert odd.m % 64 and odd.n % 32 and odd.k % (16 * 4) and odd.m > 64 and odd.n > 32
     assert (small.m, small.n, small.k) == (128, 20, 256)
     assert odd.class_key == small.class_key == problem.class_key
+
+
+def test_rows_of_a_large_result_are_compared_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same verdict as in one piece, the worst element in whatever block it is."""
+
+    class Script:
+        CONFIGS: ClassVar = {"one": {}}
+
+        @staticmethod
+        def workspace_elements(config: object, size: object) -> int:
+            return 0
+
+        @staticmethod
+        def calls(config: object, size: object, a: Any, b: Any, c: Any, bias: Any, workspace: Any) -> list[Any]:
+            c.copy_(a.double() @ b.double())
+            c[37, 5] += 50.0
+            return []
+
+    problem = problem_of("fp32", 64, m=50)
+    whole = check(Script, problem, "one", 0, "cpu")  # type: ignore[arg-type]
+    monkeypatch.setattr(check_module, "COMPARE_ELEMENTS", 7 * 64)
+    blocks = check(Script, problem, "one", 0, "cpu")  # type: ignore[arg-type]
+    assert whole == blocks and not blocks.ok and blocks.worst_element == (37, 5)
+    assert blocks.message.startswith("C[37, 5] is ")

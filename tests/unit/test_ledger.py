@@ -67,26 +67,26 @@ def test_what_is_recorded_is_in_the_table(ledger: Ledger) -> None:
     settled(ledger)
     compiled = CompileResult(timed, "s", Status.OK, 1.23456, registers=90, shared_bytes=4096)
     ledger.record_compile(timed, compiled)
-    ledger.record_timing(Timing(SIZE, timed, Status.OK, (3.0, 1.0, 2.00049)))
+    ledger.record_timing(Timing(SIZE, timed, Status.OK, (3.0, 1.0, 2.00049)), "screen")
     ledger.record_compile(failed, CompileResult(failed, "s", Status.COMPILE_ERROR, message="no, not, this"))
-    ledger.record_timing(Timing(SIZE, crashed, Status.CRASHED, message="signal SIGSEGV"))
+    ledger.record_timing(Timing(SIZE, crashed, Status.CRASHED, message="signal SIGSEGV"), "screen")
     ledger.cut([cut], "beam")
     table = ledger.table().set_index("name")
     row = table.loc[timed]
-    assert (row.status, row.median_us, row.min_us, row.samples) == ("ok", 2.0, 1.0, 3)
+    assert (row.status, row.screen_us, row.screen_min_us, row.screen_samples) == ("ok", 2.0, 1.0, 3)
     assert (row.registers, row.spills, row.shared_bytes, row.compile_s) == (90, 0, 4096, 1.2346)
     assert table.loc[failed, ["status", "message"]].tolist() == ["compile_error", "no, not, this"]
     assert table.loc[crashed, ["status", "message"]].tolist() == ["crashed", "signal SIGSEGV"]
-    assert pd.isna(table.loc[crashed, "median_us"])
+    assert pd.isna(table.loc[crashed, "screen_us"])
     assert table.loc[cut, ["status", "rule"]].tolist() == ["pruned", "beam"]
 
 
 def test_a_later_record_overrides_an_earlier_one(ledger: Ledger) -> None:
     name = next(iter(ledger.kept))
-    ledger.record_timing(Timing(SIZE, name, Status.OK, (3.0,)))
+    ledger.record_timing(Timing(SIZE, name, Status.OK, (3.0,)), "screen")
     ledger.record(name, Status.WRONG, "at 17 x 17 x 17")
     row = ledger.table().set_index("name").loc[name]
-    assert (row.status, row.message, row.median_us) == ("wrong", "at 17 x 17 x 17", 3.0)
+    assert (row.status, row.message, row.screen_us) == ("wrong", "at 17 x 17 x 17", 3.0)
 
 
 def test_the_table_has_every_configuration_once(ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from gemm_tuner.space import AXES
 BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
 LARGEST = {"SPLIT_K": 32}
 
-# shared/suites/public.yaml of the project: decode to prefill of Llama-3, DeepSeek-V3 and Qwen, squares, awkward ones.
+# benchmarks/public_sizes.yaml: decode to prefill of Llama-3, DeepSeek-V3 and Qwen, squares, awkward ones.
 PUBLIC_SIZES = (
     (16, 16, 16), (1, 4096, 4096), (16, 4096, 4096), (32, 8192, 8192), (64, 8192, 28672), (128, 4096, 14336),
     (256, 7168, 2048), (512, 512, 512), (1000, 1000, 1000), (1024, 1024, 1024), (2048, 2048, 2048),

@@ -24,7 +24,7 @@ def test_the_names_of_a_frame_are_those_of_its_configurations(arch: str) -> None
     sample = configs.sample(500, random_state=0)
     expected = [config.name for config in space.configs_of(sample)]
     assert space.names(sample).tolist() == expected
-    assert [space.config_at(configs, row).name for row in sample.index[:20]] == expected[:20]
+    assert [config.name for config in space.configs_of(sample.iloc[:20])] == expected[:20]
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -27,11 +27,11 @@ def ledger_of(size: GemmProblem, *configs: KernelConfig) -> Ledger:
 class Heard:
     """A verification of ONE with A, B, C and of TWO with B, and what it settled."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, all_of_them: bool = False) -> None:
         self.settled: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
         self.one, self.two = ledger_of(ONE, A, B, C), ledger_of(TWO, B)
         order = [(self.one, [A.name, B.name, C.name]), (self.two, [B.name])]
-        self.check = Verification(order, lambda *settled: self.settled.append(settled))
+        self.check = Verification(order, lambda *settled: self.settled.append(settled), all_of_them=all_of_them)
 
     def say(self, size: GemmProblem, config: KernelConfig, event: str, **fields: Any) -> None:
         self.check.hear({"event": event, "name": config.name, "work_problem": size, **fields})
@@ -133,10 +133,27 @@ def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) 
     def script_of(ledger: Ledger, name: str) -> str:
         return scripts[ledger.problem, name]
 
-    plan = verify_plan(order, script_of, "hpl", 7, all_of_them=all_of_them)
+    plan = verify_plan(order, script_of, 7, all_of_them=all_of_them)
     assert (plan.stage, plan.scripts, plan.stop_at_first_right) == (VERIFY, ("y.py", "x.py"), not all_of_them)
     assert [(work.problem, work.entries) for work in plan.work] == [
         (ONE, ((0, B.name), (1, A.name))),
         (TWO, ((1, B.name),)),
     ]
-    assert (plan.method.init_type, plan.method.seed) == ("hpl", 7)
+    assert plan.method.seed == 7
+
+
+def test_with_all_of_them_a_size_is_settled_when_all_are_checked() -> None:
+    heard = Heard(all_of_them=True)
+    heard.checked(ONE, A)
+    assert heard.outcomes() == []
+    heard.checked(ONE, B, odd=False)
+    heard.checked(ONE, C)
+    assert heard.outcomes() == [(ONE, A.name)]
+    assert heard.one.rows[B.name]["status"] == "wrong"
+
+
+def test_a_check_that_ends_early_keeps_the_right_one_it_found() -> None:
+    heard = Heard(all_of_them=True)
+    heard.checked(ONE, A)
+    heard.check.finish()
+    assert heard.outcomes() == [(ONE, A.name), (TWO, None)]
