@@ -4,7 +4,7 @@
 #   benchmarks/public_suite.sh OUT_DIR [PYTHON]
 #
 # Leaves in OUT_DIR: tuned_<profiler>.yaml and log_<profiler>.txt (with the time of each stage), configs.tar (every
-# configuration of every size), times_<profiler>.yaml (the nsys winners timed again under each), profilers.txt.
+# configuration of every size), times_<profiler>_<n>.yaml (the nsys winners timed again, in turns), profilers.txt.
 set -euo pipefail
 out=${1:?usage: benchmarks/public_suite.sh OUT_DIR [PYTHON]}
 python=${2:-python3}
@@ -14,9 +14,11 @@ for profiler in nsys proton; do
   "$python" tune_gemm.py --gemm_size_file "$sizes" --compare --profiler "$profiler" --time_breakdown \
     --output_dir "$out/runs_$profiler" --o "$out/tuned_$profiler.yaml" 2>&1 | tee "$out/log_$profiler.txt"
 done
-for profiler in nsys proton; do
-  "$python" tune_gemm.py --gemm_size_file "$out/tuned_nsys.yaml" --benchmark --iters 50 --profiler "$profiler" \
-    --output_dir "$out/runs_again" --o "$out/times_$profiler.yaml" 2>&1 | tee "$out/log_again_$profiler.txt"
+for turn in 1 2 3; do
+  for profiler in nsys proton; do
+    "$python" tune_gemm.py --gemm_size_file "$out/tuned_nsys.yaml" --benchmark --iters 50 --profiler "$profiler" \
+      --output_dir "$out/runs_again" --o "$out/times_${profiler}_$turn.yaml" 2>&1 | tail -3
+  done
 done
 tar -C "$out/runs_nsys" -cf "$out/configs.tar" .
-"$python" benchmarks/compare_profilers.py "$out/times_nsys.yaml" "$out/times_proton.yaml" | tee "$out/profilers.txt"
+"$python" benchmarks/compare_profilers.py --a "$out"/times_nsys_?.yaml --b "$out"/times_proton_?.yaml | tee "$out/profilers.txt"

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.launcher.kernels import load_script
-from gemm_tuner.launcher.operands import make_operands, vendor_call
+from gemm_tuner.launcher.operands import make_operands, require_memory, vendor_call
 from gemm_tuner.launcher.plan import SCREEN, VERIFY, Journal, Plan
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
 
@@ -90,7 +90,8 @@ def warm_vendor(plan: Plan) -> None:
 
     for work in plan.work:
         if work.vendor:
-            with contextlib.suppress(torch.OutOfMemoryError):  # its finals will say so
+            with contextlib.suppress(MemoryError, torch.OutOfMemoryError):  # its finals will say so
+                require_memory(work.problem, 0, plan.device)
                 call = vendor_call(work.problem, make_operands(work.problem, "zeros", 0, plan.device))
                 if call is not None:
                     call()

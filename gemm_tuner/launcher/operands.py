@@ -69,9 +69,29 @@ def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) 
 
 
 def rotation(problem: GemmProblem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
-    """As many sets of operands as fit into rotating_bytes, at least one, at most 64."""
-    count = max(1, min(64, rotating_bytes // problem.bytes_moved))
+    """As many sets of operands as fit into rotating_bytes."""
+    count = rotation_count(problem, rotating_bytes)
     return [make_operands(problem, init_type, seed + i, device) for i in range(count)]
+
+
+def rotation_count(problem: GemmProblem, rotating_bytes: int) -> int:
+    """Sets of operands that fit into rotating_bytes, at least 1, at most 64."""
+    return max(1, min(64, rotating_bytes // problem.bytes_moved))
+
+
+def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> None:
+    """Raises MemoryError when the operands will not fit, before torch tries: what torch does after a failed
+    allocation ends the trace of an nsys that is older than the CUDA runtime."""
+    import torch
+
+    if device != "cuda":
+        return
+    copies_bytes = problem.bytes_moved * rotation_count(problem, rotating_bytes)
+    drawing_bytes = 4 * max(problem.m * problem.k, problem.k * problem.n)
+    free_bytes, _ = torch.cuda.mem_get_info()
+    if copies_bytes + drawing_bytes > free_bytes:
+        needed = f"{(copies_bytes + drawing_bytes) / 2**30:.1f} GiB"
+        raise MemoryError(f"out of memory: operands need {needed}, {free_bytes / 2**30:.1f} GiB are free")
 
 
 def workspace(elements: int, device: str) -> Any:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.launcher.kernels import Launch, launch_all
-from gemm_tuner.launcher.operands import Operands, rotation, vendor_call, workspace
+from gemm_tuner.launcher.operands import Operands, require_memory, rotation, vendor_call, workspace
 from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 
@@ -122,6 +122,7 @@ class WorkOperands:
     def __init__(self, work: Work, method: Method, device: str) -> None:
         self.problem, self._device = work.problem, device
         self._scratch: dict[bool, Any] = {}
+        require_memory(work.problem, method.rotating_bytes, device)
         self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
 
     def outgrow(self, flush_bytes: int) -> bool:
