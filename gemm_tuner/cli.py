@@ -13,9 +13,10 @@ from rich.console import Console
 
 from gemm_tuner import options
 from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import Layout
 from gemm_tuner.settings import Settings
-from gemm_tuner.sizes import Defaults, SizeEntry, load_sizes, one_size
+from gemm_tuner.sizes import SizeEntry, load_sizes, one_size
 
 PIPED_WIDTH = 200
 
@@ -83,17 +84,28 @@ def run(arguments: argparse.Namespace, shown: Consoles) -> int:
     return pipeline.tune(settings, shown.log, shown.out)
 
 
-def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
-    """The sizes from the file or the flags. Raises UserError for none, both, or a bad one."""
+def defaults_from(arguments: argparse.Namespace) -> Defaults:
+    """What the flags say about every size; a file's entries may say otherwise."""
     dtype_a = arguments.dtype_a or arguments.dtype_b or "bf16"
-    defaults = Defaults(
+    return Defaults(
         dtype_a=dtype_a,
         dtype_b=arguments.dtype_b or dtype_a,
-        dtype_c=arguments.dtype_c or dtype_a,
+        dtype_c=arguments.dtype_c or "",
         layout_a=Layout.COL if arguments.col_a else Layout.ROW,
         layout_b=Layout.COL if arguments.col_b else Layout.ROW,
-        epilogue="bias" if arguments.bias_vector else "none",
+        batch=arguments.batch,
+        bias=arguments.bias_vector,
+        activation=arguments.activation,
+        alpha=arguments.alpha,
+        beta=arguments.beta,
+        scaling=arguments.scaling,
+        precision=arguments.precision,
     )
+
+
+def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
+    """The sizes from the file or the flags. Raises UserError for none, both, or a bad one."""
+    defaults = defaults_from(arguments)
     mnk = [getattr(arguments, name) for name in ("m", "n", "k")]
     given = [value is not None for value in mnk]
     accepted = "--gemm_size_file FILE, or -m M -n N -k K"

@@ -12,10 +12,14 @@ from typing import NoReturn
 
 import gemm_tuner
 from gemm_tuner.documents import show
-from gemm_tuner.dtypes import DTYPES
+from gemm_tuner.dtype_hints import dtype_hint
+from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.operands import INIT_TYPES
+from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
+from gemm_tuner.problem_keys import MAX_BATCH
 from gemm_tuner.profilers import AUTO, PROFILERS
+from gemm_tuner.values import FACTOR_FORM, did_you_mean, is_factor
 
 DESCRIPTION = """\
 Finds, for every GEMM size in a list, the fastest correct Triton kernel configuration on this GPU,
@@ -27,6 +31,7 @@ EXAMPLES = """\
 examples:
   tune_gemm.py --gemm_size_file sizes.yaml --compare         tune a list of sizes
   tune_gemm.py -m 4096 -n 4096 -k 4096 -dtype_a fp16         tune one size; the other types follow
+  tune_gemm.py -m 4096 -n 4096 -k 4096 -dtype_a fp8_e4m3 --scaling row_col   fp8 with scales, C in bf16
   tune_gemm.py -m 4096 -n 4096 -k 4096 --arch gfx942 --dry_run   what would be tried, and how long it takes
   tune_gemm.py -m 512 -n 512 -k 512 --explain BLOCK_SIZE_M=256,num_warps=8   why is this not tried?
   tune_gemm.py --gemm_size_file tuned.yaml --benchmark       time the configurations of a results file
@@ -107,16 +112,39 @@ def id_list(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def one_of(names: Iterable[str]) -> Callable[[str], str]:
-    """An argparse type: one of some names."""
+def batch_count(text: str) -> int:
+    """An argparse type: how many products in one call."""
+    value = positive(text)
+    if value > MAX_BATCH:
+        raise argparse.ArgumentTypeError(f"{show(text)} is more than {MAX_BATCH}, the most that one launch takes")
+    return value
+
+
+def factor(text: str) -> float:
+    """An argparse type: a number that fp32 holds; 0 has no sign."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not is_factor(value):
+        raise argparse.ArgumentTypeError(f"{show(text)} is not {FACTOR_FORM}")
+    return value + 0.0
+
+
+def one_of(
+    names: Iterable[str], hint_for: Callable[[str, tuple[str, ...]], str] = did_you_mean
+) -> Callable[[str], str]:
+    """An argparse type: one of some names. hint_for: from what was written and the names to a hint, or nothing."""
     known = tuple(names)
 
     def checked(text: str) -> str:
         if text in known:
             return text
-        near = difflib.get_close_matches(text[:60], known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise argparse.ArgumentTypeError(f"{show(text)} is not known; accepted: {', '.join(known)}{hint}")
+        hint = hint_for(text, known)
+        accepted = ", ".join(known)
+        raise argparse.ArgumentTypeError(
+            f"{show(text)} is not known; accepted: {accepted}" + (f"; {hint}" if hint else "")
+        )
 
     return checked
 
@@ -143,17 +171,44 @@ def build_parser() -> Parser:
 
 
 def _what_to_tune(parser: Parser) -> None:
-    group = parser.add_argument_group("what to tune: C[M,N] = A[M,K] @ B[K,N] (+ bias[N])")
-    group.add_argument("--gemm_size_file", metavar="FILE", help="YAML list of {M, N, K}, or a results file")
+    group = parser.add_argument_group(
+        "what to tune: C[M,N] = activation(alpha * A[M,K] @ B[K,N] + beta * C_in[M,N] + bias[N])",
+        "Entries of a size file may say otherwise: {M, N, K, dtype_a, batch, bias, activation, alpha, ...}.",
+    )
+    group.add_argument("--gemm_size_file", metavar="FILE", help="YAML list of {M, N, K}, or a results file, "
+                       "which says all itself: of it, the other flags of this group change nothing")  # fmt: skip
     for name in ("m", "n", "k"):
         group.add_argument(f"-{name}", type=positive, metavar=name.upper(), help=f"one size: {name.upper()}, elements")
+    group.add_argument("--batch", type=batch_count, metavar="N", default=1,
+                       help="products of this size in one call, matrices one after another (default: %(default)s)",
+                       )  # fmt: skip
     group.add_argument("-col_a", action="store_true", help="A is column-major (default: row-major)")
     group.add_argument("-col_b", action="store_true", help="B is column-major (default: row-major)")
-    types = ", ".join(DTYPES)
-    group.add_argument("-dtype_a", metavar="TYPE", type=one_of(DTYPES), help=f"type of A: {types} (default: bf16)")
-    group.add_argument("-dtype_b", metavar="TYPE", type=one_of(DTYPES), help="type of B (default: that of A)")
-    group.add_argument("-dtype_c", metavar="TYPE", type=one_of(DTYPES), help="type of C (default: that of A)")
+    _types(group)
+    group.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS), default="none",
+                       help="fp32 scales of fp8 and int8 inputs: none; tensor, one for A and one for B; row_col, one a "
+                       f"row of A and a column of B; block (fp8), one for 1 x {SCALE_BLOCK} of A and {SCALE_BLOCK} x "
+                       f"{SCALE_BLOCK} of B (default: %(default)s)")  # fmt: skip
+    group.add_argument("--alpha", metavar="X", type=factor, default=1.0, help="factor of A @ B (default: 1)")
+    group.add_argument("--beta", metavar="X", type=factor, default=0.0,
+                       help="factor of C_in, a matrix like C; 0 reads none (default: 0)")  # fmt: skip
     group.add_argument("--bias_vector", action="store_true", help="add a bias of N elements, one a column of C")
+    group.add_argument("--activation", metavar="KIND", type=one_of(ACTIVATIONS), default="none",
+                       help=f"applied last: {', '.join(ACTIVATIONS)} (default: %(default)s)")  # fmt: skip
+
+
+def _types(group: argparse._ArgumentGroup) -> None:
+    inputs, outputs = one_of(INPUT_DTYPES, dtype_hint), one_of(OUTPUT_DTYPES, dtype_hint)
+    group.add_argument("-dtype_a", metavar="TYPE", type=inputs, help=f"type of A: {', '.join(INPUT_DTYPES)}; fp8 names "
+                       "without fnuz are OCP's, those with it are of MI300 (default: bf16)")  # fmt: skip
+    group.add_argument("-dtype_b", metavar="TYPE", type=inputs,
+                       help="type of B: that of A, or another fp8 of its kind (default: that of A)")  # fmt: skip
+    group.add_argument("-dtype_c", metavar="TYPE", type=outputs, help=f"type of C: {', '.join(OUTPUT_DTYPES)} "
+                       "(default: that of A; bf16 for fp8; int32 for int8, bf16 with alpha, beta, scaling or "
+                       "activation)")  # fmt: skip
+    group.add_argument("--precision", metavar="KIND", type=one_of(PRECISIONS), default="ieee",
+                       help="how fp32 is multiplied: ieee, in full; tf32, faster, with 10 bits of each fraction "
+                       "(default: %(default)s)")  # fmt: skip
 
 
 def _what_to_do(parser: Parser) -> None:

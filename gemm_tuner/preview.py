@@ -62,7 +62,7 @@ def dry_run(settings: Settings, out: Console) -> None:
 def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
     binaries = {
-        (ledger.problem.class_key, name, codegen.specialisation(ledger.problem, config))
+        (ledger.problem.class_key, name, codegen.specialisation(ledger.problem, config, device.target))
         for ledger in ledgers
         for name, config in ledger.kept.items()
     }

@@ -10,14 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import Any
 
-from gemm_tuner.dtypes import DTYPES
-
-
-class Layout(str, Enum):
-    """How a matrix lies in memory: ROW has its columns next to each other, COL its rows."""
-
-    ROW = "row"
-    COL = "col"
+from gemm_tuner.problem import GemmProblem as GemmProblem
+from gemm_tuner.problem import Layout as Layout
 
 
 class Status(str, Enum):
@@ -39,65 +33,16 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class GemmProblem:
-    """C[m, n] = A[m, k] @ B[k, n] (+ bias[n]); products are summed in fp32, C is dtype_c."""
-
-    m: int
-    n: int
-    k: int
-    dtype_a: str = "bf16"
-    dtype_b: str = "bf16"
-    dtype_c: str = "bf16"
-    layout_a: Layout = Layout.ROW
-    layout_b: Layout = Layout.ROW
-    epilogue: str = "none"
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of the product: one multiply and one add a term."""
-        return 2 * self.m * self.n * self.k
-
-    @property
-    def bytes_moved(self) -> int:
-        """Fewest bytes through device memory: A, B and the bias read once, C written once."""
-        size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (self.dtype_a, self.dtype_b, self.dtype_c))
-        bias = self.n * size_c if self.has_bias else 0
-        return self.m * self.k * size_a + self.k * self.n * size_b + self.m * self.n * size_c + bias
-
-    @property
-    def has_bias(self) -> bool:
-        return self.epilogue == "bias"
-
-    @property
-    def class_key(self) -> str:
-        """Names what is compiled into a kernel and not passed to it: types, layouts, epilogue."""
-        types = (
-            self.dtype_a
-            if self.dtype_a == self.dtype_b == self.dtype_c
-            else "_".join((self.dtype_a, self.dtype_b, self.dtype_c))
-        )
-        layouts = "".join("n" if layout == Layout.ROW else "t" for layout in (self.layout_a, self.layout_b))
-        return f"{types}_{layouts}" + ("_bias" if self.has_bias else "")
-
-    @property
-    def key(self) -> str:
-        """A file-name-safe name, such as ``4096x4096x4096_bf16_nn``."""
-        return f"{self.m}x{self.n}x{self.k}_{self.class_key}"
-
-    def to_dict(self) -> dict[str, Any]:
-        row = asdict(self)
-        row["layout_a"], row["layout_b"] = self.layout_a.value, self.layout_b.value
-        return row
-
-    @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> GemmProblem:
-        return cls(**{**row, "layout_a": Layout(row["layout_a"]), "layout_b": Layout(row["layout_b"])})
-
-
-@dataclass(frozen=True, slots=True)
 class KernelConfig:
     """One point of the space. Field names are those of the published tuned-config files.
 
+    The fields after num_stages are not for every family and GPU; their defaults say "not used".
+
+    EPILOGUE_SUBTILE: C is stored in this many parts of BLOCK_SIZE_N / EPILOGUE_SUBTILE columns.
+    PROGRAMS_PER_SM:  of a persistent grid; 0 starts one program a tile.
+    WARP_SPECIALIZE:  1: loading and multiplying are shared out between warps.
+    NUM_XCDS:         tiles that lie together go to one of this many chiplets (AMD).
+    STREAM_B:         1: B is loaded past the nearest cache (.cg), which then keeps A.
     waves_per_eu, matrix_instr_nonkdim and kpack mean something on AMD only and are 0 elsewhere.
     """
 
@@ -109,6 +54,11 @@ class KernelConfig:
     SPLIT_K: int
     num_warps: int
     num_stages: int
+    EPILOGUE_SUBTILE: int = 1
+    PROGRAMS_PER_SM: int = 0
+    WARP_SPECIALIZE: int = 0
+    NUM_XCDS: int = 1
+    STREAM_B: int = 0
     waves_per_eu: int = 0
     matrix_instr_nonkdim: int = 0
     kpack: int = 0
@@ -117,6 +67,8 @@ class KernelConfig:
     def name(self) -> str:
         """The canonical name, which is also the kernel's symbol; looked up, never parsed back."""
         parts = [self.family, *(f"{short}{getattr(self, field)}" for field, short in NAME_PARTS)]
+        used = [(field, short) for field, short in FAMILY_NAME_PARTS if getattr(self, field) != UNUSED[field]]
+        parts += [f"{short}{getattr(self, field)}" for field, short in used]
         if self.kpack:
             parts += [f"{short}{getattr(self, field)}" for field, short in AMD_NAME_PARTS]
         return "_".join(parts)
@@ -125,12 +77,11 @@ class KernelConfig:
         return asdict(self)
 
     def options(self) -> dict[str, int]:
-        """The fields as a results file shows them: those of the other vendor left out."""
+        """The fields as a results file shows them: those that are not used left out."""
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "family"}
-        if not self.kpack:
-            for field, _ in AMD_NAME_PARTS:
-                del row[field]
-        return row
+        unused = [field for field, _ in FAMILY_NAME_PARTS if row[field] == UNUSED[field]]
+        unused += [field for field, _ in AMD_NAME_PARTS if not self.kpack]
+        return {field: value for field, value in row.items() if field not in unused}
 
 
 NAME_PARTS = (
@@ -142,8 +93,36 @@ NAME_PARTS = (
     ("num_warps", "W"),
     ("num_stages", "S"),
 )
+# Not for every family: named where they are not at their defaults.
+FAMILY_NAME_PARTS = (
+    ("EPILOGUE_SUBTILE", "ES"),
+    ("PROGRAMS_PER_SM", "PS"),
+    ("WARP_SPECIALIZE", "WS"),
+    ("NUM_XCDS", "XC"),
+    ("STREAM_B", "SB"),
+)
 AMD_NAME_PARTS = (("waves_per_eu", "EU"), ("matrix_instr_nonkdim", "MI"), ("kpack", "KP"))
+# Fields that are powers of two; those of THIRDS may be three times one (docs/rules.md).
+POWERS_OF_TWO = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "EPILOGUE_SUBTILE")
+THIRDS = ("BLOCK_SIZE_N", "EPILOGUE_SUBTILE")
+
+
+def has_legal_shape(field: str, value: int) -> bool:
+    """Whether a positive value of a field is a power of two where it must be."""
+    if field in THIRDS and value % 3 == 0:
+        value //= 3
+    return field not in POWERS_OF_TWO or value & (value - 1) == 0
+
+
+def legal_shapes(field: str) -> str:
+    """What ``has_legal_shape`` takes, in words; empty where that is anything."""
+    if field not in POWERS_OF_TWO:
+        return ""
+    return "a power of two, or three times one" if field in THIRDS else "a power of two"
+
+
 CONFIG_FIELDS = tuple(f.name for f in fields(KernelConfig))
+UNUSED: dict[str, int] = {f.name: f.default for f in fields(KernelConfig) if isinstance(f.default, int)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gemm_tuner.combinations import first_fault
 from gemm_tuner.documents import check_kind, dump_yaml, printable, refuse_unknown, show, write_text_atomically
 from gemm_tuner.errors import UserError
+from gemm_tuner.problem_keys import Defaults, problem_row
 from gemm_tuner.records import Choice, GemmProblem
-from gemm_tuner.sizes import FORMAT_VERSION, SOURCES, Defaults, Row, read_document
+from gemm_tuner.sizes import FORMAT_VERSION, SOURCES, Row, read_document
 
 __all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
 
@@ -78,7 +80,7 @@ def write(
         "format_version": FORMAT_VERSION,
         "header": dataclasses.asdict(header),
         "configs": [choice_row(choice) for choice in choices],
-        "without_config": [{**problem_row(problem), "reason": reason} for problem, reason in failures],
+        "without_config": [{**size_keys(problem), "reason": reason} for problem, reason in failures],
     }
     write_text_atomically(path, _PREAMBLE + dump_yaml(document))
 
@@ -106,21 +108,12 @@ def _header(raw: object, where: str) -> dict[str, str | int]:
     return dict(raw)
 
 
-def problem_row(problem: GemmProblem) -> dict[str, Any]:
-    """The keys of a row that say which problem it is for."""
-    if problem.epilogue not in ("none", "bias"):
-        raise ValueError(f"a results row cannot hold the epilogue {problem.epilogue!r}")
-    return {
-        "M": int(problem.m),
-        "N": int(problem.n),
-        "K": int(problem.k),
-        "dtype_a": problem.dtype_a,
-        "dtype_b": problem.dtype_b,
-        "dtype_c": problem.dtype_c,
-        "layout_a": problem.layout_a.value,
-        "layout_b": problem.layout_b.value,
-        "bias": problem.has_bias,
-    }
+def size_keys(problem: GemmProblem) -> dict[str, Any]:
+    """The keys of a row that say which problem it is for. Raises ValueError for one that would not read again."""
+    fault = first_fault(problem)
+    if fault:
+        raise ValueError(f"{problem.key}: {fault.what}")
+    return problem_row(problem)
 
 
 def choice_row(choice: Choice) -> dict[str, Any]:
@@ -136,7 +129,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         **(_predicted(choice) if choice.source == "predicted" else _timed(choice)),
     }
     row = {
-        **problem_row(choice.problem),
+        **size_keys(choice.problem),
         "family": choice.config.family,
         **{key: int(value) for key, value in choice.config.options().items()},
         **facts,

@@ -72,7 +72,8 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
         if not verdicts:
             table.add_row(problem.key, name, "-", "[red]could not run", "", "", "")
         for v in verdicts:
-            at = f"{v.problem.m} x {v.problem.n} x {v.problem.k}"
+            batch = f"{v.problem.batch} of " if v.problem.batch > 1 else ""
+            at = f"{batch}{v.problem.m} x {v.problem.n} x {v.problem.k}"
             verdict = "right" if v.ok else "[red]wrong"
             table.add_row(
                 problem.key, name, at, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", escape(v.message)

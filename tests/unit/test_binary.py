@@ -16,7 +16,7 @@ from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = GemmProblem(64, 64, 64)
 CUDA = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2)
-HIP = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2, 0, 16, 1)
+HIP = KernelConfig("gemm_tile", 32, 32, 32, 1, 1, 4, 2, waves_per_eu=0, matrix_instr_nonkdim=16, kpack=1)
 # Two integers of AMD's note as MessagePack: fixint 77, and 0xcc (8 bit) 130.
 NOTE = b"\x82\xab.vgpr_count\x4d\xb1.vgpr_spill_count\xcc\x82"
 
@@ -24,8 +24,8 @@ NOTE = b"\x82\xab.vgpr_count\x4d\xb1.vgpr_spill_count\xcc\x82"
 def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -> tuple[bytes, CompileResult]:
     """Machine code as Triton leaves it in its cache, and what the pool read from it."""
     target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
-    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target.backend)
-    task = CompileTask(str(script.path), config.name, specialisation(PROBLEM, config), PROBLEM)
+    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
+    task = CompileTask(str(script.path), config.name, specialisation(PROBLEM, config, target), PROBLEM)
     with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message

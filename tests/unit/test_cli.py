@@ -29,7 +29,8 @@ FLAGS = (
     "--gpu_ids", "--num_threads", "--jobs", "--iters", "--rotating_tensor", "--keep", "--verbose", "--time_breakdown",
     "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
-    "--compile_limit", "--debug", "--version",
+    "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
+    "--precision",
 )  # fmt: skip
 
 
@@ -55,7 +56,9 @@ FILES = {
     "M is 0": ("- {M: 0, N: 1, K: 1}\n", ["entry 1", "M is 0", "an integer from 1"]),
     "negative": ("- {M: 1, N: -8, K: 1}\n", ["entry 1", "N is -8"]),
     "no integer": ("- {M: 1, N: 1, K: 1.5}\n", ["entry 1", "K is 1.5"]),
-    "unknown dtype": ("- {M: 1, N: 1, K: 1, dtype: fp8}\n", ["entry 1", "dtype is 'fp8'", "fp16, bf16, fp32"]),
+    "unknown dtype": ("- {M: 1, N: 1, K: 1, dtype: fp8}\n", ["entry 1", "dtype is 'fp8'", "fp16, bf16, fp32", "MI300"]),
+    "scales of bf16": ("- {M: 1, N: 1, K: 1, scaling: tensor}\n", ["entry 1 (line 1)", "the inputs are bf16"]),
+    "no fraction": ("- {M: 1, N: 1, K: 1, alpha: 1e-5}\n", ["entry 1", "alpha is '1e-5'", "write 1.0e-05"]),
     "key twice": ("- {M: 1, M: 2, N: 1, K: 1}\n", ["line 1", "M"]),
     "empty list": ("[]\n", ["holds no sizes", "M: 4096"]),
     "empty file": ("", ["sizes.yaml"]),
@@ -87,7 +90,21 @@ BAD_FLAGS = {
     "size below 0": (["-m", "1", "-n", "-5", "-k", "1"], ["-n: '-5'", "1 or more"]),
     "size 1.5": (["-m", "1", "-n", "1", "-k", "1.5"], ["-k: '1.5'", "1 or more"]),
     "size too large": (["-m", "1", "-n", "1", "-k", str(2**31)], ["K is 2147483648", "2147483647"]),
-    "type": ([*ONE, "-dtype_a", "fp8"], ["-dtype_a: 'fp8'", "accepted: fp16, bf16, fp32"]),
+    "type": ([*ONE, "-dtype_a", "fp8"], ["-dtype_a: 'fp8'", "accepted: fp16, bf16, fp32", "fp8_e4m3 (OCP) or"]),
+    "torch's type": ([*ONE, "-dtype_b", "bfloat16"], ["-dtype_b: 'bfloat16'", "; did you mean bf16?"]),
+    "type of C": ([*ONE, "-dtype_c", "fp8_e4m3"], ["-dtype_c: 'fp8_e4m3'", "fp16, bf16, fp32, int32", "for A and B"]),
+    "int32 in": ([*ONE, "-dtype_a", "int32"], ["-dtype_a: 'int32'", "int32 is for C only"]),
+    "int32 of fractions": ([*ONE, "-dtype_c", "int32"], ["-m, -n and -k: dtype_c is int32", "int8"]),
+    "no batch": ([*ONE, "--batch", "0"], ["--batch: '0'", "1 or more"]),
+    "large batch": ([*ONE, "--batch", "65536"], ["--batch: '65536'", "65535"]),
+    "activation": ([*ONE, "--activation", "relo"], ["--activation: 'relo'", "none, relu, gelu", "did you mean relu?"]),
+    "no number": ([*ONE, "--alpha", "half"], ["--alpha: 'half'", "a finite number that fp32 holds"]),
+    "infinite": ([*ONE, "--beta", "inf"], ["--beta: 'inf'", "a finite number"]),
+    "alpha 0": ([*ONE, "--alpha", "0"], ["alpha is 0", "no product"]),
+    "scaling": ([*ONE, "--scaling", "rows"], ["--scaling: 'rows'", "none, tensor, row_col, block"]),
+    "scales of bf16": ([*ONE, "--scaling", "tensor"], ["scaling is tensor and the inputs are bf16"]),
+    "precision": ([*ONE, "--precision", "tf-32"], ["--precision: 'tf-32'", "did you mean tf32?"]),
+    "tf32 of bf16": ([*ONE, "--precision", "tf32"], ["precision is tf32 and the inputs are bf16"]),
     "mixed types": ([*ONE, "-dtype_a", "fp16", "-dtype_b", "bf16"], ["mixed input types"]),
     "misspelt flag": ([*ONE, "--profler", "nsys"], ["unknown flag --profler", "did you mean --profiler?"]),
     "one dash": ([*ONE, "-compare"], ["unknown flag -compare", "did you mean --compare?"]),
@@ -287,6 +304,10 @@ def test_o_is_the_results_file() -> None:
         (["-dtype_a", "fp16"], ("fp16", "fp16", "fp16")),
         (["-dtype_b", "fp32"], ("fp32", "fp32", "fp32")),
         (["-dtype_a", "fp16", "-dtype_c", "fp32"], ("fp16", "fp16", "fp32")),
+        (["-dtype_a", "fp8_e4m3"], ("fp8_e4m3", "fp8_e4m3", "bf16")),
+        (["-dtype_a", "fp8_e5m2", "-dtype_b", "fp8_e4m3"], ("fp8_e5m2", "fp8_e4m3", "bf16")),
+        (["-dtype_a", "int8"], ("int8", "int8", "int32")),
+        (["-dtype_a", "int8", "--scaling", "row_col"], ("int8", "int8", "bf16")),
     ],
 )
 def test_types_follow_the_first(argv: list[str], types: tuple[str, str, str]) -> None:
@@ -296,7 +317,22 @@ def test_types_follow_the_first(argv: list[str], types: tuple[str, str, str]) ->
 
 def test_layouts_and_bias() -> None:
     problem = asked(*ONE, "-col_a", "--bias_vector").entries[0].problem
-    assert (problem.layout_a, problem.layout_b, problem.epilogue) == (Layout.COL, Layout.ROW, "bias")
+    assert (problem.layout_a, problem.layout_b, problem.bias) == (Layout.COL, Layout.ROW, True)
+
+
+def test_batch_epilogue_scales_and_precision() -> None:
+    flags = ("--batch", "7", "--activation", "gelu", "--alpha", "2", "--beta", "-0.5", "--scaling", "tensor")
+    problem = asked(*ONE, *flags, "-dtype_a", "fp8_e4m3").entries[0].problem
+    expected = {"batch": 7, "activation": "gelu", "alpha": 2.0, "beta": -0.5, "scaling": "tensor", "dtype_c": "bf16"}
+    assert problem == GemmProblem(64, 64, 64, "fp8_e4m3", "fp8_e4m3", **expected)  # type: ignore[arg-type]
+    assert asked(*ONE, "-dtype_a", "fp32", "--precision", "tf32").entries[0].problem.precision == "tf32"
+    assert asked(*ONE, "--beta=-1e-3").entries[0].problem.beta == -0.001
+
+
+def test_an_entry_of_a_file_has_its_own_say(tmp_path: Path) -> None:
+    (tmp_path / "sizes.yaml").write_text("- {M: 1, N: 2, K: 3}\n- {M: 1, N: 2, K: 3, batch: 1, beta: 0}\n")
+    found = asked("--gemm_size_file", "sizes.yaml", "--batch", "2", "--beta", "3").entries
+    assert [(entry.problem.batch, entry.problem.beta) for entry in found] == [(2, 3.0), (1, 0.0)]
 
 
 def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemm_tuner import results
+from gemm_tuner.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.problem import ACTIVATIONS, PRECISIONS
+from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout
 from gemm_tuner.results import FORMAT_VERSION, Header
-from gemm_tuner.sizes import FACTS, ROW_KEYS, TIMED_FACTS, Defaults, load_sizes
+from gemm_tuner.sizes import FACTS, ROW_KEYS, TIMED_FACTS, load_sizes
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -37,7 +40,7 @@ HEADER = Header(
     source="measured",
 )
 NVIDIA = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
-AMD = KernelConfig("gemm_tile", 256, 256, 64, 4, 2, 8, 2, 2, 16, 1)
+AMD = KernelConfig("gemm_tile", 256, 256, 64, 4, 2, 8, 2, waves_per_eu=2, matrix_instr_nonkdim=16, kpack=1)
 CHOICE = Choice(
     problem=GemmProblem(4096, 4096, 4096),
     config=NVIDIA,
@@ -55,7 +58,7 @@ CHOICE = Choice(
     tie=False,
     roofline_pct=74.05678,
 )
-ODD = GemmProblem(1, 7, 5000, "fp16", "fp16", "fp32", Layout.COL, Layout.COL, "bias")
+ODD = GemmProblem(1, 7, 5000, "fp16", "fp16", "fp32", Layout.COL, Layout.COL, bias=True)
 
 
 @pytest.fixture
@@ -102,6 +105,16 @@ def test_an_amd_row_has_the_amd_options(path: Path) -> None:
     assert (row["waves_per_eu"], row["matrix_instr_nonkdim"], row["kpack"]) == (2, 16, 1)
 
 
+def test_what_is_not_plain_is_in_the_row(path: Path) -> None:
+    problem = GemmProblem(1, 1, 1, batch=3, activation="gelu", alpha=0.1, beta=1.0)
+    config = dataclasses.replace(NVIDIA, PROGRAMS_PER_SM=2, STREAM_B=1)
+    (row,) = written(path, dataclasses.replace(CHOICE, problem=problem, config=config))["configs"]
+    assert {key: row[key] for key in ("batch", "activation", "alpha", "beta", "PROGRAMS_PER_SM", "STREAM_B")} == {
+        "batch": 3, "activation": "gelu", "alpha": 0.1, "beta": 1.0, "PROGRAMS_PER_SM": 2, "STREAM_B": 1,
+    }  # fmt: skip
+    assert not {"scaling", "precision", "NUM_XCDS", "EPILOGUE_SUBTILE", "WARP_SPECIALIZE", "kpack"} & set(row)
+
+
 def test_a_predicted_row_has_no_measured_field(path: Path) -> None:
     (row,) = written(path, dataclasses.replace(CHOICE, source="predicted"))["configs"]
     assert row["predicted_us"] == 187.654
@@ -145,7 +158,8 @@ def test_numpy_numbers_are_written_as_plain_ones(path: Path) -> None:
         {"median_us": float("nan")},
         {"median_us": 0.0},
         {"median_us": float("inf")},
-        {"problem": GemmProblem(1, 1, 1, epilogue="relu")},
+        {"problem": GemmProblem(1, 1, 1, alpha=0.0)},
+        {"problem": GemmProblem(1, 1, 1, "fp16", "bf16")},
     ],
 )
 def test_a_choice_that_no_row_can_hold_is_an_error_and_writes_nothing(path: Path, change: dict[str, Any]) -> None:
@@ -168,7 +182,8 @@ def test_read_gives_back_what_was_written(path: Path) -> None:
 def test_a_results_file_is_a_size_file_whatever_the_defaults(path: Path) -> None:
     failed = GemmProblem(3, 3, 3)
     written(path, CHOICE, dataclasses.replace(CHOICE, problem=ODD, config=AMD), failures=[(failed, "none")])
-    for defaults in (Defaults(), Defaults("fp16", "fp16", "fp32", Layout.COL, Layout.COL, "bias")):
+    other = Defaults("fp16", "fp16", "fp32", Layout.COL, Layout.COL, 2, True, "relu", 2.0, 1.0, "tensor", "tf32")
+    for defaults in (Defaults(), other):
         sizes = load_sizes(path, defaults)
         assert [(e.problem, e.config) for e in sizes.entries] == [(CHOICE.problem, NVIDIA), (ODD, AMD)]
         assert sizes.without_config == (failed,)
@@ -249,17 +264,48 @@ def test_the_document_for_users_names_every_field_and_its_example_reads(path: Pa
 
 
 DIMENSIONS = st.integers(1, 2**31 - 1)
-DTYPE = st.sampled_from(["fp16", "bf16", "fp32"])
-PROBLEMS = st.builds(
-    lambda m, n, k, ab, c, la, lb, epilogue: GemmProblem(m, n, k, ab, ab, c, la, lb, epilogue),
-    *(DIMENSIONS, DIMENSIONS, DIMENSIONS, DTYPE, DTYPE),
-    *(st.sampled_from(Layout), st.sampled_from(Layout), st.sampled_from(["none", "bias"])),
-)
+FACTOR = st.sampled_from([1.0, -1.0, 1e-5, 3.4e38]) | st.floats(1e-30, 1e30)
+PLAIN_TYPES = ("fp16", "bf16", "fp32")
+INPUTS = [(name, name) for name in INPUT_DTYPES] + [("fp8_e4m3", "fp8_e5m2"), ("fp8_e5m2_fnuz", "fp8_e4m3_fnuz")]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> GemmProblem:
+    """Any meaningful problem."""
+    m, n, k = (draw(DIMENSIONS) for _ in range(3))
+    dtype_a, dtype_b = draw(st.sampled_from(INPUTS))
+    keys: dict[str, Any] = {"bias": draw(st.booleans()), "batch": draw(st.sampled_from([1, 2, 65535]))}
+    if DTYPES[dtype_a].is_fp8 or dtype_a == "int8":
+        kinds = ["none", "tensor", *(["row_col"] if keys["batch"] == 1 else [])]
+        kinds += ["block"] if keys["batch"] == 1 and dtype_a != "int8" else []
+        keys["scaling"] = draw(st.sampled_from(kinds))
+    if dtype_a == "fp32":
+        keys["precision"] = draw(st.sampled_from(PRECISIONS))
+    dtype_c = draw(st.sampled_from(PLAIN_TYPES))
+    if dtype_a == "int8" and keys["scaling"] == "none" and draw(st.booleans()):
+        dtype_c = "int32"
+    else:
+        keys.update(activation=draw(st.sampled_from(ACTIVATIONS)), alpha=draw(FACTOR), beta=draw(FACTOR | st.just(0.0)))
+    layouts = (draw(st.sampled_from(Layout)), draw(st.sampled_from(Layout)))
+    return GemmProblem(m, n, k, dtype_a, dtype_b, dtype_c, *layouts, **keys)
+
+
+PROBLEMS = problems()
 POWER = st.sampled_from([2**i for i in range(9)])
+WIDTH = POWER | st.sampled_from([3, 96, 192])
+FLAG = st.integers(0, 1)
 CONFIGS = st.builds(
-    lambda fields, amd: KernelConfig("gemm_tile", *fields, *(amd or (0, 0, 0))),
-    st.tuples(POWER, POWER, POWER, st.integers(1, 64), st.integers(1, 64), POWER, st.integers(1, 8)),
-    st.none() | st.tuples(st.integers(0, 8), st.sampled_from([0, 4, 16, 32]), st.integers(1, 2)),
+    lambda fields, amd, **used: KernelConfig("gemm_tile", *fields, **used, **amd),
+    st.tuples(POWER, WIDTH, POWER, st.integers(1, 64), st.integers(1, 64), POWER, st.integers(1, 8)),
+    st.just({})
+    | st.fixed_dictionaries(
+        {"waves_per_eu": st.integers(0, 8), "matrix_instr_nonkdim": st.sampled_from([0, 4, 16]), "kpack": st.just(2)}
+    ),
+    EPILOGUE_SUBTILE=st.sampled_from([1, 2, 3, 4]),
+    PROGRAMS_PER_SM=st.integers(0, 64),
+    WARP_SPECIALIZE=FLAG,
+    NUM_XCDS=st.integers(1, 64),
+    STREAM_B=FLAG,
 )
 POSITIVE = st.floats(1e-3, 1e12)
 MAYBE = st.none() | POSITIVE

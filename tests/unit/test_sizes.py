@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from gemm_tuner.documents import dump_yaml
 from gemm_tuner.errors import EXIT_INPUT, UserError
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout
-from gemm_tuner.sizes import FACTS, ROW_KEYS, Defaults, SizeEntry, load_sizes, one_size
+from gemm_tuner.problem_keys import Defaults
+from gemm_tuner.records import UNUSED, GemmProblem, KernelConfig, Layout
+from gemm_tuner.sizes import FACTS, ROW_KEYS, SizeEntry, load_sizes, one_size
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,14 +65,14 @@ def problem(path: Path, **keys: object) -> GemmProblem:
 
 
 def test_an_entry_with_a_size_only_takes_the_defaults(path: Path) -> None:
-    assert problem(path) == GemmProblem(16, 32, 64, "bf16", "bf16", "bf16", ROW, ROW, "none")
-    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, "bias")
+    assert problem(path) == GemmProblem(16, 32, 64, "bf16", "bf16", "bf16", ROW, ROW)
+    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, bias=True)
     (entry,) = load(path, [SIZE], defaults)
-    assert entry.problem == GemmProblem(16, 32, 64, "fp16", "fp16", "fp32", COL, ROW, "bias")
+    assert entry.problem == GemmProblem(16, 32, 64, "fp16", "fp16", "fp32", COL, ROW, bias=True)
 
 
 def test_an_entry_overrides_the_defaults(path: Path) -> None:
-    defaults = Defaults("fp16", "fp16", "fp32", COL, COL, "bias")
+    defaults = Defaults("fp16", "fp16", "fp32", COL, COL, bias=True)
     keys = {"dtype": "bf16", "layout_a": "row", "rowMajorB": "T", "bias": False}
     (entry,) = load(path, [{**SIZE, **keys}], defaults)
     assert entry.problem == GemmProblem(16, 32, 64)
@@ -93,7 +95,48 @@ def test_own_layouts_types_and_bias(path: Path) -> None:
     assert (found.dtype_a, found.dtype_b, found.dtype_c) == ("fp16", "fp16", "fp32")
     found = problem(path, dtype="fp32")
     assert (found.dtype_a, found.dtype_b, found.dtype_c) == ("fp32", "fp32", "fp32")
-    assert (problem(path, bias=True).epilogue, problem(path, bias=False).epilogue) == ("bias", "none")
+    assert (problem(path, bias=True).bias, problem(path, bias=False).bias) == (True, False)
+
+
+def test_batch_epilogue_scales_and_precision(path: Path) -> None:
+    keys: dict[str, Any] = {"batch": 65535, "activation": "silu", "alpha": 2, "beta": -0.5, "bias": True}
+    assert problem(path, **keys) == GemmProblem(16, 32, 64, **keys)
+    assert problem(path, dtype="fp32", precision="tf32").precision == "tf32"
+    assert problem(path, dtype="fp8_e4m3", scaling="block").scaling == "block"
+    assert isinstance(problem(path, alpha=2).alpha, float)
+    assert not problem(path, beta=0).reads_c
+    assert problem(path, beta=-0.0).key == problem(path).key
+    defaults = Defaults(**keys)
+    (silent, plain) = load(path, [SIZE, {**SIZE, "batch": 1, "activation": "none", "alpha": 1, "beta": 0}], defaults)
+    assert silent.problem == GemmProblem(16, 32, 64, **keys)
+    assert plain.problem == GemmProblem(16, 32, 64, bias=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "dtype_c"),
+    [
+        ({"dtype": "fp16"}, "fp16"),
+        ({"dtype_a": "fp32", "dtype_b": "fp32"}, "fp32"),
+        ({"dtype": "fp8_e4m3"}, "bf16"),
+        ({"dtype": "fp8_e5m2_fnuz", "scaling": "tensor"}, "bf16"),
+        ({"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e5m2"}, "bf16"),
+        ({"dtype": "int8"}, "int32"),
+        ({"dtype": "int8", "bias": True, "batch": 2}, "int32"),
+        ({"dtype": "int8", "scaling": "row_col"}, "bf16"),
+        ({"dtype": "int8", "alpha": 0.5}, "bf16"),
+        ({"dtype": "int8", "beta": 1}, "bf16"),
+        ({"dtype": "int8", "activation": "relu"}, "bf16"),
+        ({"dtype_a": "int8", "dtype_b": "int8", "dtype_c": "fp16"}, "fp16"),
+    ],
+)
+def test_the_type_of_c_follows_from_a_and_the_epilogue(path: Path, keys: dict[str, Any], dtype_c: str) -> None:
+    assert problem(path, **keys).dtype_c == dtype_c
+
+
+def test_a_type_of_c_on_the_command_line_holds_where_the_entry_names_no_types(path: Path) -> None:
+    rows = [SIZE, {**SIZE, "dtype": "fp16"}, {**SIZE, "dtype_a": "int8", "dtype_b": "int8"}]
+    found = [entry.problem.dtype_c for entry in load(path, rows, Defaults(dtype_c="fp32"))]
+    assert found == ["fp32", "fp16", "fp32"]
 
 
 def test_the_limits_of_a_dimension_are_in(path: Path) -> None:
@@ -103,7 +146,9 @@ def test_the_limits_of_a_dimension_are_in(path: Path) -> None:
 def test_rocms_tuned_list(path: Path) -> None:
     tuned, plain = load(path, ROCM_LIST)
     assert tuned.problem == GemmProblem(4864, 4096, 4096, layout_b=COL)
-    assert tuned.config == KernelConfig("gemm_tile", 256, 256, 64, 8, 1, 8, 2, 0, 16, 1)
+    assert tuned.config == KernelConfig(
+        "gemm_tile", 256, 256, 64, 8, 1, 8, 2, waves_per_eu=0, matrix_instr_nonkdim=16, kpack=1
+    )
     assert plain == SizeEntry(GemmProblem(1, 2, 3, layout_a=COL), None)
 
 
@@ -115,11 +160,21 @@ def test_configs_and_their_defaults(path: Path) -> None:
     assert config(**CONFIG) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3)
     short = {key: value for key, value in CONFIG.items() if key not in ("GROUP_SIZE_M", "SPLIT_K")}
     assert config(**short) == KernelConfig("gemm_tile", 128, 256, 64, 1, 1, 8, 3)
-    assert config(**CONFIG, **ROCM) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3, 2, 16, 2)
+    assert config(**CONFIG, **ROCM) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3, **ROCM)
     assert config(**CONFIG, family="gemm_other") == KernelConfig("gemm_other", 128, 256, 64, 8, 2, 8, 3)
+    used = {"EPILOGUE_SUBTILE": 4, "PROGRAMS_PER_SM": 2, "WARP_SPECIALIZE": 1, "NUM_XCDS": 8}
+    assert config(**CONFIG, **used, STREAM_B=1) == KernelConfig(
+        "gemm_tile", 128, 256, 64, 8, 2, 8, 3, **used, STREAM_B=1
+    )
+    thirds = {**CONFIG, "BLOCK_SIZE_N": 192, "EPILOGUE_SUBTILE": 3}
+    assert config(**thirds) == KernelConfig("gemm_tile", 128, 192, 64, 8, 2, 8, 3, EPILOGUE_SUBTILE=3)
+    assert config(**CONFIG, **UNUSED) == config(**CONFIG)
+    assert config(**{**CONFIG, "BLOCK_SIZE_M": 1}) == KernelConfig("gemm_tile", 1, 256, 64, 8, 2, 8, 3)
     assert config(**CONFIG, waves_per_eu=0, schedule_hint="none") == config(**CONFIG)
     # AMD options without kpack: Triton's default, so that the canonical name shows them.
-    assert config(**CONFIG, waves_per_eu=2) == KernelConfig("gemm_tile", 128, 256, 64, 8, 2, 8, 3, 2, 0, 1)
+    assert config(**CONFIG, waves_per_eu=2) == KernelConfig(
+        "gemm_tile", 128, 256, 64, 8, 2, 8, 3, waves_per_eu=2, kpack=1
+    )
 
 
 def test_the_first_of_equal_problems_is_kept_and_the_others_counted(path: Path) -> None:
@@ -174,13 +229,32 @@ def test_the_example_loads_and_shows_every_size_key() -> None:
         ({"layout_a": "row", "rowMajorA": "T"}, ["both layout_a and rowMajorA"]),
         ({"layout_b": "row", "rowMajorB": "N"}, ["both layout_b and rowMajorB"]),
         ({"dtype": "fp16", "dtype_c": "fp32"}, ["both dtype and dtype_c"]),
-        ({"dtype": "fp8"}, ["dtype is 'fp8'", "fp16, bf16, fp32"]),
+        ({"dtype": "int32"}, ["dtype is 'int32'", "int32 is for C only"]),
+        ({"dtype": ["bf16"]}, ["dtype is a list", "fp16, bf16, fp32, fp8_e4m3"]),
         ({"dtype_c": 16}, ["dtype_c is 16", "fp16, bf16, fp32"]),
         ({"dtype_b": ["bf16"]}, ["dtype_b is a list"]),
         (
             {"dtype_a": "fp16"},
-            ["dtype_a is fp16 and dtype_b is bf16", "mixed input types are not supported yet"],
+            ["dtype_a is fp16 and dtype_b is bf16", "mixed input types are for fp8 only"],
         ),
+        ({"batch": 0}, ["batch is 0", "an integer from 1 to 65535"]),
+        ({"batch": 65536}, ["batch is 65536"]),
+        ({"batch": 2.0}, ["batch is 2.0", "write 2, without a fraction"]),
+        ({"activation": "gelo"}, ["activation is 'gelo'", "none, relu, gelu, silu", "did you mean gelu?"]),
+        ({"activation": None}, ["activation is nothing", "none, relu"]),
+        ({"scaling": "rowcol"}, ["scaling is 'rowcol'", "none, tensor, row_col, block", "did you mean row_col?"]),
+        ({"scaling": 1}, ["scaling is 1"]),
+        ({"precision": "tf23"}, ["precision is 'tf23'", "ieee, tf32", "did you mean tf32?"]),
+        ({"alpha": "1e-5"}, ["alpha is '1e-5'", "a finite number", "write 1.0e-05, without quotes"]),
+        ({"alpha": "2"}, ["alpha is '2'", "write 2.0, without quotes"]),
+        ({"alpha": "two"}, ["alpha is 'two'", "a finite number"]),
+        ({"alpha": True}, ["alpha is true"]),
+        ({"alpha": float("inf")}, ["alpha is inf"]),
+        ({"alpha": 1e-300}, ["alpha is 1e-300", "fp32"]),
+        ({"beta": float("nan")}, ["beta is nan"]),
+        ({"beta": 10**60}, ["beta is 1000", "fp32"]),
+        ({"beta": "nan"}, ["beta is 'nan'"]),
+        ({"beta": [1]}, ["beta is a list"]),
         ({"bias": 1}, ["bias is 1", "true or false"]),
         ({"bias": "yes"}, ["bias is 'yes'", "true or false"]),
         (
@@ -197,6 +271,21 @@ def test_the_example_loads_and_shows_every_size_key() -> None:
         ({**CONFIG, "GROUP_SIZE_M": 0}, ["GROUP_SIZE_M is 0"]),
         ({**CONFIG, "SPLIT_K": -1}, ["SPLIT_K is -1"]),
         ({**CONFIG, "waves_per_eu": -1}, ["waves_per_eu is -1"]),
+        ({**CONFIG, "BLOCK_SIZE_N": 80}, ["BLOCK_SIZE_N is 80", "a power of two, or three times one"]),
+        ({**CONFIG, "BLOCK_SIZE_N": 9 * 16}, ["BLOCK_SIZE_N is 144", "a power of two, or three times one"]),
+        ({**CONFIG, "BLOCK_SIZE_K": 96}, ["BLOCK_SIZE_K is 96", "a power of two"]),
+        ({**CONFIG, "EPILOGUE_SUBTILE": 5}, ["EPILOGUE_SUBTILE is 5", "from 1 to 4"]),
+        ({**CONFIG, "EPILOGUE_SUBTILE": 8}, ["EPILOGUE_SUBTILE is 8", "from 1 to 4"]),
+        ({**CONFIG, "EPILOGUE_SUBTILE": 0}, ["EPILOGUE_SUBTILE is 0"]),
+        ({**CONFIG, "PROGRAMS_PER_SM": 65}, ["PROGRAMS_PER_SM is 65", "from 0 to 64"]),
+        ({**CONFIG, "LAST_ARRIVER": 0}, ["unknown key 'LAST_ARRIVER'", "WARP_SPECIALIZE"]),
+        ({**CONFIG, "WARP_SPECIALIZE": -1}, ["WARP_SPECIALIZE is -1"]),
+        ({**CONFIG, "WARP_SPECIALIZE": 2}, ["WARP_SPECIALIZE is 2", "from 0 to 1"]),
+        ({**CONFIG, "WARP_SPECIALIZE": True}, ["WARP_SPECIALIZE is true"]),
+        ({**CONFIG, "STREAM_B": 2}, ["STREAM_B is 2"]),
+        ({**CONFIG, "NUM_XCDS": 0}, ["NUM_XCDS is 0", "from 1 to 64"]),
+        ({"NUM_XCDS": 8}, ["the config lacks BLOCK_SIZE_M"]),
+        ({**CONFIG, "STREAM_C": 0}, ["unknown key 'STREAM_C'", "did you mean STREAM_B?"]),
         ({**CONFIG, "waves_per_eu": 2, "kpack": 0}, ["kpack is 0 beside other AMD options"]),
         ({**CONFIG, "family": "../gemm"}, ["family is '../gemm'", "gemm_tile"]),
         ({**CONFIG, "schedule_hint": 3}, ["schedule_hint is 3", "text"]),
@@ -282,8 +371,8 @@ def test_a_bad_default_is_refused_where_it_is_used(path: Path) -> None:
 
 
 def test_one_size() -> None:
-    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, "bias")
-    expected = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32", COL, ROW, "bias")
+    defaults = Defaults("fp16", "fp16", "fp32", COL, ROW, bias=True)
+    expected = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32", COL, ROW, bias=True)
     assert one_size(1, 2, 3, defaults) == SizeEntry(expected, None)
 
 
@@ -320,6 +409,7 @@ SCALARS = (
     | st.floats()
     | st.text(max_size=8)
     | st.sampled_from(["T", "N", "row", "col", "bf16", "fp16", "fp32", "none", "measured", "predicted", 16, 64])
+    | st.sampled_from(["fp8_e4m3", "int8", "int32", "relu", "tensor", "tf32", 0, 1, 2.5, "1e-5"])
 )
 ANY = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.text(max_size=3), SCALARS, max_size=2)
 ENTRY = st.builds(
