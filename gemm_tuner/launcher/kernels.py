@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
+from gemm_tuner.launcher.operands import Operands
+from gemm_tuner.launcher.scratch import STAND_IN_SMS, Scratch, call_size
 from gemm_tuner.records import GemmProblem
 
 Launch = tuple[str, Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]
@@ -33,8 +35,8 @@ class ShapeOnly:
     def __init__(self, dtype: str, elements: int) -> None:
         import triton.language as tl
 
-        self.dtype = getattr(tl, {"int32": "int32"}.get(dtype, "") or DTYPES[dtype].torch_name)
-        self._bytes = elements * (4 if dtype == "int32" else DTYPES[dtype].size_bytes)
+        self.dtype = getattr(tl, DTYPES[dtype].triton_name)
+        self._bytes = elements * DTYPES[dtype].size_bytes
 
     def data_ptr(self) -> int:
         return 0
@@ -45,18 +47,31 @@ class ShapeOnly:
 
 def shape_only_calls(script: ModuleType, config: dict[str, Any], problem: GemmProblem) -> list[Launch]:
     """The launches of one GEMM with no memory behind them, for compiling."""
-    m, n, k = size = (problem.m, problem.n, problem.k)
-    workspace_elements = script.workspace_elements(config, size)
-    launches: list[Launch] = script.calls(
-        config,
-        size,
-        ShapeOnly(problem.dtype_a, m * k),
-        ShapeOnly(problem.dtype_b, k * n),
-        ShapeOnly(problem.dtype_c, m * n),
-        ShapeOnly(problem.dtype_c, n) if problem.has_bias else None,
-        ShapeOnly("fp32", workspace_elements) if workspace_elements else None,
+    size = call_size(problem)
+    elements, locks = script.scratch(config, size, STAND_IN_SMS)
+    scratch = Scratch(
+        ShapeOnly("fp32", elements) if elements else None,
+        ShapeOnly("int32", locks) if locks else None,
     )
+    launches: list[Launch] = script.calls(config, size, shape_only_operands(problem), scratch, STAND_IN_SMS)
     return launches
+
+
+def shape_only_operands(problem: GemmProblem) -> Operands:
+    """Operands of the right types and extents, with no memory behind them."""
+    m, n, k, batch = call_size(problem)
+    scales = [ShapeOnly("fp32", rows * columns) for rows, columns in problem.scale_shapes]
+    return Operands(
+        a=ShapeOnly(problem.dtype_a, batch * m * k),
+        b=ShapeOnly(problem.dtype_b, batch * k * n),
+        c=ShapeOnly(problem.dtype_c, batch * m * n),
+        bias=ShapeOnly(problem.dtype_c, n) if problem.bias else None,
+        c_in=ShapeOnly(problem.dtype_c, batch * m * n) if problem.reads_c else None,
+        scale_a=scales[0] if scales else None,
+        scale_b=scales[1] if scales else None,
+        alpha=problem.alpha,
+        beta=problem.beta,
+    )
 
 
 def launch_all(launches: Iterable[Launch]) -> None:

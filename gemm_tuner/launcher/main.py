@@ -12,9 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.launcher.kernels import load_script
-from gemm_tuner.launcher.operands import make_operands, require_memory, vendor_call
+from gemm_tuner.launcher.operands import make_operands, require_memory
 from gemm_tuner.launcher.plan import SCREEN, VERIFY, Journal, Plan
+from gemm_tuner.launcher.scratch import provide_descriptor_memory
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
+from gemm_tuner.launcher.vendor import vendor_call
 
 EXIT_STICKY = 75
 HELP = """\
@@ -67,6 +69,8 @@ def run(plan: Plan, journal: Journal) -> None:
     import torch
 
     scripts = [load_script(path) for path in plan.scripts]
+    if plan.device == "cuda":
+        provide_descriptor_memory()
     if plan.stage == VERIFY:
         verify(plan, journal, scripts)
         return
@@ -90,7 +94,7 @@ def warm_vendor(plan: Plan) -> None:
 
     for work in plan.work:
         if work.vendor:
-            with contextlib.suppress(MemoryError, torch.OutOfMemoryError):  # its finals will say so
+            with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # its finals will say so
                 require_memory(work.problem, 0, plan.device)
                 call = vendor_call(work.problem, make_operands(work.problem, "zeros", 0, plan.device))
                 if call is not None:
@@ -101,16 +105,17 @@ def warm_vendor(plan: Plan) -> None:
 
 def verify(plan: Plan, journal: Journal, scripts: list[ModuleType]) -> None:
     """Checks each work's entries best first, each at the tuned size and at odd sizes."""
-    from gemm_tuner.launcher.check import check, odd_companion, small_companion
+    from gemm_tuner.launcher.check import check
+    from gemm_tuner.launcher.companions import odd_companion, small_companion
 
     for index, work in enumerate(plan.work):
         for script, name in work.entries:
             journal.write("begin", work=index, name=name)
-            config = scripts[script].CONFIGS[name]
+            config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
             sized = work.problem if plan.device == "cuda" else small_companion(work.problem, config)
             right = True
             try:
-                for problem in (sized, odd_companion(work.problem, config)):
+                for problem in (sized, odd_companion(work.problem, config, descriptors)):
                     verdict = check(scripts[script], problem, name, plan.method.seed, plan.device)
                     row = {**asdict(verdict), "problem": problem.to_dict()}
                     journal.write("verdict", work=index, **row)

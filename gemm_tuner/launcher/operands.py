@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.records import GemmProblem, Layout
 
 INIT_TYPES = ("randn", "hpl", "trig_float", "zeros")
+# Integers are drawn from -INT8_LARGEST to INT8_LARGEST, which is symmetric, so that their mean is zero.
+INT8_LARGEST = 127
+# What C holds before a check where there is no NaN: no sum of products of int8 reaches it.
+INT32_SENTINEL = -(2**31)
+# Of the scales: none is 1, so that one left out shows.
+SCALE_RANGE = (0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Tensors of one call. a and b lie as the problem's layouts say and are contiguous as stored:
-    a is (m, k) when row-major and (k, m) when column-major; b likewise; c is (m, n)."""
+    """Tensors and factors of one call; tensors that the problem does not have are None.
+
+    All are contiguous as stored, as the problem's layouts say: a is (m, k) when row-major and (k, m) when
+    column-major; b likewise; c and c_in are (m, n). Before these comes the batch, unless it is 1.
+    bias: (n,) of dtype_c. scale_a, scale_b: fp32, (1,) each, (m,) and (n,), or (m, ceil(k / 128)) and
+    (ceil(n / 128), ceil(k / 128)); the same for every matrix of a batch.
+    """
 
     a: Any
     b: Any
     c: Any
-    bias: Any
+    bias: Any = None
+    c_in: Any = None
+    scale_a: Any = None
+    scale_b: Any = None
+    alpha: float = 1.0
+    beta: float = 0.0
 
     def logical(self, problem: GemmProblem) -> tuple[Any, Any]:
-        """A as (m, k) and B as (k, n), as views."""
-        a = self.a if problem.layout_a == Layout.ROW else self.a.t()
-        b = self.b if problem.layout_b == Layout.ROW else self.b.t()
+        """A as (batch, m, k) and B as (batch, k, n), without the batch when it is 1, as views."""
+        a = self.a if problem.layout_a == Layout.ROW else self.a.transpose(-1, -2)
+        b = self.b if problem.layout_b == Layout.ROW else self.b.transpose(-1, -2)
         return a, b
 
 
@@ -35,37 +52,65 @@ def torch_dtype(name: str) -> Any:
 
 
 def fill(shape: tuple[int, ...], dtype: str, init_type: str, generator: Any, device: str) -> Any:
-    """A matrix of one of INIT_TYPES: N(0, 1), uniform in [-0.5, 0.5), sin(index), or zeros."""
+    """A tensor of one of INIT_TYPES: N(0, 1), uniform in [-0.5, 0.5), sin(index), or zeros.
+
+    Integers: uniform for randn and hpl, 127 sin(index), or zeros. fp8: what is beyond the largest number becomes it.
+    """
     import torch
 
     kind = torch_dtype(dtype)
-    if init_type == "randn":
-        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32).to(kind)
-    if init_type == "hpl":
-        return (torch.rand(shape, generator=generator, device=device, dtype=torch.float32) - 0.5).to(kind)
-    if init_type == "trig_float":
-        numel = 1
-        for extent in shape:
-            numel *= extent
-        return torch.sin(torch.arange(numel, device=device, dtype=torch.float32)).reshape(shape).to(kind)
     if init_type == "zeros":
         return torch.zeros(shape, device=device, dtype=kind)
-    raise ValueError(f"init_type {init_type!r} is none of {INIT_TYPES}")
+    if not kind.is_floating_point and init_type in ("randn", "hpl"):
+        ends = (-INT8_LARGEST, INT8_LARGEST + 1)
+        return torch.randint(*ends, shape, generator=generator, device=device, dtype=kind)
+    if init_type == "randn":
+        values = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+    elif init_type == "hpl":
+        values = torch.rand(shape, generator=generator, device=device, dtype=torch.float32).sub_(0.5)
+    elif init_type == "trig_float":
+        values = torch.arange(math.prod(shape), device=device, dtype=torch.float32).sin_().reshape(shape)
+    else:
+        raise ValueError(f"init_type {init_type!r} is none of {INIT_TYPES}")
+    if not kind.is_floating_point:
+        values.mul_(INT8_LARGEST).round_()
+    if DTYPES[dtype].is_fp8:  # a cast alone gives NaN or Inf there
+        values.clamp_(-torch.finfo(kind).max, torch.finfo(kind).max)
+    return values.to(kind)
 
 
 def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) -> Operands:
-    """Fresh operands; the same seed gives the same values on the same kind of device. C is NaN."""
+    """Fresh operands; the same seed gives the same values on the same kind of device. C is as ``unwritten`` says.
+    c_in and bias are of init_type too, scales are uniform in SCALE_RANGE."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)
     m, n, k = problem.m, problem.n, problem.k
-    shape_a = (m, k) if problem.layout_a == Layout.ROW else (k, m)
-    shape_b = (k, n) if problem.layout_b == Layout.ROW else (n, k)
-    a = fill(shape_a, problem.dtype_a, init_type, generator, device)
-    b = fill(shape_b, problem.dtype_b, init_type, generator, device)
-    bias = fill((n,), problem.dtype_c, init_type, generator, device) if problem.has_bias else None
-    c = torch.full((m, n), float("nan"), dtype=torch_dtype(problem.dtype_c), device=device)
-    return Operands(a, b, c, bias)
+    batch = (problem.batch,) if problem.batch > 1 else ()
+
+    def filled(shape: tuple[int, ...], dtype: str) -> Any:
+        return fill(shape, dtype, init_type, generator, device)
+
+    def scale(shape: tuple[int, int]) -> Any:
+        extents = shape if problem.scaling == "block" else shape[:1]
+        low, high = SCALE_RANGE
+        return torch.rand(extents, generator=generator, device=device, dtype=torch.float32).mul_(high - low).add_(low)
+
+    a = filled((*batch, m, k) if problem.layout_a == Layout.ROW else (*batch, k, m), problem.dtype_a)
+    b = filled((*batch, k, n) if problem.layout_b == Layout.ROW else (*batch, n, k), problem.dtype_b)
+    bias = filled((n,), problem.dtype_c) if problem.bias else None
+    c_in = filled((*batch, m, n), problem.dtype_c) if problem.reads_c else None
+    scale_a, scale_b = (scale(shape) for shape in problem.scale_shapes) if problem.scale_shapes else (None, None)
+    c = unwritten((*batch, m, n), problem.dtype_c, device)
+    return Operands(a, b, c, bias, c_in, scale_a, scale_b, problem.alpha, problem.beta)
+
+
+def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
+    """What shows where nobody wrote: NaN, or INT32_SENTINEL in int32."""
+    import torch
+
+    kind = torch_dtype(dtype)
+    return torch.full(shape, float("nan") if kind.is_floating_point else INT32_SENTINEL, dtype=kind, device=device)
 
 
 def rotation(problem: GemmProblem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
@@ -87,29 +132,34 @@ def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> No
     if device != "cuda":
         return
     copies_bytes = problem.bytes_moved * rotation_count(problem, rotating_bytes)
-    drawing_bytes = 4 * max(problem.m * problem.k, problem.k * problem.n)
+    largest = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n if problem.reads_c else 0)
+    drawing_bytes = 4 * problem.batch * largest
     free_bytes, _ = torch.cuda.mem_get_info()
     if copies_bytes + drawing_bytes > free_bytes:
         needed = f"{(copies_bytes + drawing_bytes) / 2**30:.1f} GiB"
         raise MemoryError(f"out of memory: operands need {needed}, {free_bytes / 2**30:.1f} GiB are free")
 
 
-def workspace(elements: int, device: str) -> Any:
-    """fp32 scratch filled with NaN, so that a slice that nobody wrote shows; None for 0 elements."""
+def interpretable(operands: Operands) -> Operands:
+    """The same values in types that Triton's interpreter multiplies right: bf16 as fp32, fp8 as fp16, both exactly.
+
+    tl.dot of the interpreter multiplies the bit patterns of bf16 (triton-lang/triton issue 11584), and results are cut
+    off where a GPU rounds; NaN and Inf of fp8 become numbers. Products of bf16 and of fp8 are exact in fp32 and
+    the caller rounds C, so what is computed is the same.
+    """
     import torch
 
-    return torch.full((elements,), float("nan"), dtype=torch.float32, device=device) if elements else None
+    wider = {torch.bfloat16: torch.float32}
+    wider.update({torch_dtype(name): torch.float16 for name, dtype in DTYPES.items() if dtype.is_fp8})
 
+    def widened(tensor: Any) -> Any:
+        return tensor if tensor is None else tensor.to(wider.get(tensor.dtype, tensor.dtype))
 
-def vendor_call(problem: GemmProblem, operands: Operands) -> Any:
-    """The same GEMM by the vendor library through torch, as a function without arguments; None
-    where torch has no call for these types."""
-    import torch
-
-    a, b = operands.logical(problem)
-    kinds = {problem.dtype_a, problem.dtype_b, problem.dtype_c}
-    if len(kinds) > 1:
-        return None
-    if problem.has_bias:
-        return lambda: torch.addmm(operands.bias, a, b, out=operands.c)
-    return lambda: torch.mm(a, b, out=operands.c)
+    return replace(
+        operands,
+        a=widened(operands.a),
+        b=widened(operands.b),
+        c=widened(operands.c),
+        bias=widened(operands.bias),
+        c_in=widened(operands.c_in),
+    )

@@ -12,9 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.launcher.kernels import Launch, launch_all
-from gemm_tuner.launcher.operands import Operands, require_memory, rotation, vendor_call, workspace
+from gemm_tuner.launcher.operands import Operands, require_memory, rotation
 from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
+from gemm_tuner.launcher.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.launcher.vendor import vendor_call
 
 # A first call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
@@ -113,15 +115,10 @@ class VendorCandidate:
 
 
 class WorkOperands:
-    """Operands and scratch of one problem; scratch grows to what the largest configuration needs.
-
-    Scratch beyond 2 GiB is kept apart: on AMD, Triton compiles another kernel for it, which a
-    configuration that needs less was not compiled for.
-    """
+    """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
 
     def __init__(self, work: Work, method: Method, device: str) -> None:
-        self.problem, self._device = work.problem, device
-        self._scratch: dict[bool, Any] = {}
+        self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
         require_memory(work.problem, method.rotating_bytes, device)
         self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
 
@@ -129,16 +126,16 @@ class WorkOperands:
         """Whether the copies together are so large that rotating through them alone leaves none in L2."""
         return len(self.sets) > 1 and len(self.sets) * self.problem.bytes_moved >= flush_bytes
 
+    def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
+        """(fp32 partial sums, int32 locks) that a configuration needs."""
+        elements, locks = script.scratch(script.CONFIGS[name], call_size(self.problem), self._num_sms)
+        return elements, locks
+
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
-        config, size = script.CONFIGS[name], (self.problem.m, self.problem.n, self.problem.k)
-        elements = script.workspace_elements(config, size)
-        beyond_2_gib = 4 * elements >= 2**31
-        scratch = self._scratch.get(beyond_2_gib) if elements else None
-        if elements and (scratch is None or scratch.numel() < elements):
-            scratch = None
-            self._scratch.pop(beyond_2_gib, None)
-            scratch = self._scratch[beyond_2_gib] = workspace(elements, self._device)
-        return [script.calls(config, size, s.a, s.b, s.c, s.bias, scratch) for s in self.sets]
+        """The launches of a configuration on each set of operands."""
+        config, size = script.CONFIGS[name], call_size(self.problem)
+        scratch = self._scratch.take(*self.scratch_of(script, name))
+        return [script.calls(config, size, s, scratch, self._num_sms) for s in self.sets]
 
 
 def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
@@ -208,8 +205,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
     if operands is None:
         return []
     # Scratch for the largest comes first: growing it later would free what others hold.
-    size = (work.problem.m, work.problem.n, work.problem.k)
-    names = sorted(work.entries, key=lambda e: -scripts[e[0]].workspace_elements(scripts[e[0]].CONFIGS[e[1]], size))
+    names = sorted(work.entries, key=lambda e: operands.scratch_of(scripts[e[0]], e[1]), reverse=True)
     running: list[Candidate | VendorCandidate] = []
     for script, name in names:
         bench.journal.write("begin", work=index, name=name)

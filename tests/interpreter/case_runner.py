@@ -13,7 +13,7 @@ import mmap
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Case:
     @property
     def key(self) -> str:
         flags = "".join(f"-{name}" for name, _ in self.flags)
-        return f"{self.problem.key}-{self.config.name.removeprefix('gemm_tile_')}{flags}"
+        return f"{self.problem.key}-{self.config.name}{flags}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "problem": self.problem.to_dict()}
@@ -54,7 +54,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What one case gave; digests are of the output's bytes, one a repeat; flags as they were launched."""
+    """What one case gave; digests are of the output's bytes, one a repeat; flags, those that the kernel has, as they
+    were launched; rows of worst_element count through the batch."""
 
     ok: bool
     message: str
@@ -81,35 +82,44 @@ def interpret(cases: list[Case], folder: Path) -> list[Result]:
 
 def run_case(row: dict[str, Any], scripts: dict[str, Any]) -> Result:
     """Inside the interpreting process."""
-    from gemm_tuner.launcher import check
+    from gemm_tuner.launcher.check import compare
     from gemm_tuner.launcher.kernels import launch_all, load_script
-    from gemm_tuner.launcher.operands import make_operands, workspace
+    from gemm_tuner.launcher.operands import interpretable, make_operands
+    from gemm_tuner.launcher.reference import reference
+    from gemm_tuner.launcher.scratch import STAND_IN_SMS, call_size, make_scratch
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
     script = scripts.setdefault(row["script"], None) or load_script(row["script"])
     scripts[row["script"]] = script
-    size, config = (problem.m, problem.n, problem.k), script.CONFIGS[name]
+    size, config = call_size(problem), script.CONFIGS[name]
     digests, flags = [], {}
     for _ in range(row["repeats"]):
         operands = make_operands(problem, row["init_type"], 0, "cpu")
         for operand, index, value in row["poison"]:
             getattr(operands, operand).view(-1)[index] = value
-        tensors = [guarded(check.interpretable(t)) for t in (operands.a, operands.b, operands.c, operands.bias)]
-        scratch = guarded(workspace(script.workspace_elements(config, size), "cpu"))
-        launches, flags = with_flags(script.calls(config, size, *tensors, scratch), dict(row["flags"]))
+        given = all_guarded(interpretable(operands))
+        scratch = all_guarded(make_scratch(script, config, problem, "cpu", STAND_IN_SMS))
+        launches, flags = with_flags(script.calls(config, size, given, scratch, STAND_IN_SMS), dict(row["flags"]))
         launch_all(launches)
-        actual = tensors[2].to(operands.c.dtype)
-        digests.append(hashlib.sha256(actual.float().numpy().tobytes()).hexdigest())
-    verdict = check.compare(actual, *check.reference(problem, operands), problem, name)
+        assert scratch.locks is None or not scratch.locks.any(), f"{name} left locks behind"
+        actual = given.c.to(operands.c.dtype).reshape(-1, problem.n)
+        digests.append(hashlib.sha256(actual.double().numpy().tobytes()).hexdigest())
+    verdict = compare(actual, *reference(problem, operands), problem, name)
     return Result(verdict.ok, verdict.message, verdict.worst_element, tuple(digests), flags)
+
+
+def all_guarded(tensors: Any) -> Any:
+    """Operands or Scratch with each tensor guarded."""
+    import torch
+
+    values = {field.name: getattr(tensors, field.name) for field in fields(tensors)}
+    return replace(tensors, **{name: guarded(value) for name, value in values.items() if torch.is_tensor(value)})
 
 
 def guarded(tensor: Any) -> Any:
     """A copy that ends where memory ends: a load or store past its end kills the process."""
     import torch
 
-    if tensor is None:
-        return None
     size = tensor.numel() * tensor.element_size()
     whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
@@ -126,7 +136,8 @@ def with_flags(launches: list[Any], wanted: dict[str, bool]) -> tuple[list[Any],
     values = list(positional)
     for flag, value in wanted.items():
         values[kernel.arg_names.index(flag)] = value
-    flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in ("EVEN_K", "WIDE", "BY_8")}
+    known = [flag for flag in ("EVEN_K", "WIDE", "BY_8") if flag in kernel.arg_names]
+    flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in known}
     return [(symbol, kernel, grid, tuple(values), options), *launches[1:]], flags
 
 
