@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
+from gemm_tuner.problem import SCALE_BLOCK
+from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Target
 
 SCRIPT_TEMPLATE = "script.py.j2"
+# Architectures whose kernels load tiles through TMA descriptors.
+TMA_ARCHS = ("sm_90", "sm_100")
+DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 LAUNCH_OPTIONS = {
     "cuda": ("num_warps", "num_stages"),
     "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
@@ -32,6 +36,7 @@ class Script:
     kernel_sha: str
 
 
+@functools.lru_cache(maxsize=8)
 def environment(template_dir: Path) -> jinja2.Environment:
     """StrictUndefined, so that a misspelt name in a template is an error and not empty text."""
     if not (template_dir / SCRIPT_TEMPLATE).is_file():
@@ -58,7 +63,7 @@ def render(
     family: str,
     problem_class: GemmProblem,
     configs: Iterable[KernelConfig],
-    backend: str,
+    target: Target,
     package_root: str,
 ) -> str:
     """The script's text. Raises UserError for a template that is missing, misspelt or does not parse."""
@@ -67,10 +72,12 @@ def render(
         template = environment(template_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
             family=family,
-            problem_class=problem_class,
+            p=problem_class,
             configs=rows,
             fields=("name", *CONFIG_FIELDS),
-            launch_options=LAUNCH_OPTIONS[backend],
+            launch_options=LAUNCH_OPTIONS[target.backend],
+            has_tma=target.arch in TMA_ARCHS,
+            scale_block=SCALE_BLOCK,
             package_root=package_root,
         )
     except jinja2.TemplateError as error:
@@ -85,54 +92,65 @@ def write_script(
     family: str,
     problem: GemmProblem,
     configs: Iterable[KernelConfig],
-    backend: str,
+    target: Target,
 ) -> Script:
     """Renders and writes ``out_dir/<family>_<class>.py``.
 
     The kernel's start line and text are part of Triton's cache key, its file name is not: the
     same kernel in the script of a later run is found in the cache.
     """
-    problem_class = as_class(problem)
+    problem_class = problem.as_class()
     root = str(Path(__file__).resolve().parent.parent)
-    text = render(template_dir, family, problem_class, configs, backend, root)
+    text = render(template_dir, family, problem_class, configs, target, root)
     path = out_dir / f"{family}_{problem.class_key}.py"
     write_text_atomically(path, text)
-    return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, backend))
+    return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, target))
 
 
-def kernel_sha(template_dir: Path, family: str, problem_class: GemmProblem, backend: str) -> str:
+def kernel_sha(template_dir: Path, family: str, problem: GemmProblem, target: Target) -> str:
     """12 hex digits over the script without its configurations."""
-    text = render(template_dir, family, as_class(problem_class), (), backend, "")
+    text = render(template_dir, family, problem.as_class(), (), target, "")
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def as_class(problem: GemmProblem) -> GemmProblem:
-    """The problem with its sizes blanked: what the kernel's text may depend on."""
-    row: dict[str, Any] = problem.to_dict()
-    return GemmProblem.from_dict({**row, "m": 0, "n": 0, "k": 0})
-
-
-def specialisation(problem: GemmProblem, config: KernelConfig) -> str:
+def specialisation(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
     """Names the binary that a size needs of a configuration; equal names share one compile.
 
-    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and for
-    those of 32 or 64 bits; on AMD one for tensors of up to 2 GiB and one for larger ones. The family's
-    EVEN_K, WIDE and BY_8 add their two cases. M is passed unspecialised when A is row-major.
-    The name may split finer than Triton does (a cache hit then), never coarser.
+    Kernels that load through descriptors take no size as a specialised argument: all sizes share one. For others
+    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and for those of 32 or
+    64 bits; on AMD one for tensors of up to 2 GiB and one for larger ones. The flags EVEN_K, WIDE and BY_8 add their
+    two cases. The name may split finer than Triton does (a cache hit then), never coarser.
     """
-    m, n, k = problem.m, problem.n, problem.k
+    if loads_by_descriptor(config.family, target):
+        return "d"
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
 
     def divisibility(value: int) -> str:
         return "1" if value == 1 else "d" if value % 16 == 0 else "8" if value % 8 == 0 else "x"
 
-    m_class = divisibility(m) if problem.layout_a == "col" else "-"
-    numel_class = divisibility(m * n) + ("l" if m * n >= 2**31 else "") if config.SPLIT_K > 1 else "-"
-    even_k = k % (config.BLOCK_SIZE_K * config.SPLIT_K) == 0
+    unspecialised_m = config.family == "gemm_tile" and problem.layout_a == "row"
+    m_class = "-" if unspecialised_m else divisibility(m)
+    numel = batch * m * n
+    numel_class = divisibility(numel) + ("l" if numel >= 2**31 else "") if config.SPLIT_K > 1 else "-"
+    even = "".join("e" if k % (config.BLOCK_SIZE_K * slices) == 0 else "o" for slices in (1, config.SPLIT_K))
     largest = max((m + 256) * (k + 256), (k + 256) * (n + 256), (m + 256) * (n + 256))
     width = "w" if largest >= 2**31 else "s"
+    small_side = ("a" if m <= n else "b") if config.family == "gemv" else ""
+    large = "".join(name for name, extent in extents_bytes(problem, config).items() if extent >= 2**31)
+    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{even}{width}{small_side}"
+    return classes + (f"_{large}" if large else "")
+
+
+def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
+    """Bytes of each tensor of a call, by a letter: a, b, c and p, the partial sums, at most."""
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
-    partial_sums_bytes = m * n * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
-    extents_bytes = {"a": m * k * size_a, "b": k * n * size_b, "c": m * n * size_c, "p": partial_sums_bytes}
-    beyond_2_gib = "".join(tensor for tensor, extent in extents_bytes.items() if extent >= 2**31)
-    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{'e' if even_k else 'o'}{width}"
-    return classes + (f"_{beyond_2_gib}" if beyond_2_gib else "")
+    padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
+    sums = padded if config.family == "gemm_split_k" else m * n
+    partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
+    return {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c, "p": partial}
+
+
+def loads_by_descriptor(family: str, target: Target) -> bool:
+    """Whether a family's kernels load tiles through TMA descriptors on this target."""
+    return family in DESCRIPTOR_FAMILIES and target.arch in TMA_ARCHS

@@ -12,7 +12,7 @@ from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status
+from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Target
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
@@ -30,7 +30,7 @@ class Compiled:
 
 
 def write_scripts(
-    templates_dir: Path, out_dir: Path, wanted: Iterable[tuple[GemmProblem, KernelConfig]], backend: str
+    templates_dir: Path, out_dir: Path, wanted: Iterable[tuple[GemmProblem, KernelConfig]], target: Target
 ) -> dict[tuple[str, str], Script]:
     """One script a family and problem class, by (family, class key)."""
     by_script: dict[tuple[str, str], dict[str, KernelConfig]] = {}
@@ -40,20 +40,20 @@ def write_scripts(
         by_script.setdefault((config.family, problem.class_key), {})[config.name] = config
     return {
         (family, class_key): codegen.write_script(
-            templates_dir, out_dir, family, classes[class_key], configs.values(), backend
+            templates_dir, out_dir, family, classes[class_key], configs.values(), target
         )
         for (family, class_key), configs in by_script.items()
     }
 
 
 def tasks_for(
-    wanted: Iterable[tuple[GemmProblem, KernelConfig]], scripts: dict[tuple[str, str], Script]
+    wanted: Iterable[tuple[GemmProblem, KernelConfig]], scripts: dict[tuple[str, str], Script], target: Target
 ) -> list[CompileTask]:
     """One task a binary, longest first. Sizes of one divisibility class share their binaries."""
     tasks: dict[Binary, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
         script = str(scripts[config.family, problem.class_key].path)
-        special = specialisation(problem, config)
+        special = specialisation(problem, config, target)
         key = (script, config.name, special)
         if key not in tasks:
             cost = compile_cost(config)
@@ -92,7 +92,7 @@ def book(ledgers: Iterable[Ledger], compiled: Compiled, scripts: dict[tuple[str,
     for ledger in ledgers:
         for name, config in ledger.kept.items():
             script = str(scripts[config.family, ledger.problem.class_key].path)
-            result = compiled.results.get((script, name, specialisation(ledger.problem, config)))
+            result = compiled.results.get((script, name, specialisation(ledger.problem, config, device.target)))
             if result is None:
                 continue
             ledger.record_compile(name, result)

@@ -12,11 +12,25 @@ import pandas as pd
 
 from gemm_tuner.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import AMD_NAME_PARTS, CONFIG_FIELDS, NAME_PARTS, Device, KernelConfig, Target
+from gemm_tuner.records import (
+    AMD_NAME_PARTS,
+    CONFIG_FIELDS,
+    FAMILY_NAME_PARTS,
+    NAME_PARTS,
+    UNUSED,
+    Device,
+    KernelConfig,
+    Target,
+    has_legal_shape,
+    legal_shapes,
+)
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
-POWERS_OF_TWO = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps")
+# Axes that a family may be silent on: it does not use them.
+OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
+FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
+FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
 HIGHEST = 65536  # of any axis
 MAX_CONFIGS = 5_000_000
 DEVICE_KEYS = (
@@ -71,12 +85,12 @@ def load(path: Path, arch: str) -> SpaceFile:
     return SpaceFile(path, device, {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()})
 
 
-def _mapping(value: Any, keys: tuple[str, ...], where: str) -> dict[str, Any]:
-    """The value, which is a mapping with these keys and no others. Raises UserError naming the key."""
+def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The value, a mapping with these keys and no others. Raises UserError naming the key."""
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
     refuse_unknown(value, keys, where)
-    missing = [key for key in keys if key not in value]
+    missing = [key for key in keys if key not in value and key not in optional]
     if missing:
         raise UserError(f"lacks {', '.join(missing)}", where=where, accepted=", ".join(keys))
     return value
@@ -113,24 +127,24 @@ def _check_positive(key: str, value: Any, where: str, *, whole: bool) -> None:
 
 def _axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
     accepted = AXES if device.target.backend == "hip" else tuple(a for a in AXES if a not in AMD_AXES)
-    axes = _mapping(value, accepted, where)
+    axes = _mapping(value, accepted, where, OPTIONAL_AXES)
     for axis, values in axes.items():
         _check_axis(axis, values, where)
     size = int(np.prod([len(v) for v in axes.values()], dtype=float))
     if size > MAX_CONFIGS:
         raise UserError(f"has {size} configurations", where=where, accepted=f"at most {MAX_CONFIGS}")
-    return {axis: tuple(axes[axis]) for axis in accepted}
+    return {axis: tuple(axes.get(axis, (UNUSED.get(axis),))) for axis in accepted}
 
 
 def _check_axis(axis: str, values: Any, where: str) -> None:
-    lowest = 0 if axis in ("waves_per_eu", "matrix_instr_nonkdim") else 1
-    kind = "powers of two" if axis in POWERS_OF_TWO else "integers"
-    accepted = f"a list of different {kind} from {lowest} to {HIGHEST}"
+    lowest, highest = 0 if axis in FROM_0 else 1, 1 if axis in FLAGS else HIGHEST
+    shapes = legal_shapes(axis)
+    accepted = f"a list of different integers from {lowest} to {highest}{', each ' if shapes else ''}{shapes}"
     if not isinstance(values, list) or not values:
         raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
     for index, value in enumerate(values):
-        good = type(value) is int and lowest <= value <= HIGHEST and value not in values[:index]
-        if not good or (axis in POWERS_OF_TWO and value & (value - 1)):
+        good = type(value) is int and lowest <= value <= highest and value not in values[:index]
+        if not good or not has_legal_shape(axis, value):
             twice = " twice" if value in values[:index] else ""
             raise UserError(f"{axis} holds {show(value)}{twice}", where=where, accepted=accepted)
 
@@ -160,6 +174,9 @@ def names(configs: pd.DataFrame) -> pd.Series:
     text = configs["family"].astype(str)
     for field, short in NAME_PARTS:
         text = text + f"_{short}" + configs[field].astype(str)
+    for field, short in FAMILY_NAME_PARTS:
+        used = configs[field] != UNUSED[field]
+        text = text.where(~used, text + f"_{short}" + configs[field].astype(str))
     amd = text.copy()
     for field, short in AMD_NAME_PARTS:
         amd = amd + f"_{short}" + configs[field].astype(str)

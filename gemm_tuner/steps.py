@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemm_tuner import compile_stage, progress
-from gemm_tuner.codegen import Script
+from gemm_tuner.codegen import Script, loads_by_descriptor
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.launcher.check import odd_companion
+from gemm_tuner.launcher.companions import odd_companion
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import GemmProblem, KernelConfig, Verdict
 from gemm_tuner.session import Session
@@ -21,8 +21,8 @@ ODD_COMPILES_A_SIZE = 2
 def write_scripts(
     session: Session, wanted: Iterable[tuple[GemmProblem, KernelConfig]]
 ) -> dict[tuple[str, str], Script]:
-    backend = session.setting.device.target.backend
-    return compile_stage.write_scripts(session.settings.templates_dir, session.folder.scripts, wanted, backend)
+    target = session.setting.device.target
+    return compile_stage.write_scripts(session.settings.templates_dir, session.folder.scripts, wanted, target)
 
 
 def compile_wanted(
@@ -34,7 +34,7 @@ def compile_wanted(
 ) -> None:
     """Compiles on every core, no GPU needed, and books the results into the ledgers."""
     settings, target = session.settings, session.setting.device.target
-    tasks = compile_stage.tasks_for(wanted, scripts)
+    tasks = compile_stage.tasks_for(wanted, scripts, target)
     if not tasks:
         return
     log = session.folder.raw / "compile.log"
@@ -63,8 +63,13 @@ def check_candidates(
         return {}
     settings = session.settings
     if session.setting.source == "measured" and settings.compile_stage:
+        target = session.setting.device.target
+
+        def companion(problem: GemmProblem, config: KernelConfig) -> GemmProblem:
+            return odd_companion(problem, config.to_dict(), loads_by_descriptor(config.family, target))
+
         odd = [
-            (odd_companion(ledger.problem, ledger.kept[name].to_dict()), ledger.kept[name])
+            (companion(ledger.problem, ledger.kept[name]), ledger.kept[name])
             for ledger, names in order
             for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
         ]

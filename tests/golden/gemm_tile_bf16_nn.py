@@ -17,23 +17,30 @@ def symbol_name(specialisation):
     return specialisation.constants["NAME"]
 
 
+@triton.jit
+def finished(accumulator, rows, columns, M, N):
+    """C[M, N] = A[M, K] @ B[K, N], from the sums of products; rows and columns broadcast to their shape."""
+    value = accumulator.to(tl.float32)
+    accumulator = value
+    return accumulator
+
 @triton.jit(repr=symbol_name, do_not_specialize=["M"])
 def gemm_tile(
-    # C[M, N] = A[M, K] @ B[K, N]; c_ptr is the fp32 workspace[SPLIT_K, M, N] when SPLIT_K > 1
-    a_ptr, b_ptr, c_ptr,
+    # C[M, N] = A[M, K] @ B[K, N]; c_ptr is the partial sums [SPLIT_K, M, N] when SPLIT_K > 1
+    a_ptr, b_ptr, c_ptr, 
     M, N, K,
     # elements from one row (row-major) or column (column-major) to the next
     lda, ldb, ldc,
     NAME: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr,
-    GROUP_SIZE_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    GROUP_SIZE_M: tl.constexpr, SPLIT_K: tl.constexpr, NUM_XCDS: tl.constexpr, STREAM_B: tl.constexpr,
     # EVEN_K: SPLIT_K * BLOCK_SIZE_K divides K, so that no load along K needs a mask
     # WIDE: a matrix has 2**31 elements or more, so that offsets need 64 bits
     # BY_8: every size that strides are made of is divisible by 8 and not all by 16, which Triton sees itself
     EVEN_K: tl.constexpr, WIDE: tl.constexpr, BY_8: tl.constexpr,
 ):
     """One tile of C a program; the programs along axis 1 share out the blocks of K."""
-    if BY_8:  # changes no value: it tells the compiler that rows start at multiples of 16 bytes
+    if BY_8:
         N = N // 8 * 8
         K = K // 8 * 8
         lda = lda // 8 * 8
@@ -43,6 +50,10 @@ def gemm_tile(
     pid_k = tl.program_id(1)
     num_pid_m = tl.cdiv(M, BLOCK_SIZE_M)
     num_pid_n = tl.cdiv(N, BLOCK_SIZE_N)
+    if NUM_XCDS > 1:
+        chiplet = pid % NUM_XCDS
+        share = (num_pid_m * num_pid_n) // NUM_XCDS
+        pid = chiplet * share + min(chiplet, (num_pid_m * num_pid_n) % NUM_XCDS) + pid // NUM_XCDS
     if GROUP_SIZE_M == 1:
         pid_m = pid // num_pid_n
         pid_n = pid % num_pid_n
@@ -52,98 +63,119 @@ def gemm_tile(
         group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
         pid_m = first_pid_m + (pid % num_pid_in_group) % group_size_m
         pid_n = (pid % num_pid_in_group) // group_size_m
-
     # Rows and columns outside C wrap round: they are read, which is safe, and never stored.
-    rows = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
-    columns = pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
-    offs_m = rows % M
-    offs_n = columns % N
+    offs_m = (pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)) % M
+    offs_n = (pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)) % N
     offs_k = pid_k * BLOCK_SIZE_K + tl.arange(0, BLOCK_SIZE_K)
     k_step = BLOCK_SIZE_K * SPLIT_K
     if WIDE:
-        rows = rows.to(tl.int64)
         offs_m = offs_m.to(tl.int64)
         offs_n = offs_n.to(tl.int64)
         offs_k = offs_k.to(tl.int64)
         k_step = tl.full((), BLOCK_SIZE_K * SPLIT_K, tl.int64)
     a_ptrs = a_ptr + (offs_m[:, None] * lda + offs_k[None, :])
     b_ptrs = b_ptr + (offs_k[:, None] * ldb + offs_n[None, :])
-
     accumulator = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
+
     for block in range(0, tl.cdiv(K, BLOCK_SIZE_K * SPLIT_K)):
         if EVEN_K:
             a = tl.load(a_ptrs)
-            b = tl.load(b_ptrs)
+            b = tl.load(b_ptrs, cache_modifier=".cg" if STREAM_B else "")
         else:
             k_left = K - block * (BLOCK_SIZE_K * SPLIT_K)
             a = tl.load(a_ptrs, mask=offs_k[None, :] < k_left, other=0.0)
-            b = tl.load(b_ptrs, mask=offs_k[:, None] < k_left, other=0.0)
-        accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
+            b = tl.load(b_ptrs, mask=offs_k[:, None] < k_left, other=0.0, cache_modifier=".cg" if STREAM_B else "")
         a_ptrs += k_step
         b_ptrs += k_step * ldb
+        accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
 
-    if SPLIT_K > 1:
+
+    if SPLIT_K == 1:
+        part_rows = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)[:, None]
+        part_columns = pid_n * BLOCK_SIZE_N + 0 + tl.arange(0, BLOCK_SIZE_N)[None, :]
+        inside = (part_rows < M) & (part_columns < N)
+        part_rows = part_rows.to(tl.int64) if WIDE else part_rows
+        part = finished(accumulator, part_rows, part_columns, M, N)
+        tl.store(c_ptr + part_rows * ldc + part_columns, part.to(c_ptr.dtype.element_ty), mask=inside)
+
+    else:
+        rows = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)[:, None]
+        columns = pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)[None, :]
+        inside = (rows < M) & (columns < N)
+        rows = rows.to(tl.int64) if WIDE else rows
         c_ptr += pid_k.to(tl.int64) * M * N
-    inside = (rows[:, None] < M) & (columns[None, :] < N)
-    tl.store(c_ptr + rows[:, None] * ldc + columns[None, :], accumulator.to(c_ptr.dtype.element_ty), mask=inside)
+        tl.store(c_ptr + rows * ldc + columns, accumulator, mask=inside)
 
 
-@triton.jit(repr=symbol_name)
+@triton.jit(repr=symbol_name, do_not_specialize=["M"])
 def split_k_reduce(
-    # workspace[SPLIT_K, numel] of fp32 partial sums, C[numel] row-major, numel = M * N
-    workspace_ptr, c_ptr, N, numel,
+    # partial sums [SPLIT_K, numel], C[numel] row-major, numel = M * N
+    partial_ptr, c_ptr, M, N, numel,
     NAME: tl.constexpr, SPLIT_K: tl.constexpr, BLOCK_SIZE: tl.constexpr,
 ):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = offsets < numel
     accumulator = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
-    slice_ptr = workspace_ptr
+    slice_ptr = partial_ptr
     for _ in tl.static_range(SPLIT_K):
-        accumulator += tl.load(slice_ptr + offsets, mask=inside, other=0.0)
+        accumulator += tl.load(slice_ptr + offsets, mask=inside, other=0)
         slice_ptr += numel
-    tl.store(c_ptr + offsets, accumulator.to(c_ptr.dtype.element_ty), mask=inside)
+    rows = offsets // N
+    value = finished(accumulator, rows, offsets % N, M, N)
+    tl.store(c_ptr + offsets, value.to(c_ptr.dtype.element_ty), mask=inside)
 
 
 REDUCE_BLOCK_SIZE = 512
 
 
-def workspace_elements(config, size):
-    """fp32 elements of scratch memory that one call needs."""
-    M, N, _ = size
-    return config["SPLIT_K"] * M * N if config["SPLIT_K"] > 1 else 0
+def reduce_call(config, size, operands, scratch):
+    """The launch that adds the slices up."""
+    M, N, _, batch = size
+    split_k, numel = config["SPLIT_K"], M * N * batch
+    symbol = f"split_k_reduce_SK{split_k}"
+    positional = (scratch.partial_sums, operands.c, M, N, numel)
+    positional += (symbol, split_k, REDUCE_BLOCK_SIZE)
+    return (symbol, split_k_reduce, (-(-numel // REDUCE_BLOCK_SIZE),), positional, {})
+
+DESCRIPTORS = False
 
 
-def calls(config, size, a, b, c, bias, workspace):
+def scratch(config, size, num_sms):
+    """(fp32 elements of partial sums, int32 locks) that one call needs."""
+    M, N, _, batch = size
+    return (config["SPLIT_K"] * batch * M * N if config["SPLIT_K"] > 1 else 0), 0
+
+
+def calls(config, size, operands, scratch, num_sms):
     """The launches of one GEMM in order, as (symbol, kernel, grid, positional, keyword)."""
-    M, N, K = size
+    M, N, K, batch = size
     split_k = config["SPLIT_K"]
     blocks = [config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]]
     tiles = -(-M // blocks[0]) * -(-N // blocks[1])
-    target = workspace if split_k > 1 else c
+    target = scratch.partial_sums if split_k > 1 else operands.c
     even_k = K % (blocks[2] * split_k) == 0
     wide = max((M + 256) * (K + 256), (K + 256) * (N + 256), (M + 256) * (N + 256)) >= 2**31
     extents = (N, K)
     by_8 = all(e % 8 == 0 for e in extents) and not all(e % 16 == 0 for e in extents)
     lda, ldb, ldc = K, N, N
-    positional = (a, b, target, M, N, K, lda, ldb, ldc, config["name"], *blocks)
-    positional += (config["GROUP_SIZE_M"], split_k, even_k, wide, by_8)
+    positional = (operands.a, operands.b, target, )
+    positional += (M, N, K, lda, ldb, ldc, config["name"], *blocks, config["GROUP_SIZE_M"], split_k)
+    positional += (config["NUM_XCDS"], config["STREAM_B"], even_k, wide, by_8)
     options = ('num_warps', 'num_stages')
-    launches = [(config["name"], gemm_tile, (tiles, split_k), positional, {o: config[o] for o in options})]
+    launches = [(config["name"], gemm_tile, (tiles, split_k, batch), positional, {o: config[o] for o in options})]
     if split_k > 1:
-        symbol = f"gemm_tile_reduce_SK{split_k}"
-        positional = (workspace, c, N, M * N, symbol, split_k, REDUCE_BLOCK_SIZE)
-        launches.append((symbol, split_k_reduce, (-(-M * N // REDUCE_BLOCK_SIZE),), positional, {}))
+        launches.append(reduce_call(config, size, operands, scratch))
     return launches
 
 
-FIELDS = ('name', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
+FIELDS = ('name', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
 # fmt: off
 CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
-    ('gemm_tile_BM128_BN256_BK64_GM8_SK1_W8_S3', 'gemm_tile', 128, 256, 64, 8, 1, 8, 3, 0, 0, 0),
-    ('gemm_tile_BM128_BN256_BK64_GM8_SK4_W8_S3', 'gemm_tile', 128, 256, 64, 8, 4, 8, 3, 0, 0, 0),
+    ('gemm_tile_BM128_BN256_BK64_GM8_SK1_W8_S3', 'gemm_tile', 128, 256, 64, 8, 1, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
+    ('gemm_tile_BM128_BN256_BK64_GM8_SK4_W8_S3', 'gemm_tile', 128, 256, 64, 8, 4, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
 )}
 # fmt: on
-CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'epilogue': 'none'}
+CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}
 
 
 if __name__ == "__main__":

@@ -5,22 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gpu_work import FAMILIES, LAYOUTS, Gpu, random_pairs, wrong_cases
 
-from gemm_tuner import compile_stage, space
-from gemm_tuner.compile_pool import CompilePool
-from gemm_tuner.device import look, measured_device
-from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.launcher.plan import VERIFY, Journal, Method, Plan, Work
-from gemm_tuner.records import Device, GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 
 # torch warns of its own settings and of NVIDIA's Python packages, some versions do.
 pytestmark = [
@@ -29,105 +22,44 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
 ROW, COL = Layout.ROW, Layout.COL
-LAYOUTS = tuple(itertools.product((ROW, COL), (ROW, COL)))
-SIDES = (1, 7, 17, 64, 100, 1000, 4095)
-CASES_A_CLASS = 14
 GIB = 2**30
-
-Pair = tuple[GemmProblem, KernelConfig]
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """The GPU, a folder for kernels, and the counter of what Triton compiles in this process."""
-
-    device: Device
-    folder: Path
-    counter: Any
-
-    def config(self, *tile: int, split_k: int = 1, warps: int = 4, stages: int = 2, group: int = 8) -> KernelConfig:
-        amd = (0, 16, 1) if self.device.target.backend == "hip" else (0, 0, 0)
-        return KernelConfig("gemm_tile", *tile, group, split_k, warps, stages, *amd)
-
-    def scripts(self, pairs: list[Pair]) -> dict[str, ModuleType]:
-        """Loaded scripts by class key, everything in them that the pairs need compiled by the pool."""
-        from gemm_tuner.launcher.kernels import load_script
-
-        folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
-        folder.mkdir()
-        backend = self.device.target.backend
-        scripts = compile_stage.write_scripts(ROOT / "templates", folder, pairs, backend)
-        tasks = compile_stage.tasks_for(pairs, scripts)
-        environment = kernel_env(self.folder / "cache")
-        workers = len(os.sched_getaffinity(0))
-        with CompilePool(self.device.target, workers, environment, folder / "compile.log", 120.0) as pool:
-            failed = [(t.name, t.specialisation, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
-        assert failed == []
-        self.counter.compiled = self.counter.from_cache = 0
-        return {class_key: load_script(str(script.path)) for (_, class_key), script in scripts.items()}
+# dtype_a, dtype_b, dtype_c, precision; how many cases; scalings
+TYPES = {
+    "bf16": (("bf16", "bf16", "bf16", "ieee"), 51, ("none",)),
+    "fp16": (("fp16", "fp16", "fp16", "ieee"), 34, ("none",)),
+    "fp32": (("fp32", "fp32", "fp32", "ieee"), 34, ("none",)),
+    "tf32": (("fp32", "fp32", "fp32", "tf32"), 17, ("none",)),
+    "bf16 to fp32": (("bf16", "bf16", "fp32", "ieee"), 17, ("none",)),
+    "e4m3": (("fp8_e4m3", "fp8_e4m3", "bf16", "ieee"), 51, ("none", "tensor", "row_col", "block")),
+    "e5m2 by e4m3": (("fp8_e5m2", "fp8_e4m3", "fp16", "ieee"), 17, ("tensor", "row_col", "block")),
+    "e4m3 fnuz": (("fp8_e4m3_fnuz", "fp8_e4m3_fnuz", "bf16", "ieee"), 34, ("none", "tensor", "row_col", "block")),
+    "int8": (("int8", "int8", "int32", "ieee"), 17, ("none",)),
+    "int8 to bf16": (("int8", "int8", "bf16", "ieee"), 34, ("none", "tensor", "row_col")),
+}
 
 
-@pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
-    machine = look()
-    if not machine.gpus:
-        pytest.skip("torch sees no GPU on this machine")
-    row = machine.gpu(0)
-    loaded = space.load(space.space_path(ROOT / "rules", row["arch"]), row["arch"])
-    folder = tmp_path_factory.mktemp("gpu")
-    from gemm_tuner.launcher.main import CompileCounter
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in kernel_env(folder / "cache").items():
-            patch.setenv(name, value)
-        yield Gpu(measured_device(loaded.device, row), folder, CompileCounter())
-
-
-def wrong_cases(gpu: Gpu, pairs: list[Pair]) -> list[str]:
-    """Checks all pairs on the GPU; what is wrong, in words. Asserts that nothing was compiled for it."""
-    from gemm_tuner.launcher.check import check
-
-    scripts = gpu.scripts(pairs)
-    found = []
-    for problem, config in pairs:
-        verdict = check(scripts[problem.class_key], problem, config.name, 1, "cuda")
-        if not verdict.ok:
-            found.append(f"{problem.key} {config.name}: {verdict.message}")
-    assert gpu.counter.compiled == 0, "kernels were compiled in the process that runs them"
-    assert gpu.counter.from_cache > 0
-    return found
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
-def test_the_grid_of_sizes_is_right(gpu: Gpu, dtype: str) -> None:
-    configs = itertools.cycle(
-        (
-            gpu.config(16, 16, 16, warps=1, group=1),
-            gpu.config(64, 64, 32),
-            gpu.config(64, 32, 64, split_k=4, group=2),
-            gpu.config(32, 64, 16, split_k=2),
-            gpu.config(128, 64, 32, warps=8, stages=2),
-        )
-    )
-    draw = random.Random(dtype)
-    corners = [(1, 1, 1), (4095, 4095, 4095), (1, 4095, 4095), (4095, 1, 1000), (64, 64, 1), (1000, 1000, 1000)]
-    others = [size for size in itertools.product(SIDES, SIDES, SIDES) if size not in corners]
-    pairs = []
-    for layouts in LAYOUTS:
-        for turn, size in enumerate(corners + draw.sample(others, CASES_A_CLASS - len(corners))):
-            problem = GemmProblem(*size, dtype, dtype, dtype, *layouts, ("none", "bias")[turn % 2])
-            pairs += [(problem, next(configs)), (problem, next(configs))]
+@pytest.mark.parametrize("kind", TYPES)
+def test_all_families_are_right_with_this_type(gpu: Gpu, kind: str) -> None:
+    """Sides from 1 to 4096, odd and even, layouts, epilogues, scales and batches, at random."""
+    (dtype_a, dtype_b, dtype_c, precision), count, scalings = TYPES[kind]
+    plain = GemmProblem(1, 1, 1, dtype_a, dtype_b, dtype_c, precision=precision)
+    if not gpu.has_type(plain.rate_key):
+        pytest.skip(f"{gpu.device.target.arch} has no {plain.rate_key}")
+    pairs = list(random_pairs(gpu, plain, count, scalings, kind))
+    assert {config.family for _, config in pairs} == set(FAMILIES)
     assert wrong_cases(gpu, pairs) == []
 
 
-def test_another_type_of_c_is_right(gpu: Gpu) -> None:
-    types = [("bf16", "fp32"), ("fp16", "fp32"), ("fp32", "bf16"), ("fp16", "bf16")]
-    configs = (gpu.config(64, 64, 32), gpu.config(64, 64, 32, split_k=4))
+CORNERS = ((1, 1, 1), (4095, 4095, 4095), (1, 4095, 4095), (4095, 1, 1000), (64, 64, 1), (1000, 1000, 1000))
+
+
+def test_corners_are_right_in_every_layout(gpu: Gpu) -> None:
     pairs = [
-        (GemmProblem(100, 1000, 999, dtype, dtype, dtype_c, epilogue="bias"), config)
-        for (dtype, dtype_c), config in itertools.product(types, configs)
+        (problem, config)
+        for size, (layout_a, layout_b) in itertools.product(CORNERS, LAYOUTS)
+        for config in (gpu.configs()[1], gpu.configs()[2], gpu.configs()[5], gpu.configs()[15])
+        if gpu.takes(problem := GemmProblem(*size, layout_a=layout_a, layout_b=layout_b), config)
     ]
     assert wrong_cases(gpu, pairs) == []
 
@@ -147,34 +79,54 @@ def test_kernels_that_the_pool_compiled_are_never_compiled_again(gpu: Gpu) -> No
     assert wrong_cases(gpu, pairs) == []
 
 
-def test_split_k_gives_the_same_bits_ten_times(gpu: Gpu) -> None:
+SHARING = {
+    "gemm_tile": ((64, 64, 64), {"split_k": 16}, GemmProblem(257, 1000, 14336)),
+    "gemm_persistent": ((128, 64, 64), {"PROGRAMS_PER_SM": 1}, GemmProblem(1000, 4096, 1024)),
+    "gemm_split_k": ((64, 64, 64), {"split_k": 16}, GemmProblem(257, 1000, 14336)),
+    "gemm_stream_k": ((64, 64, 64), {"PROGRAMS_PER_SM": 1}, GemmProblem(257, 4000, 4096)),
+    "gemv": ((4, 32, 64), {"split_k": 8, "group": 1}, GemmProblem(3, 4095, 14336)),
+}
+
+
+@pytest.mark.parametrize("family", SHARING)
+def test_ten_calls_give_the_same_bits(gpu: Gpu, family: str) -> None:
+    """With one scratch, whose locks each call leaves zero."""
     import torch
 
     from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import make_operands, workspace
+    from gemm_tuner.launcher.operands import make_operands
+    from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch
 
-    problem, config = GemmProblem(257, 1000, 14336), gpu.config(64, 64, 64, split_k=16)
-    script = gpu.scripts([(problem, config)])[problem.class_key]
-    operands, size = make_operands(problem, "randn", 3, "cuda"), (problem.m, problem.n, problem.k)
-    values = script.CONFIGS[config.name]
+    tile, more, problem = SHARING[family]
+    config = gpu.config(*tile, family=family, **more)
+    script = gpu.script(problem, config)
+    operands, values, num_sms = (
+        make_operands(problem, "randn", 3, "cuda"),
+        script.CONFIGS[config.name],
+        count_sms("cuda"),
+    )
+    scratch = make_scratch(script, values, problem, "cuda", num_sms)
     results = []
     for _ in range(10):
-        scratch = workspace(script.workspace_elements(values, size), "cuda")
         operands.c.fill_(float("nan"))
-        launch_all(script.calls(values, size, operands.a, operands.b, operands.c, operands.bias, scratch))
+        launch_all(script.calls(values, call_size(problem), operands, scratch, num_sms))
+        assert scratch.locks is None or not scratch.locks.any()
         results.append(operands.c.clone().view(torch.int16))
     assert not operands.c.isnan().any()
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
 LARGE = {
-    "C": (GemmProblem(2**16, 2**16, 64), 1),
-    "C in odd rows": (GemmProblem(2**15 + 1, 2**16 + 3, 65), 1),
-    "C and its partial sums": (GemmProblem(2**16, 2**15, 128), 2),
-    "A": (GemmProblem(2**16, 64, 2**15 + 64), 1),
-    "A in columns": (GemmProblem(2**16 + 8, 64, 2**15 + 64, layout_a=COL), 1),
-    "B": (GemmProblem(64, 2**16, 2**15 + 64), 4),
-    "B in columns": (GemmProblem(64, 2**16, 2**15 + 71, layout_b=COL), 4),
+    "C": (GemmProblem(2**16, 2**16, 64), 1, "gemm_tile"),
+    "C in odd rows": (GemmProblem(2**15 + 1, 2**16 + 3, 65), 1, "gemm_tile"),
+    "C and its partial sums": (GemmProblem(2**16, 2**15, 128), 2, "gemm_tile"),
+    "A": (GemmProblem(2**16, 64, 2**15 + 64), 1, "gemm_tile"),
+    "A in columns": (GemmProblem(2**16 + 8, 64, 2**15 + 64, layout_a=COL), 1, "gemm_tile"),
+    "B": (GemmProblem(64, 2**16, 2**15 + 64), 4, "gemm_tile"),
+    "B in columns": (GemmProblem(64, 2**16, 2**15 + 71, layout_b=COL), 4, "gemm_tile"),
+    "C, persistent": (GemmProblem(2**15 + 1, 2**16 + 8, 72), 1, "gemm_persistent"),
+    "A in columns, persistent": (GemmProblem(2**16 + 8, 64, 2**15 + 71, layout_a=COL), 1, "gemm_persistent"),
+    "B, persistent": (GemmProblem(64, 2**16, 2**15 + 64), 1, "gemm_persistent"),
 }
 
 
@@ -183,36 +135,31 @@ def test_matrices_beyond_2_to_the_31_elements_are_right(gpu: Gpu, what: str) -> 
     """Checked where an offset of 32 bits would wrap, at the ends and at random; nowhere may a NaN stay."""
     import torch
 
-    from gemm_tuner.launcher.check import compare
     from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import make_operands, workspace
+    from gemm_tuner.launcher.operands import make_operands
+    from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch
 
-    problem, split_k = LARGE[what]
+    problem, split_k, family = LARGE[what]
     if gpu.device.memory_bytes < 100 * GIB:
         pytest.skip("needs a GPU of 100 GiB")
-    config = gpu.config(64, 64, 64, split_k=split_k)
-    script = gpu.scripts([(problem, config)])[problem.class_key]
+    more = {"PROGRAMS_PER_SM": 2} if family == "gemm_persistent" else {}
+    config = gpu.config(64, 64, 64, split_k=split_k, family=family, **more)
+    script = gpu.script(problem, config)
     torch.cuda.empty_cache()
-    operands, size = make_operands(problem, "randn", 5, "cuda"), (problem.m, problem.n, problem.k)
+    operands, num_sms = make_operands(problem, "randn", 5, "cuda"), count_sms("cuda")
     assert max(t.numel() for t in (operands.a, operands.b, operands.c)) >= 2**31
     values = script.CONFIGS[config.name]
-    scratch = workspace(script.workspace_elements(values, size), "cuda")
-    launch_all(script.calls(values, size, operands.a, operands.b, operands.c, None, scratch))
+    scratch = make_scratch(script, values, problem, "cuda", num_sms)
+    launch_all(script.calls(values, call_size(problem), operands, scratch, num_sms))
     del scratch
     assert gpu.counter.compiled == 0
     assert not any(block.isnan().any() for block in operands.c.split(4096))
 
     a, b = operands.logical(problem)
     rows, columns = sampled(problem.m, problem.n, problem.k), sampled(problem.n, problem.m, problem.k)
-    few_rows, few_columns = a[rows].double(), b[:, columns].double()
-    for got, left, right in (
-        (operands.c[rows], few_rows, b),
-        (operands.c[:, columns], a, few_columns),
-    ):
-        expected, magnitude = product(left, right), product(left.abs(), right.abs())
-        part = replace(problem, m=got.shape[0], n=got.shape[1])
-        verdict = compare(got, expected, magnitude, part, config.name)
-        assert verdict.ok, verdict.message
+    for got, left, right in ((operands.c[rows], a[rows], b), (operands.c[:, columns], a, b[:, columns])):
+        message = difference(got, left, right, problem, config)
+        assert message == "", message
 
 
 def sampled(extent: int, *others: int) -> list[int]:
@@ -223,13 +170,34 @@ def sampled(extent: int, *others: int) -> list[int]:
     return sorted(index for index in wanted if 0 <= index < extent)
 
 
-def product(left: Any, right: Any) -> Any:
-    """left @ right in float64, in parts: a float64 copy of 2**31 elements takes 16 GiB."""
-    import torch
+def difference(got: Any, left: Any, right: Any, problem: GemmProblem, config: KernelConfig) -> str:
+    """What is wrong with a part of C, the product of these rows and columns; in parts of the longer side, since a
+    float64 copy of 2**31 elements takes 16 GiB."""
+    from gemm_tuner.launcher.check import compare
+    from gemm_tuner.launcher.operands import Operands
+    from gemm_tuner.launcher.reference import reference
 
-    if left.shape[0] <= right.shape[1]:
-        return torch.cat([left.double() @ part.double() for part in right.split(4096, dim=1)], dim=1)
-    return torch.cat([part.double() @ right.double() for part in left.split(4096)])
+    step = 4096
+    for start in range(0, max(got.shape), step):
+        rows, columns = slice(start, start + step), slice(None)
+        if got.shape[1] > got.shape[0]:
+            rows, columns = columns, rows
+        part = got[rows, columns].contiguous()
+        own = replace(problem, m=part.shape[0], n=part.shape[1], layout_a=ROW, layout_b=ROW)
+        expected, slack = reference(own, Operands(left[rows], right[:, columns], part))
+        verdict = compare(part, expected, slack, own, config.name)
+        if not verdict.ok:
+            return f"from {start}: {verdict.message}"
+    return ""
+
+
+def test_a_warp_specialised_kernel_runs(gpu: Gpu) -> None:
+    """It makes its descriptors itself, in memory that the launcher must give."""
+    config = gpu.config(128, 128, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1)
+    problems = [GemmProblem(1000, 4096, 512), GemmProblem(129, 136, 72, "fp16", "fp16", "fp16", ROW, COL, beta=0.5)]
+    if not gpu.takes(problems[0], config):
+        pytest.skip(f"no warp specialisation on {gpu.device.target.arch}")
+    assert wrong_cases(gpu, [(problem, config) for problem in problems]) == []
 
 
 def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu) -> None:
@@ -240,7 +208,7 @@ def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu) -> None:
     large = gpu.config(64, 128, 256, stages=8, warps=8)
     assert limit < (64 + 128) * 256 * 2 * 7
     fits, problem = gpu.config(32, 32, 32), GemmProblem(64, 64, 2048)
-    script = gpu.scripts([(problem, large), (problem, fits)])[problem.class_key]
+    script = gpu.scripts([(problem, large), (problem, fits)])["gemm_tile", problem.class_key]
     stream = io.StringIO()
     plan = Plan(VERIFY, ("",), (Work(problem, ((0, large.name), (0, fits.name))),), Method())
     verify(plan, Journal(stream), [script])

@@ -9,21 +9,25 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gemm_tuner import codegen
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 ROW, COL = Layout.ROW, Layout.COL
 BF16_NN = GemmProblem(4096, 4096, 4096)
-FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, "bias")
+FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, bias=True)
+SM_90, SM_80, GFX942 = Target("cuda", "sm_90", 32), Target("cuda", "sm_80", 32), Target("hip", "gfx942", 64)
+FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
 CONFIG = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
 SPLIT = replace(CONFIG, SPLIT_K=4)
+STREAM = replace(CONFIG, family="gemm_stream_k", PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2)
 AMD = replace(CONFIG, num_stages=2, waves_per_eu=2, matrix_instr_nonkdim=16, kpack=2)
 
 
@@ -37,35 +41,58 @@ def kernel_line(text: str, kernel: str = "gemm_tile") -> int:
     return found.decorator_list[0].lineno
 
 
-@pytest.mark.parametrize(
-    ("problem", "configs", "backend"),
-    [(BF16_NN, (CONFIG, SPLIT), "cuda"), (FP16_TN_BIAS, (AMD,), "hip")],
-    ids=["bf16_nn", "fp16_tn_bias"],
-)
-def test_golden_scripts(
-    problem: GemmProblem, configs: tuple[KernelConfig, ...], backend: str, templates: Path, update_golden: bool
-) -> None:
+GOLDEN_SCRIPTS = {
+    "bf16_nn": ("gemm_tile", BF16_NN, (CONFIG, SPLIT), SM_90),
+    "fp16_tn_bias": ("gemm_tile", FP16_TN_BIAS, (AMD,), GFX942),
+    "stream_k": ("gemm_stream_k", BF16_NN, (STREAM,), SM_90),
+}
+
+
+@pytest.mark.parametrize("what", GOLDEN_SCRIPTS)
+def test_golden_scripts(what: str, templates: Path, update_golden: bool) -> None:
     """After a wanted change: ``pytest tests/unit/test_codegen.py --update-golden``, and read the diff."""
-    text = codegen.render(templates, "gemm_tile", codegen.as_class(problem), configs, backend, "")
-    golden = GOLDEN / f"gemm_tile_{problem.class_key}.py"
+    family, problem, configs, target = GOLDEN_SCRIPTS[what]
+    text = codegen.render(templates, family, problem.as_class(), configs, target, "")
+    golden = GOLDEN / f"{family}_{problem.class_key}.py"
     if update_golden:
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("layout_a", list(Layout))
-@pytest.mark.parametrize("layout_b", list(Layout))
-@pytest.mark.parametrize("epilogue", ["none", "bias"])
-@pytest.mark.parametrize("backend", ["cuda", "hip"])
-def test_every_class_renders_to_python(
-    layout_a: Layout, layout_b: Layout, epilogue: str, backend: str, templates: Path
-) -> None:
-    problem = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32", layout_a, layout_b, epilogue)
-    text = codegen.render(templates, "gemm_tile", problem, (AMD,), backend, "")
-    tree = ast.parse(text)
-    kernels = {n.name: [a.arg for a in n.args.args] for n in tree.body if isinstance(n, ast.FunctionDef)}
-    assert ("bias_ptr" in kernels["gemm_tile"]) == ("bias_ptr" in kernels["split_k_reduce"]) == (epilogue == "bias")
-    assert f"options = {codegen.LAUNCH_OPTIONS[backend]!r}" in text
+PLAIN = GemmProblem(1, 2, 3, "fp16", "fp16", "fp32")
+FP8 = replace(PLAIN, dtype_a="fp8_e4m3", dtype_b="fp8_e5m2")
+CLASSES = (
+    *(replace(PLAIN, layout_a=a, layout_b=b) for a in Layout for b in Layout),
+    replace(PLAIN, bias=True),
+    replace(PLAIN, alpha=2.0, beta=3.0, activation="silu"),
+    *(replace(FP8, scaling=scaling, bias=True) for scaling in ("tensor", "row_col", "block")),
+    replace(PLAIN, batch=3, beta=3.0),
+    replace(PLAIN, dtype_a="fp32", dtype_b="fp32", precision="tf32"),
+    replace(PLAIN, dtype_a="int8", dtype_b="int8", dtype_c="int32", bias=True),
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("target", [SM_90, SM_80, GFX942], ids=lambda target: target.arch)
+def test_every_class_renders_to_python(family: str, target: Target, templates: Path) -> None:
+    """A kernel has the parameters that its class needs and no others."""
+    for problem in CLASSES:
+        if problem.batch > 1 and family != "gemm_tile":
+            continue
+        text = codegen.render(templates, family, problem.as_class(), (AMD,), target, "")
+        tree = ast.parse(text)
+        kernels = {n.name: [a.arg for a in n.args.args] for n in tree.body if isinstance(n, ast.FunctionDef)}
+        for kernel in (family, *(["split_k_reduce"] if family == "gemm_tile" else [])):
+            names = set(kernels[kernel])
+            assert ("bias_ptr" in names) == problem.bias and ("alpha" in names) == problem.has_alpha
+            assert bool({"c_in_ptr", "c_in_desc"} & names) == ("beta" in names) == problem.reads_c
+            assert ("a_scale_ptr" in names) == ("b_scale_ptr" in names) == (problem.scaling != "none")
+        by_descriptor = codegen.loads_by_descriptor(family, target)
+        assert ("a_desc" in kernels[family]) == by_descriptor and f"DESCRIPTORS = {by_descriptor}\n" in text
+        assert by_descriptor == (target == SM_90 and family not in ("gemm_tile", "gemv"))
+        assert ("EVEN_K" in kernels[family]) != by_descriptor
+        assert ('input_precision="tf32"' in text) == (problem.precision == "tf32" and family != "gemv")
+        assert f"options = {codegen.LAUNCH_OPTIONS[target.backend]!r}" in text
 
 
 def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
@@ -80,8 +107,8 @@ def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("problem_class.has_bias", "problem_class.has_bais", "has_bais"),
-        ("problem_class.layout_b", "problem_klass.layout_b", "problem_klass"),
+        ("p.batch", "p.bacth", "bacth"),
+        ("p.layout_a", "problem.layout_a", "problem"),
         ("{% endif %}", "", "gemm_tile"),
         ("launch_options | python", "launch_options | pyhton", "pyhton"),
     ],
@@ -89,25 +116,25 @@ def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
 def test_a_misspelt_template_is_one_clear_error(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = copied_templates(tmp_path, "gemm_tile.py.j2", old, new)
     with pytest.raises(UserError) as error:
-        codegen.render(folder, "gemm_tile", FP16_TN_BIAS, (CONFIG,), "cuda", "")
+        codegen.render(folder, "gemm_tile", FP16_TN_BIAS, (CONFIG,), SM_90, "")
     assert message in str(error.value) and str(folder) in str(error.value)
 
 
 def test_a_folder_without_templates_is_one_clear_error(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UserError, match=r"script\.py\.j2") as error:
-            codegen.write_script(folder, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), "cuda")
+            codegen.write_script(folder, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90)
         assert str(folder) in str(error.value)
 
 
 def test_an_unknown_family_is_one_clear_error(tmp_path: Path, templates: Path) -> None:
     with pytest.raises(UserError, match="gemm_tiel"):
-        codegen.write_script(templates, tmp_path, "gemm_tiel", BF16_NN, (CONFIG,), "cuda")
+        codegen.write_script(templates, tmp_path, "gemm_tiel", BF16_NN, (CONFIG,), SM_90)
 
 
 def test_the_kernels_stay_at_their_lines_whatever_the_configs(templates: Path) -> None:
     """The start line is in Triton's cache key."""
-    texts = [codegen.render(templates, "gemm_tile", BF16_NN, many_configs(n), "cuda", "x" * n) for n in (0, 1, 3000)]
+    texts = [codegen.render(templates, "gemm_tile", BF16_NN, many_configs(n), SM_90, "x" * n) for n in (0, 1, 3000)]
     for kernel in ("gemm_tile", "split_k_reduce"):
         assert len({kernel_line(text, kernel) for text in texts}) == 1
 
@@ -115,7 +142,7 @@ def test_the_kernels_stay_at_their_lines_whatever_the_configs(templates: Path) -
 def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
     texts = []
     for problem in (BF16_NN, replace(BF16_NN, m=17, n=5120, k=33)):
-        script = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (CONFIG,), "cuda")
+        script = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (CONFIG,), SM_90)
         assert script.path.name == "gemm_tile_bf16_nn.py" and script.class_key == "bf16_nn"
         texts.append(script.path.read_text(encoding="utf-8"))
     assert texts[0] == texts[1]
@@ -137,7 +164,7 @@ print(json.dumps({
 
 def test_a_script_of_15000_configs_imports_without_torch_and_gpu(tmp_path: Path, templates: Path) -> None:
     configs = many_configs(15000)
-    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, configs, "cuda")
+    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, configs, SM_90)
     command = [sys.executable, "-c", IMPORT_AND_REPORT, str(script.path), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -146,7 +173,7 @@ def test_a_script_of_15000_configs_imports_without_torch_and_gpu(tmp_path: Path,
 
 
 def test_a_script_runs_by_hand_and_shows_its_plan(tmp_path: Path, templates: Path) -> None:
-    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), "cuda")
+    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90)
     done = subprocess.run(
         [sys.executable, str(script.path), "--help"], capture_output=True, text=True, timeout=60, cwd=tmp_path
     )
@@ -155,21 +182,17 @@ def test_a_script_runs_by_hand_and_shows_its_plan(tmp_path: Path, templates: Pat
 
 def test_kernel_sha_follows_the_kernels_and_nothing_else(tmp_path: Path, templates: Path) -> None:
     def sha(folder: Path, problem: GemmProblem, configs: list[KernelConfig]) -> str:
-        return codegen.write_script(folder, tmp_path, "gemm_tile", problem, configs, "cuda").kernel_sha
+        return codegen.write_script(folder, tmp_path, "gemm_tile", problem, configs, SM_90).kernel_sha
 
     first = sha(templates, BF16_NN, [CONFIG])
     assert len(first) == 12
     assert sha(templates, replace(BF16_NN, m=1), many_configs(7)) == first
     assert sha(templates, replace(BF16_NN, layout_a=COL), [CONFIG]) != first
-    assert (
-        sha(
-            copied_templates(tmp_path, "_macros.j2", "accumulator +=", "accumulator =  accumulator +"),
-            BF16_NN,
-            [CONFIG],
-        )
-        != first
+    changed = copied_templates(
+        tmp_path, "_macros.j2", "accumulator.to(tl.float32)\n", "accumulator.to(tl.float32) + 0\n"
     )
-    assert codegen.kernel_sha(templates, "gemm_tile", BF16_NN, "hip") != first
+    assert sha(changed, BF16_NN, [CONFIG]) != first
+    assert codegen.kernel_sha(templates, "gemm_tile", BF16_NN, GFX942) != first
 
 
 def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> None:
@@ -177,17 +200,20 @@ def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> Non
     from gemm_tuner.launcher.kernels import load_script, shape_only_calls
 
     for problem in (BF16_NN, FP16_TN_BIAS):
-        path = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), "cuda").path
+        path = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), SM_90).path
         script = load_script(str(path))
         main, reduce = shape_only_calls(script, script.CONFIGS[SPLIT.name], problem)
         for symbol, kernel, _, positional, _ in (main, reduce):
             arguments = dict(zip(inspect.signature(kernel.fn).parameters, positional, strict=True))
             assert arguments["NAME"] == symbol and arguments["SPLIT_K"] == 4
-        assert main[2] == ((problem.m // 128) * (problem.n // 256), 4) and main[4] == {"num_warps": 8, "num_stages": 3}
+        assert main[2] == ((problem.m // 128) * (problem.n // 256), 4, 1) and main[4] == {
+            "num_warps": 8,
+            "num_stages": 3,
+        }
 
 
-def special(m: int, n: int, k: int, config: KernelConfig = CONFIG, **more: object) -> str:
-    return specialisation(replace(BF16_NN, m=m, n=n, k=k, **more), config)
+def special(m: int, n: int, k: int, config: KernelConfig = CONFIG, **more: Any) -> str:
+    return specialisation(replace(BF16_NN, m=m, n=n, k=k, **more), config, SM_90)
 
 
 def test_sizes_of_one_class_share_a_name() -> None:
@@ -234,3 +260,24 @@ def test_tensors_beyond_2_gib_have_names_of_their_own() -> None:
 def test_the_length_of_c_counts_in_a_wide_split_k() -> None:
     """Past 2**31 the reduction takes M * N as a 64-bit integer; the class of offsets is the same."""
     assert special(2**16, 2**15, 2**16, SPLIT) != special(2**16, 2**14, 2**16, SPLIT)
+
+
+def test_kernels_that_load_by_descriptor_have_one_name_for_all_sizes() -> None:
+    """Elsewhere the same family has a name for each class."""
+    for family in ("gemm_persistent", "gemm_split_k", "gemm_stream_k"):
+        config = replace(SPLIT, family=family)
+        assert special(64, 64, 64, config) == special(1, 8, 2**16, config)
+        for target in (SM_80, GFX942):
+            names = {specialisation(replace(BF16_NN, n=n), config, target) for n in (64, 65, 72)}
+            assert len(names) == 3
+
+
+def test_the_small_side_of_a_gemv_counts() -> None:
+    config = replace(CONFIG, family="gemv", BLOCK_SIZE_M=4, GROUP_SIZE_M=1)
+    assert special(3, 4096, 512, config) != special(4096, 3, 512, config)
+    assert special(3, 4096, 512, config) == special(5, 4096, 512, config)
+
+
+def test_a_batch_counts_where_it_makes_tensors_large() -> None:
+    assert special(4096, 4096, 4096, batch=2) == special(4096, 4096, 4096, batch=3)
+    assert special(4096, 4096, 4096, batch=2) != special(4096, 4096, 4096, batch=64)  # 2 GiB of A

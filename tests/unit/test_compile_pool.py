@@ -23,7 +23,7 @@ SM_90 = Target("cuda", "sm_90", 32)
 PROBLEM = GemmProblem(64, 64, 64)
 GOOD = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
 OTHERS = tuple(replace(GOOD, BLOCK_SIZE_N=n) for n in (16, 32, 64))
-# A script is loaded as the generated ones are: CONFIGS, workspace_elements and calls.
+# A script is loaded as the generated ones are: CONFIGS, scratch and calls.
 BROKEN = """
 import os, signal, subprocess, sys, time
 import triton
@@ -34,20 +34,20 @@ def kernel(pointer):
 
 CONFIGS = {{"broken": {{}}}}
 
-def workspace_elements(config, size):
-    return 0
+def scratch(config, size, num_sms):
+    return 0, 0
 
-def calls(config, size, a, b, c, bias, workspace):
+def calls(config, size, operands, scratch, num_sms):
     with open({pid_file!r}, "w") as stream:
         stream.write(str(os.getpid()))
     {calls}
-    return [("kernel", kernel, (1,), (a,), {{}})]
+    return [("kernel", kernel, (1,), (operands.a,), {{}})]
 """
 
 
 def good_tasks(folder: Path) -> list[CompileTask]:
-    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, "cuda")
-    return [CompileTask(str(script.path), c.name, specialisation(PROBLEM, c), PROBLEM) for c in OTHERS]
+    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, SM_90)
+    return [CompileTask(str(script.path), c.name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
 
 
 def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from samples import ARCHS, RULES, shipped
 from gemm_tuner import space
 from gemm_tuner.documents import dump_yaml
 from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.records import UNUSED
 
 Edit = Callable[[dict[str, Any]], object]
 
@@ -31,12 +33,24 @@ def test_the_names_of_a_frame_are_those_of_its_configurations(arch: str) -> None
 def test_a_frame_is_the_product_of_the_axes_without_repetition(arch: str) -> None:
     file = space.load(RULES / f"space_{arch}.yaml", arch)
     configs = shipped(arch).configs
-    expected = 1
-    for axis, values in file.families["gemm_tile"].items():
-        expected *= len(values)
-        assert set(configs[axis]) == set(values)
+    families = configs["family"].to_numpy()
+    expected = 0
+    for family, family_axes in file.families.items():
+        rows = families == family
+        for axis, values in family_axes.items():
+            assert set(configs[axis].to_numpy()[rows].tolist()) == set(values), (family, axis)
+        assert rows.sum() == prod(map(len, family_axes.values()))
+        expected += rows.sum()
     assert len(configs) == expected == len(set(shipped(arch).names))
     assert file.device.target.arch == arch
+
+
+def test_axes_that_a_family_is_silent_on_are_at_their_defaults() -> None:
+    configs = shipped("sm_90").configs
+    tiles = configs[configs["family"] == "gemm_tile"]
+    for axis in space.OPTIONAL_AXES:
+        assert set(tiles[axis]) == {UNUSED[axis]}
+    assert set(configs["PROGRAMS_PER_SM"]) == {0, 1, 2}
 
 
 def test_the_shipped_architectures() -> None:
@@ -55,7 +69,11 @@ BAD = {
     "unknown axis": (axes({"BLOCK_SIZE_X": [16]}), ["gemm_tile", "BLOCK_SIZE_X", "did you mean"]),
     "AMD axis on NVIDIA": (axes({"kpack": [1]}), ["gemm_tile", "kpack"]),
     "missing axis": (lambda d: d["families"]["gemm_tile"].pop("SPLIT_K"), ["gemm_tile", "lacks SPLIT_K"]),
-    "not a power of two": (axes({"BLOCK_SIZE_M": [16, 48]}), ["BLOCK_SIZE_M holds 48", "powers of two"]),
+    "not a power of two": (axes({"BLOCK_SIZE_M": [16, 48]}), ["BLOCK_SIZE_M holds 48", "each a power of two"]),
+    "no third of a power of two": (axes({"BLOCK_SIZE_N": [96, 80]}), ["BLOCK_SIZE_N holds 80", "or three times one"]),
+    "three is no power of two": (axes({"num_warps": [3]}), ["num_warps holds 3", "each a power of two"]),
+    "flag of 2": (axes({"STREAM_B": [0, 2]}), ["STREAM_B holds 2", "from 0 to 1"]),
+    "axis of long ago": (axes({"LAST_ARRIVER": [0]}), ["gemm_tile", "LAST_ARRIVER"]),
     "empty list": (axes({"num_warps": []}), ["num_warps is empty"]),
     "value twice": (axes({"num_stages": [2, 3, 2]}), ["num_stages holds 2 twice"]),
     "true for 1": (axes({"SPLIT_K": [True]}), ["SPLIT_K holds true"]),

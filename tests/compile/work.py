@@ -1,0 +1,64 @@
+"""Compiles problems by configurations for any architecture, through the pool, each on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from gemm_tuner import compile_stage, prune, space
+from gemm_tuner.codegen import specialisation
+from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = prune.load_rules(ROOT / "rules", heuristics=False)
+ARCHS = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")
+WORKERS = 1  # the tests themselves run side by side
+LIMIT_S = 120.0
+
+Work = list[tuple[GemmProblem, KernelConfig]]
+
+
+def space_of(arch: str) -> space.SpaceFile:
+    return space.load(space.space_path(ROOT / "rules", arch), arch)
+
+
+def config_for(
+    device: Device, *tile: int, family: str = "gemm_tile", split_k: int = 1, warps: int = 4, stages: int = 2,
+    group: int = 8, **more: int,
+) -> KernelConfig:  # fmt: skip
+    amd = {"matrix_instr_nonkdim": 16, "kpack": 1} if device.target.backend == "hip" else {}
+    return KernelConfig(family, *tile, group, split_k, warps, stages, **amd, **more)
+
+
+def compile_work(device: Device, work: Work, folder: Path) -> list[CompileResult]:
+    """The results in the order of the work, each compiled on its own, even where sizes share a binary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scripts = compile_stage.write_scripts(ROOT / "templates", folder, work, device.target)
+    tasks = [
+        CompileTask(str(scripts[c.family, p.class_key].path), c.name, specialisation(p, c, device.target), p)
+        for p, c in work
+    ]
+    environment = kernel_env(folder / "cache")
+    with CompilePool(device.target, WORKERS, environment, folder / "log.txt", LIMIT_S) as pool:
+        answers = {id(task): result for task, result in pool.run(tasks)}
+    return [answers[id(task)] for task in tasks]
+
+
+def keeps(name: str, config: KernelConfig, problem: GemmProblem, device: Device) -> bool:
+    """What one validity rule says of one configuration."""
+    (rule,) = [rule for rule in RULES if rule.name == name]
+    fields = {field: np.array([value]) for field, value in config.to_dict().items()}
+    columns = SimpleNamespace(**fields, families=frozenset([config.family]))
+    return bool(np.all(rule.keep(columns, problem, device)))
+
+
+def refusals(config: KernelConfig, problem: GemmProblem, device: Device) -> list[str]:
+    """The validity rules that drop a configuration of this problem."""
+    backend = device.target.backend
+    asked = [r for r in RULES if r.backend in ("", backend) and (not r.families or config.family in r.families)]
+    return [rule.name for rule in asked if not keeps(rule.name, config, problem, device)]

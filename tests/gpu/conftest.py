@@ -1,0 +1,33 @@
+"""The GPU at hand, for all tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpu_work import Gpu
+
+from gemm_tuner import space
+from gemm_tuner.device import look, measured_device
+from gemm_tuner.kernel_env import kernel_env
+
+RULES = Path(__file__).resolve().parents[2] / "rules"
+
+
+@pytest.fixture(scope="session")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
+    machine = look()
+    if not machine.gpus:
+        pytest.skip("torch sees no GPU on this machine")
+    row = machine.gpu(0)
+    loaded = space.load(space.space_path(RULES, row["arch"]), row["arch"])
+    folder = tmp_path_factory.mktemp("gpu")
+    from gemm_tuner.launcher.main import CompileCounter
+    from gemm_tuner.launcher.scratch import provide_descriptor_memory
+
+    provide_descriptor_memory()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kernel_env(folder / "cache").items():
+            patch.setenv(name, value)
+        yield Gpu(measured_device(loaded.device, row), folder, CompileCounter())

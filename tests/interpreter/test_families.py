@@ -1,0 +1,51 @@
+"""Every family with every type, layout, scaling and epilogue that it takes, two by two, over odd and even sizes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from case_runner import Case, interpret
+from designs import FACTORS, TYPES, VARIANTS, Row, Sizing, covering, is_legal, legal_pairs, pairs_of
+
+PARTS = 3
+
+
+Design = list[tuple[Row, Case]]
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory: pytest.TempPathFactory) -> Design:
+    sizing = Sizing(tmp_path_factory.mktemp("scripts"))
+    return [(row, sizing.case(row)) for row in covering(random.Random(1), legal_pairs())]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_features_are_right_two_by_two(design: Design, tmp_path: Path, part: int) -> None:
+    cases = [case for _, case in design][part::PARTS]
+    results = interpret(cases, tmp_path)
+    assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
+
+
+def test_the_design_meets_every_legal_pair(design: Design) -> None:
+    """And no other; the cases are of the rows' problems, and meet every configuration."""
+    assert all(is_legal(row) for row, _ in design)
+    assert set().union(*(pairs_of(row) for row, _ in design)) == legal_pairs()
+    for row, case in design:
+        problem = case.problem
+        features = (problem.scaling, problem.activation, problem.alpha, problem.beta, problem.bias, problem.batch)
+        assert features == tuple(row[f] for f in ("scaling", "activation", "alpha", "beta", "bias", "batch"))
+        assert TYPES[row["type"]] == (problem.dtype_a, problem.dtype_b, problem.dtype_c, problem.precision)
+        assert case.config in VARIANTS[row["variant"]].configs
+    used = {case.config for _, case in design}
+    assert [one for variant in VARIANTS.values() for one in variant.configs if one not in used] == []
+
+
+def test_what_a_family_does_not_take_is_in_no_pair() -> None:
+    pairs = legal_pairs()
+    assert (("variant", "gemm_tile"), ("batch", 3)) in pairs
+    assert not [pair for pair in pairs if pair[0] == ("variant", "gemv") and pair[1] == ("scaling", "block")]
+    assert not [pair for pair in pairs if ("type", "bf16") in pair and ("scaling", "tensor") in pair]
+    assert not [pair for pair in pairs if ("type", "int8") in pair and ("activation", "relu") in pair]
+    assert {pair[0][0] for pair in pairs} | {pair[1][0] for pair in pairs} == set(FACTORS)
