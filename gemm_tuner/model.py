@@ -42,7 +42,7 @@ REGISTERS_BESIDE = 48
 
 def roofline_us(problem: GemmProblem, device: Device) -> float:
     """The least time the datasheet allows, microseconds: arithmetic or bytes, the larger."""
-    compute_us = problem.flops / (device.tflops(problem.dtype_a) * 1e6)
+    compute_us = problem.flops / (device.tflops(problem.rate_key) * 1e6)
     memory_us = problem.bytes_moved / (device.dram_gbps * 1e3)
     return max(compute_us, memory_us)
 
@@ -85,7 +85,7 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     waves = np.ceil(tiles / (device.num_sms * sharing))
     blocks_of_k = np.ceil(k / (c.BLOCK_SIZE_K * c.SPLIT_K))
 
-    rate_of_sm = device.tflops(problem.dtype_a) * RATE_REACHED * 1e6 / device.num_sms
+    rate_of_sm = device.tflops(problem.rate_key) * RATE_REACHED * 1e6 / device.num_sms
     flops = 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * c.BLOCK_SIZE_K
     compute_us = flops * sharing / (rate_of_sm * tile_efficiency(c, device))
     block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
@@ -97,7 +97,7 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     partial_bytes = np.where(c.SPLIT_K > 1, 2.0 * c.SPLIT_K * m * n * 4, 0.0)
     split_k_us = np.where(c.SPLIT_K > 1, SECOND_KERNEL_US + partial_bytes / bandwidth, 0.0)
     floor_us = max(
-        problem.flops / (device.tflops(problem.dtype_a) * RATE_REACHED * 1e6), problem.bytes_moved / bandwidth
+        problem.flops / (device.tflops(problem.rate_key) * RATE_REACHED * 1e6), problem.bytes_moved / bandwidth
     )
     busy = np.minimum(1.0, tiles / device.num_sms)
     memory_us = problem.bytes_moved / (bandwidth * np.maximum(busy, 0.05) ** 0.5)

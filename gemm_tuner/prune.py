@@ -18,7 +18,7 @@ from gemm_tuner.records import Device, GemmProblem
 from gemm_tuner.rule import Kind, Rule
 from gemm_tuner.space import AXES
 
-RULE_FILES = ("validity.py", "heuristics.py")
+RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +78,25 @@ def rules_sha(rules_dir: Path) -> str:
 
 
 def columns_of(configs: pd.DataFrame) -> Any:
-    """The columns as numpy arrays under their names, and ``largest``, the largest value by axis: what rules
-    and the model compute with."""
+    """The columns as numpy arrays under their names: what rules and the model compute with. Of the whole space:
+    ``largest``, the largest value by axis, and ``families``, the names of all."""
     columns = {axis: configs[axis].to_numpy(np.int64) for axis in AXES}
     largest = {axis: int(column.max()) for axis, column in columns.items()} if len(configs) else {}
-    return SimpleNamespace(family=configs["family"].to_numpy(), largest=largest, **columns)
+    family = configs["family"].to_numpy()
+    return SimpleNamespace(family=family, families=frozenset(family), largest=largest, **columns)
+
+
+def some_rows(columns: Any, keep: npt.NDArray[np.bool_]) -> Any:
+    """The columns of some configurations; what is said of the whole space stays."""
+    rows = {name: getattr(columns, name)[keep] for name in ("family", *AXES)}
+    return SimpleNamespace(families=columns.families, largest=columns.largest, **rows)
 
 
 def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
-    """Asks every rule about every configuration; the first that says no is the one recorded."""
-    total = len(columns.BLOCK_SIZE_M)
-    rejected_by = np.full(total, "", dtype=object)
-    alive = np.ones(total, dtype=bool)
+    """Asks every rule about the configurations that are left; the first that says no is the one recorded."""
+    rejected_by = np.full(len(columns.BLOCK_SIZE_M), "", dtype=object)
+    asked = np.arange(len(rejected_by))  # positions of the rows of ``columns``; alive says which are not cut yet
+    alive = np.ones(len(asked), dtype=bool)
     funnel = []
     for rule in rules:
         if rule.backend not in ("", device.target.backend):
@@ -98,10 +105,13 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
         if rule.families:
             keep = keep | ~np.isin(columns.family, rule.families)
         cut = alive & ~keep
-        rejected_by[cut] = rule.name
+        rejected_by[asked[cut]] = rule.name
         alive &= keep
         funnel.append(FunnelRow(rule.name, rule.kind, rule.why, int(cut.sum()), int(alive.sum())))
-    return Pruned(np.flatnonzero(alive), rejected_by, tuple(funnel))
+        if 2 * int(alive.sum()) < len(asked):  # the rest are not worth asking about
+            columns, asked = some_rows(columns, alive), asked[alive]
+            alive = np.ones(len(asked), dtype=bool)
+    return Pruned(asked[alive], rejected_by, tuple(funnel))
 
 
 def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.NDArray[np.bool_]:

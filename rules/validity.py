@@ -6,13 +6,108 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 import numpy as np
 
 from gemm_tuner.dtypes import DTYPES
+from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.rule import VALIDITY, rule
+
+TMA_ARCHS = ("sm_90", "sm_100")
+BY_DESCRIPTOR = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
+
+
+@rule(VALIDITY)
+def type_has_matrix_instruction(c, p, d):
+    """The architecture multiplies no matrices of this type: its space file gives no rate for it."""
+    rates = dict(d.matmul_tflops)
+    return np.full(c.BLOCK_SIZE_M.shape, p.rate_key in rates and (p.dtype_b in rates or p.dtype_b == p.dtype_a))
+
+
+@rule(VALIDITY, families=(*BY_DESCRIPTOR, "gemv"))
+def one_matrix_a_call(c, p, d):
+    """Batches are for gemm_tile: the other families compute one matrix a call."""
+    return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
+
+
+@rule(VALIDITY, families=BY_DESCRIPTOR, backend="cuda")
+def rows_fit_descriptors(c, p, d):
+    """TMA descriptors take rows of whole 16 bytes (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)."""
+    if d.target.arch not in TMA_ARCHS:
+        return c.BLOCK_SIZE_M > 0
+    size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
+    rows_bytes = (
+        (p.k if p.layout_a == "row" else p.m) * size_a,
+        (p.n if p.layout_b == "row" else p.k) * size_b,
+        p.n * size_c,
+    )
+    return np.full(c.BLOCK_SIZE_M.shape, all(row % 16 == 0 for row in rows_bytes))
+
+
+@rule(VALIDITY)
+def columns_in_thirds(c, p, d):
+    """BLOCK_SIZE_N of 3 times a power of two is summed and stored in thirds: EPILOGUE_SUBTILE 3, no block scales."""
+    thirds = c.BLOCK_SIZE_N % 3 == 0
+    able = (c.family == "gemm_persistent") & (d.target.arch in TMA_ARCHS) & (p.scaling != "block")
+    return np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
+
+
+@rule(VALIDITY)
+def part_holds_columns(c, p, d):
+    """A part of the epilogue has 16 columns or more."""
+    return (c.EPILOGUE_SUBTILE == 1) | (c.BLOCK_SIZE_N >= 16 * c.EPILOGUE_SUBTILE)
+
+
+@rule(VALIDITY, families=("gemv",))
+def few_rows(c, p, d):
+    """gemv has all its rows, the smaller of M and N, in BLOCK_SIZE_M, which is at most 16."""
+    return (min(p.m, p.n) <= c.BLOCK_SIZE_M) & (c.BLOCK_SIZE_M <= 16)
+
+
+@rule(VALIDITY, families=("gemv",))
+def scales_of_whole_rows(c, p, d):
+    """gemv applies scales to whole sums: block scales are for the other families."""
+    return np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
+
+
+@rule(VALIDITY)
+def block_divides_scale_group(c, p, d):
+    """With block scales, a block of K lies within one group of 128."""
+    return (p.scaling != "block") | (SCALE_BLOCK % c.BLOCK_SIZE_K == 0)
+
+
+@rule(VALIDITY, families=("gemm_split_k",))
+def two_slices_or_more(c, p, d):
+    """gemm_split_k with one slice is another family."""
+    return c.SPLIT_K >= 2
+
+
+@rule(VALIDITY, families=("gemm_stream_k",))
+def programs_for_stream_k(c, p, d):
+    """gemm_stream_k shares blocks of K out among the programs of a persistent grid: there must be some."""
+    return c.PROGRAMS_PER_SM >= 1
+
+
+@rule(VALIDITY, families=("gemm_split_k", "gemm_stream_k", "gemv"), backend="hip")
+def slices_meet_in_one_launch(c, p, d):
+    """On AMD a barrier does not wait for other waves' stores, so slices of one launch may be added up before they land.
+
+    Seen in Triton 3.9's code for gfx942: no s_waitcnt vmcnt(0) before s_barrier. SPLIT_K of gemm_tile is safe: its
+    slices are added up by a second kernel.
+    """
+    return (c.family == "gemv") & (c.SPLIT_K == 1)
+
+
+@rule(VALIDITY)
+def specialised_warps(c, p, d):
+    """WARP_SPECIALIZE is for loops over tiles with TMA, of 16-bit types, 4 warps and 128 rows or more, which halve."""
+    able = (c.family == "gemm_persistent") & (d.target.arch in TMA_ARCHS) & (p.scaling != "block")
+    fits = (c.PROGRAMS_PER_SM >= 1) & (c.num_warps == 4) & (c.BLOCK_SIZE_M >= 128) & (c.BLOCK_SIZE_N % 3 != 0)
+    return (c.WARP_SPECIALIZE == 0) | (able & fits & (DTYPES[p.dtype_a].size_bytes == 2))
 
 
 @rule(VALIDITY)
 def operands_fit_memory(c, p, d):
     """A, B, C and the split-K workspace must fit into the GPU's memory."""
-    workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * float(p.m * p.n * 4), 0.0)
+    padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
+    padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
+    workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
     return workspace_bytes + p.bytes_moved <= d.memory_bytes
 
 
@@ -21,26 +116,31 @@ def indices_fit_32_bits(c, p, d):
     """The kernel counts rows, columns, blocks of K and tiles in 32-bit integers."""
     limit = 2**31 - 1
     tiles = np.ceil(p.m / c.BLOCK_SIZE_M) * np.ceil(p.n / c.BLOCK_SIZE_N)
-    rows_and_columns = np.maximum(p.m + c.BLOCK_SIZE_M, p.n + c.BLOCK_SIZE_N)
+    # gemv has the larger one of M and N in BLOCK_SIZE_N.
+    block_m = np.where(c.family == "gemv", np.maximum(c.BLOCK_SIZE_M, c.BLOCK_SIZE_N), c.BLOCK_SIZE_M)
+    rows_and_columns = np.maximum(p.m + block_m, p.n + c.BLOCK_SIZE_N)
     return (rows_and_columns <= limit) & (p.k + c.BLOCK_SIZE_K * c.SPLIT_K <= limit) & (tiles <= limit)
 
 
 @rule(VALIDITY)
 def split_k_fits_grid(c, p, d):
-    """SPLIT_K is the grid's second axis, which has at most 65535 programs (CUDA C Programming Guide)."""
-    return c.SPLIT_K <= 65535
+    """SPLIT_K is the grid's second axis, a batch its third: at most 65535 programs (CUDA C Programming Guide)."""
+    return (c.SPLIT_K <= 65535) & (p.batch <= 65535)
 
 
 @rule(VALIDITY)
 def block_holds_dot(c, p, d):
-    """tl.dot takes no block under 16 x 16 x 16 on any of the architectures here."""
-    return (c.BLOCK_SIZE_M >= 16) & (c.BLOCK_SIZE_N >= 16) & (c.BLOCK_SIZE_K >= 16)
+    """tl.dot takes no block under 16 x 16 x 16, or under 16 x 16 x 32 of types of one byte."""
+    least_k = 32 if DTYPES[p.dtype_a].size_bytes == 1 else 16
+    holds = (c.BLOCK_SIZE_M >= 16) & (c.BLOCK_SIZE_N >= 16) & (c.BLOCK_SIZE_K >= least_k)
+    return holds | (c.family == "gemv")
 
 
 @rule(VALIDITY, backend="hip")
 def block_holds_mfma(c, p, d):
     """A tile must hold one matrix instruction: BLOCK_SIZE_M and _N not below matrix_instr_nonkdim."""
-    return (c.BLOCK_SIZE_M >= c.matrix_instr_nonkdim) & (c.BLOCK_SIZE_N >= c.matrix_instr_nonkdim)
+    holds = (c.BLOCK_SIZE_M >= c.matrix_instr_nonkdim) & (c.BLOCK_SIZE_N >= c.matrix_instr_nonkdim)
+    return holds | (c.family == "gemv")
 
 
 @rule(VALIDITY)
@@ -49,20 +149,41 @@ def threads_fit_block(c, p, d):
     return c.num_warps * d.target.warp_size <= 1024
 
 
+def by_warp_groups(c, p, d):
+    """Whether wgmma or tcgen05 multiplies, which mma.sync does otherwise."""
+    has_them = d.target.arch in TMA_ARCHS and (DTYPES[p.dtype_a].size_bytes <= 2 or p.precision == "tf32")
+    return (c.BLOCK_SIZE_M >= 64) & (c.num_warps % 4 == 0) & has_them
+
+
 @rule(VALIDITY, families=("gemm_tile",), backend="cuda")
 def shared_memory_fits(c, p, d):
     """The pipeline's tiles of A and B must fit into shared memory (docs/rules.md, "Shared memory").
 
-    Hopper's and Blackwell's wgmma and tcgen05 (BLOCK_SIZE_M >= 64, whole warp groups, 16-bit types) keep
-    num_stages tiles in flight, mma.sync keeps num_stages - 1; tcgen05 adds a barrier of 16 bytes.
+    Hopper's and Blackwell's wgmma and tcgen05 (BLOCK_SIZE_M >= 64, whole warp groups, types up to 16 bits and tf32)
+    keep num_stages tiles in flight, mma.sync keeps num_stages - 1; tcgen05 adds a barrier of 16 bytes. Tiles of one
+    byte that do not lie along K are turned in registers: one tile of them, not one a stage.
     """
     size_a, size_b = DTYPES[p.dtype_a].size_bytes, DTYPES[p.dtype_b].size_bytes
-    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
-    has_warpgroup_mma = d.target.arch not in ("sm_80",) and size_a <= 2
-    warpgroup = (c.BLOCK_SIZE_M >= 64) & (c.num_warps % 4 == 0) & has_warpgroup_mma
+    warpgroup = by_warp_groups(c, p, d)
     buffers = np.where(warpgroup, c.num_stages, np.maximum(1, c.num_stages - 1))
+    buffers_a = np.where(warpgroup & (size_a == 1) & (p.layout_a == "col"), 1, buffers)
+    buffers_b = np.where(warpgroup & (size_b == 1) & (p.layout_b == "row"), 1, buffers)
+    tiles_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a * buffers_a + c.BLOCK_SIZE_N * size_b * buffers_b)
     barrier_bytes = np.where(warpgroup & (d.target.arch == "sm_100"), 16, 0)
-    return ring_bytes * buffers + barrier_bytes <= d.shared_memory_bytes
+    return tiles_bytes + barrier_bytes <= d.shared_memory_bytes
+
+
+@rule(VALIDITY, families=BY_DESCRIPTOR, backend="cuda")
+def shared_memory_fits_tiles_and_part(c, p, d):
+    """The pipeline's tiles and, in a loop over tiles, the part of C that is being stored must fit (docs/rules.md)."""
+    size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
+    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
+    if d.target.arch not in TMA_ARCHS:
+        return ring_bytes * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
+    buffers = np.where(by_warp_groups(c, p, d), c.num_stages, np.maximum(1, c.num_stages - 1))
+    looped = c.PROGRAMS_PER_SM > 0
+    part_bytes = np.where(looped, c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * size_c, 0)
+    return ring_bytes * buffers + part_bytes + 8 * buffers <= d.shared_memory_bytes
 
 
 def copies_straight_to_lds(arch):
@@ -74,7 +195,7 @@ def copies_straight_to_lds(arch):
     return knobs.amd.use_async_copy is not False
 
 
-@rule(VALIDITY, families=("gemm_tile",), backend="hip")
+@rule(VALIDITY, families=("gemm_tile", *BY_DESCRIPTOR), backend="hip")
 def lds_fits(c, p, d):
     """The tiles of A and B must fit into LDS (docs/rules.md, "Shared memory").
 

@@ -41,8 +41,9 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "shared" in done.stdout or "lds_fits" in done.stdout
     render = (
-        "from gemm_tuner import codegen, options, prune; from gemm_tuner.records import GemmProblem;"
-        "print(codegen.kernel_sha(options.data_folder('templates'), 'gemm_tile', GemmProblem(1, 1, 1), 'cuda'));"
+        "from gemm_tuner import codegen, options, prune; from gemm_tuner.records import GemmProblem, Target;"
+        "h200 = Target('cuda', 'sm_90', 32); templates = options.data_folder('templates');"
+        "print(codegen.kernel_sha(templates, 'gemm_persistent', GemmProblem(1, 1, 1), h200));"
         "print(options.data_folder('templates'))"
     )
     done = subprocess.run([sys.executable, "-c", render], capture_output=True, text=True, cwd=tmp_path, env=env)

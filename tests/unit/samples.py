@@ -53,10 +53,15 @@ def shipped(arch: str, *, heuristics: bool = True) -> Space:
     return load_space(asked, device(arch))
 
 
+# Of every shipped space.
+FAMILIES = frozenset(("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv"))
+
+
 def columns(*configs: KernelConfig, largest: dict[str, int] | None = None) -> Any:
     """The columns of some configurations, as a rule sees them among a whole space with these largest values."""
     made = prune.columns_of(pd.DataFrame([one.to_dict() for one in configs]))
     made.largest = {**made.largest, **(largest or {})}
+    made.families = FAMILIES
     return made
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from samples import ARCHS, NO_GPU, config, device, gpu, problem, shipped
+from rule_cases import thin_space, thin_space_text
+from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
 
 from gemm_tuner import device as devices
 from gemm_tuner import prune
 from gemm_tuner.cli import main
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK
+from gemm_tuner.space import AMD_AXES, AXES
 
+Thin = Callable[[str], list[str]]
 SIZE = ["-m", "4096", "-n", "4096", "-k", "4096"]
 RULES_TEXT = '''from gemm_tuner.rule import VALIDITY, rule
 @rule(VALIDITY)
@@ -27,6 +31,18 @@ def none_at_all(c, p, d):
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(devices, "look", lambda: NO_GPU)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def thin(tmp_path_factory: pytest.TempPathFactory) -> Thin:
+    """Flags for an architecture and its thin space."""
+
+    def flags(arch: str) -> list[str]:
+        path = tmp_path_factory.mktemp("space") / "thin.yaml"
+        path.write_text(thin_space_text(arch))
+        return ["--arch", arch, "--space", str(path)]
+
+    return flags
 
 
 def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -44,9 +60,11 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_a_dry_run_prints_the_whole_funnel(capsys: pytest.CaptureFixture[str], tmp_path: Path, arch: str) -> None:
-    out = shown(capsys, *SIZE, "--arch", arch, "--dry_run")
-    candidates = shipped(arch)
+def test_a_dry_run_prints_the_whole_funnel(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin, arch: str
+) -> None:
+    out = shown(capsys, *SIZE, *thin(arch), "--dry_run")
+    candidates = thin_space(arch)
     pruned = prune.apply(candidates.columns, problem(4096, 4096, 4096), device(arch), candidates.rules)
     assert f"4096x4096x4096_bf16_nn on {arch}" in out
     for row in pruned.funnel:
@@ -54,6 +72,7 @@ def test_a_dry_run_prints_the_whole_funnel(capsys: pytest.CaptureFixture[str], t
         assert row.why in out
     assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(pruned.kept)}" in out
     assert re.search(r"estimate of tuning: \d+ s to compile .*, \d+ s to time .*predicted, not measured", out)
+    assert len(pruned.kept) > 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,31 +85,37 @@ def test_a_dry_run_is_for_the_gpu_at_hand(capsys: pytest.CaptureFixture[str], mo
     assert "on sm_80" in shown(capsys, *SIZE, "--dry_run")
 
 
-def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin) -> None:
     (tmp_path / "sizes.yaml").write_text("- {M: 16, N: 16, K: 16}\n- {M: 4096, N: 4096, K: 4096}\n")
-    argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", "--arch", "sm_90")
+    argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
+    total = len(thin_space("sm_90").configs)
     lines = shown(capsys, *argv).splitlines()
     assert len(lines) == 4
-    assert re.match(r"16x16x16_bf16_nn: 48000 configurations, \d+ kept \(shared_memory_fits -\d+, ", lines[0])
-    assert lines[1].startswith("4096x4096x4096_bf16_nn: 48000 configurations, ")
+    assert re.match(rf"16x16x16_bf16_nn: {total} configurations, \d+ kept \(.*shared_memory_fits -\d+, ", lines[0])
+    assert lines[1].startswith(f"4096x4096x4096_bf16_nn: {total} configurations, ")
     assert len(shown(capsys, *argv, "--verbose").splitlines()) > 20
 
 
-def test_without_heuristics_more_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_heuristics_more_is_tried(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
     def tried(*argv: str) -> int:
-        found = re.search(r"configurations to try: (\d+)", shown(capsys, *SIZE, "--arch", "gfx942", "--dry_run", *argv))
+        found = re.search(r"configurations to try: (\d+)", shown(capsys, *SIZE, *thin("gfx942"), "--dry_run", *argv))
         assert found
         return int(found[1])
 
     assert tried("--no_heuristics") > 5 * tried()
 
 
-def test_a_size_without_configurations_is_told_last(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_size_without_configurations_is_told_last(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin
+) -> None:
     (tmp_path / "sizes.yaml").write_text("- {M: 2000000000, N: 2000000000, K: 16}\n- {M: 16, N: 16, K: 16}\n")
-    out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", "--arch", "sm_90")
-    assert "48000 configurations, 0 kept (operands_fit_memory -48000)" in out
+    out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
+    total = len(thin_space("sm_90").configs)
+    line = re.search(rf"16_bf16_nn: {total} configurations, 0 kept \((.*), operands_fit_memory -(\d+)\)", out)
+    assert line
+    assert sum(int(cut.split("-")[-1]) for cut in line[1].split(", ")) + int(line[2]) == total
     assert "configurations to try: " in out
-    assert "2000000000x2000000000x16_bf16_nn: no configuration is left; the last 48000 were cut by operands" in err
+    assert f"2000000000x2000000000x16_bf16_nn: no configuration is left; the last {line[2]} were cut by operands" in err
 
 
 def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -98,24 +123,26 @@ def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_pat
     rules.mkdir()
     (rules / "validity.py").write_text(RULES_TEXT.format(why="this", body="c.num_warps < 1"))
     (rules / "heuristics.py").write_text("")
-    source = Path(prune.__file__).parents[1] / "rules" / "space_sm_90.yaml"
-    (tmp_path / "mine.yaml").write_text(re.sub("SPLIT_K: .*", "SPLIT_K: [1]", source.read_text()))
+    (rules / "families.py").write_text("")
+    source = (RULES / "space_sm_90.yaml").read_text()
+    only_tile = source[: source.index("  gemm_persistent:")]
+    (tmp_path / "mine.yaml").write_text(re.sub("SPLIT_K: .*", "SPLIT_K: [1]", only_tile))
     argv = (*SIZE, "--dry_run", "--arch", "sm_90", "--rules", str(rules), "--space", "mine.yaml")
     out, err = refused(capsys, *argv)
-    assert re.search(r"none_at_all +8000 +0 ", out)
+    assert re.search(r"none_at_all +10000 +0 ", out)
     assert "cut by none_at_all: None is good enough for this." in err
     (rules / "validity.py").write_text(RULES_TEXT.format(why="that", body="c.num_warps == 4"))
-    assert "configurations to try: 2000" in shown(capsys, *argv)
+    assert "configurations to try: 2500" in shown(capsys, *argv)
 
 
-def test_explain_a_name_that_is_cut_and_one_that_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    cut = config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=256, BLOCK_SIZE_K=256, num_stages=5).name
-    assert shown(capsys, *SIZE, "--arch", "sm_90", "--explain", cut).splitlines() == [
+def test_explain_a_name_that_is_cut_and_one_that_is_kept(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    cut = config(BLOCK_SIZE_M=256, BLOCK_SIZE_N=256, BLOCK_SIZE_K=256, num_warps=8, num_stages=6).name
+    assert shown(capsys, *SIZE, *thin("sm_90"), "--explain", cut).splitlines() == [
         "4096x4096x4096_bf16_nn on sm_90: 1 configuration",
         "  1  cut by shared_memory_fits (validity): " + why("shared_memory_fits"),
     ]
-    kept = config(BLOCK_SIZE_N=256, num_warps=8, GROUP_SIZE_M=8).name
-    out = shown(capsys, *SIZE, "--arch", "sm_90", "--explain", kept)
+    kept = config(family="gemm_persistent", GROUP_SIZE_M=16, num_stages=6).name
+    out = shown(capsys, *SIZE, *thin("sm_90"), "--explain", kept)
     assert out.splitlines()[1:] == ["  1  kept: no rule cuts it"]
 
 
@@ -123,12 +150,35 @@ def why(name: str) -> str:
     return next(rule.why for rule in shipped("sm_90").rules if rule.name == name)
 
 
-def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str]) -> None:
-    out = shown(capsys, *SIZE, "--arch", "sm_90", "--explain", "SPLIT_K = 8, num_warps=4").splitlines()
-    assert out[0].endswith(": 2000 configurations")
+def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    # Of gemm_tile alone: 125 tiles, two GROUP_SIZE_M, two num_stages.
+    out = shown(capsys, *SIZE, *thin("sm_90"), "--explain", "SPLIT_K = 32, num_warps=8").splitlines()
+    assert out[0].endswith(": 500 configurations")
     counts = [int(line.split()[0]) for line in out[1:]]
-    assert sum(counts) == 2000
+    assert sum(counts) == 500
     assert any("cut by split_k_for_few_tiles (heuristic)" in line for line in out)
+
+
+def test_explain_knows_the_fields_that_few_use(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = (RULES / "space_sm_90.yaml").read_text()
+    axes, small = source[: source.index("families:")], config(NUM_XCDS=8, STREAM_B=1).to_dict()
+    lines = [f"    {field}: [{small[field]}]" for field in AXES if field not in AMD_AXES and field != "STREAM_B"]
+    text = "\n".join([f"{axes}families:\n  gemm_tile:", *lines, "    STREAM_B: [0, 1]", ""])
+    (tmp_path / "mine.yaml").write_text(text)
+    argv = (*SIZE, "--arch", "sm_90", "--space", "mine.yaml", "--explain")
+    assert "sm_90: 1 configuration" in shown(capsys, *argv, "STREAM_B=1,NUM_XCDS=8,WARP_SPECIALIZE=0")
+    assert "sm_90: 1 configuration" in shown(capsys, *argv, config(NUM_XCDS=8).name)
+    assert "_XC8_SB1" in refused(capsys, *argv, config(NUM_XCDS=8, STREAM_B=1).name + "1")[1]
+    assert "accepted: 8" in refused(capsys, *argv, "NUM_XCDS=4")[1]
+
+
+@pytest.mark.parametrize("extra", [("--batch", "4"), ("-dtype_a", "fp32", "--precision", "tf32"), ("--beta", "0.5")])
+def test_what_is_not_plain_is_in_the_title(
+    capsys: pytest.CaptureFixture[str], thin: Thin, extra: tuple[str, ...]
+) -> None:
+    titles = {"--batch": "4x4096x4096x4096_bf16_nn_batched", "-dtype_a": "_fp32_nn_tf32", "--beta": "_beta_0.5"}
+    out = shown(capsys, *SIZE, *extra, *thin("sm_90"), "--explain", "SPLIT_K=1")
+    assert f"{titles[extra[0]]} on sm_90: " in out
 
 
 @pytest.mark.parametrize(
@@ -144,10 +194,14 @@ def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str]) -> None
         ("num_warps=\u00b2", ["is no FIELD=VALUE"]),
         ("num_warps=4,", ["'' is no FIELD=VALUE"]),
         ("num_warps=4,num_warps=8", ["num_warps is given twice"]),
+        ("STREAM_C=1", ["is no FIELD=VALUE", "NUM_XCDS", "did you mean STREAM_B?"]),
+        ("LAST_ARRIVER=0", ["is no FIELD=VALUE"]),
         ("kpack=2", ["kpack 2 is not in the space of sm_90"]),
     ],
 )
-def test_explain_of_what_is_no_configuration(capsys: pytest.CaptureFixture[str], text: str, words: list[str]) -> None:
-    out, err = refused(capsys, *SIZE, "--arch", "sm_90", f"--explain={text}")
+def test_explain_of_what_is_no_configuration(
+    capsys: pytest.CaptureFixture[str], thin: Thin, text: str, words: list[str]
+) -> None:
+    out, err = refused(capsys, *SIZE, *thin("sm_90"), f"--explain={text}")
     assert out == ""
     assert [word for word in ["--explain", *words] if word not in err] == []

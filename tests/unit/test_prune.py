@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import ARCHS, RULES, columns, config, device, problem, shipped
+from rule_cases import thin_space
+from samples import ARCHS, RULES, columns, config, device, problem
 
 from gemm_tuner import prune
 from gemm_tuner.errors import EXIT_INPUT, UserError
@@ -23,9 +24,10 @@ def rule_text(name: str, kind: str, body: str, doc: str = "Why not.") -> str:
     return f'@rule({kind})\ndef {name}(c, p, d):\n    """{doc}"""\n    return {body}\n'
 
 
-def folder(tmp_path: Path, validity: str = "", heuristics: str = "") -> Path:
+def folder(tmp_path: Path, validity: str = "", heuristics: str = "", families: str = "") -> Path:
     (tmp_path / "validity.py").write_text(HEAD + (validity or rule_text("one", "VALIDITY", "c.num_warps > 0")))
     (tmp_path / "heuristics.py").write_text(HEAD + (heuristics or rule_text("two", "HEURISTIC", "c.num_warps < 8")))
+    (tmp_path / "families.py").write_text(HEAD + families)
     return tmp_path
 
 
@@ -38,7 +40,7 @@ def refusal(rules_dir: Path) -> str:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_the_funnel_adds_up_and_agrees_with_the_record(arch: str) -> None:
-    candidates = shipped(arch)
+    candidates = thin_space(arch)
     pruned = prune.apply(candidates.columns, SIZE, device(arch), candidates.rules)
     remain = len(candidates.configs)
     for row in pruned.funnel:
@@ -113,16 +115,19 @@ def test_a_rule_that_gives_no_answer_is_named(tmp_path: Path, body: str, words: 
 
 
 def test_rules_of_ones_own(tmp_path: Path) -> None:
-    rules = prune.load_rules(folder(tmp_path))
-    assert [(r.name, r.kind) for r in rules] == [("one", Kind.VALIDITY), ("two", Kind.HEURISTIC)]
-    pruned = prune.apply(columns(config(), config(num_warps=8)), SIZE, H200, rules)
-    assert pruned.rejected_by.tolist() == ["", "two"]
+    three = rule_text("three", "HEURISTIC", "c.num_stages < 4")
+    rules = prune.load_rules(folder(tmp_path, families=three))
+    kinds = [("one", Kind.VALIDITY), ("two", Kind.HEURISTIC), ("three", Kind.HEURISTIC)]
+    assert [(r.name, r.kind) for r in rules] == kinds
+    pruned = prune.apply(columns(config(), config(num_warps=8), config(num_stages=4)), SIZE, H200, rules)
+    assert pruned.rejected_by.tolist() == ["", "two", "three"]
+    assert [r.name for r in prune.load_rules(tmp_path, heuristics=False)] == ["one"]
 
 
 def test_without_heuristics_only_the_heuristics_go() -> None:
     everything, valid = prune.load_rules(RULES), prune.load_rules(RULES, heuristics=False)
     assert [r.name for r in valid] == [r.name for r in everything if r.kind == Kind.VALIDITY]
-    some, all_of_them = shipped("sm_90"), shipped("sm_90", heuristics=False)
+    some, all_of_them = thin_space("sm_90"), thin_space("sm_90", heuristics=False)
     strict = prune.apply(some.columns, SIZE, H200, some.rules)
     loose = prune.apply(all_of_them.columns, SIZE, H200, all_of_them.rules)
     assert set(strict.kept) < set(loose.kept)
@@ -136,6 +141,8 @@ def test_bad_rule_folders(tmp_path: Path) -> None:
     (tmp_path / "validity.py").write_text("")
     assert "heuristics.py: is missing" in refusal(tmp_path)
     (tmp_path / "heuristics.py").write_text("")
+    assert "families.py: is missing" in refusal(tmp_path)
+    (tmp_path / "families.py").write_text("")
     assert f"{tmp_path}: holds no rules" in refusal(tmp_path)
 
 
@@ -153,9 +160,10 @@ def test_a_rule_file_that_does_not_load(tmp_path: Path, text: str, words: list[s
     assert "\n" not in message
 
 
-def test_two_rules_of_one_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["heuristics", "families"])
+def test_two_rules_of_one_name(tmp_path: Path, file: str) -> None:
     twin = rule_text("one", "HEURISTIC", "c.num_warps < 8")
-    assert "two rules are called one" in refusal(folder(tmp_path, heuristics=twin))
+    assert "two rules are called one" in refusal(folder(tmp_path, **{file: twin}))
 
 
 @pytest.mark.parametrize(("kind", "hint"), [("VALIDITY", "--space"), ("HEURISTIC", "--no_heuristics")])
@@ -176,6 +184,9 @@ def test_a_change_of_a_rule_changes_the_fingerprint(tmp_path: Path) -> None:
     mine = tmp_path / "rules"
     shutil.copytree(RULES, mine)
     assert prune.rules_sha(mine) == prune.rules_sha(RULES)
-    with (mine / "heuristics.py").open("a") as stream:
-        stream.write("# another\n")
-    assert prune.rules_sha(mine) != prune.rules_sha(RULES)
+    shas = {prune.rules_sha(RULES)}
+    for file in prune.RULE_FILES:
+        with (mine / file).open("a") as stream:
+            stream.write("# another\n")
+        shas.add(prune.rules_sha(mine))
+    assert len(shas) == 1 + len(prune.RULE_FILES) == 4

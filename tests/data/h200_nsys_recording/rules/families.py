@@ -1,0 +1,1 @@
+"""No rules of single families: the recording has one family."""
