@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jinja2
 
+from gemm_tuner.descriptors import TMA_ARCHS, loads_by_descriptor
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
@@ -17,9 +18,6 @@ from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Target
 
 SCRIPT_TEMPLATE = "script.py.j2"
-# Architectures whose kernels load tiles through TMA descriptors.
-TMA_ARCHS = ("sm_90", "sm_100")
-DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 LAUNCH_OPTIONS = {
     "cuda": ("num_warps", "num_stages"),
     "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
@@ -149,8 +147,3 @@ def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
     sums = padded if config.family == "gemm_split_k" else m * n
     partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
     return {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c, "p": partial}
-
-
-def loads_by_descriptor(family: str, target: Target) -> bool:
-    """Whether a family's kernels load tiles through TMA descriptors on this target."""
-    return family in DESCRIPTOR_FAMILIES and target.arch in TMA_ARCHS

@@ -52,3 +52,8 @@ def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Ca
         return Rule(predicate.__name__, kind, why, predicate, families, backend)
 
     return decorate
+
+
+def next_power_of_2(value: float) -> int:
+    """The least power of two that is not below a positive whole number."""
+    return 1 << max(0, int(value) - 1).bit_length()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemm_tuner import compile_stage, progress
-from gemm_tuner.codegen import Script, loads_by_descriptor
+from gemm_tuner.codegen import Script
 from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.launcher.companions import odd_companion
 from gemm_tuner.ledger import Ledger

@@ -7,17 +7,12 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 
 import numpy as np
 
+from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, TMA_ARCHS, rows_fit_descriptors
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.rule import HEURISTIC, rule
+from gemm_tuner.rule import HEURISTIC, next_power_of_2, rule
 
-BY_DESCRIPTOR = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
-TMA_ARCHS = ("sm_90", "sm_100")
 MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
-
-
-def next_power_of_2(value):
-    return 1 << max(0, int(value) - 1).bit_length()
 
 
 def tiles_of(c, p):
@@ -29,20 +24,10 @@ def ring_bytes(c, p):
     return c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
 
 
-def rows_are_whole_16_bytes(p):
-    """Whether A, B and C can be loaded and stored through TMA descriptors."""
-    rows = (
-        (p.k if p.layout_a == "row" else p.m, p.dtype_a),
-        (p.n if p.layout_b == "row" else p.k, p.dtype_b),
-        (p.n, p.dtype_c),
-    )
-    return all(extent * DTYPES[dtype].size_bytes % 16 == 0 for extent, dtype in rows)
-
-
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
 def pointers_for_few_rows_or_odd_ones(c, p, d):
     """Where descriptors can be used, pointer loads win only with 128 rows or columns of C or fewer (H200 sweep 2)."""
-    descriptors = d.target.arch in TMA_ARCHS and rows_are_whole_16_bytes(p) and p.batch == 1
+    descriptors = d.target.arch in TMA_ARCHS and rows_fit_descriptors(p) and p.batch == 1
     descriptors = descriptors and "gemm_persistent" in c.families
     half_types = DTYPES[p.dtype_a].size_bytes <= 2
     return np.full(c.BLOCK_SIZE_M.shape, not (descriptors and half_types and min(p.m, p.n) > 128))
@@ -62,7 +47,7 @@ def half_of_few_rows(c, p, d):
     return (2 * c.BLOCK_SIZE_M >= min(next_power_of_2(p.m), 128)) | np.full(c.BLOCK_SIZE_M.shape, p.m > 128)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTOR, backend="cuda")
+@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     """4 warps hold the accumulators of 128 x 128; more tile needs 8, less has no work for them (H200 sweep 2).
 
@@ -73,7 +58,7 @@ def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     return (c.num_warps == np.where(tile > 128 * 128, 8, 4)) | either | (c.WARP_SPECIALIZE == 1)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTOR, backend="cuda")
+@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def boxes_as_wide_as_the_swizzle(c, p, d):
     """Rows of a block of K of 128 to 512 bytes fill the TMA swizzle; narrower ones never won (H200 sweep 2)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
@@ -81,7 +66,7 @@ def boxes_as_wide_as_the_swizzle(c, p, d):
     return fill | (d.target.arch not in TMA_ARCHS)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTOR, backend="cuda")
+@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def loads_in_flight(c, p, d):
     """Less than 64 KiB a program in flight leave the memory idle, unless K is shorter (H200 sweep 2)."""
     blocks = np.ceil(p.k / (c.BLOCK_SIZE_K * c.SPLIT_K))

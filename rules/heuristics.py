@@ -6,15 +6,11 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
-from gemm_tuner.rule import HEURISTIC, rule
+from gemm_tuner.rule import HEURISTIC, next_power_of_2, rule
 
 LARGE = 2048
 MOST_SLICES = 32
 TILED = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k")
-
-
-def next_power_of_2(value):
-    return 1 << max(0, int(value) - 1).bit_length()
 
 
 @rule(HEURISTIC, families=TILED)

@@ -5,12 +5,11 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
+from gemm_tuner import descriptors
+from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, TMA_ARCHS
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.rule import VALIDITY, rule
-
-TMA_ARCHS = ("sm_90", "sm_100")
-BY_DESCRIPTOR = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 
 
 @rule(VALIDITY)
@@ -20,24 +19,18 @@ def type_has_matrix_instruction(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, p.rate_key in rates and (p.dtype_b in rates or p.dtype_b == p.dtype_a))
 
 
-@rule(VALIDITY, families=(*BY_DESCRIPTOR, "gemv"))
+@rule(VALIDITY, families=(*DESCRIPTOR_FAMILIES, "gemv"))
 def one_matrix_a_call(c, p, d):
     """Batches are for gemm_tile: the other families compute one matrix a call."""
     return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
 
 
-@rule(VALIDITY, families=BY_DESCRIPTOR, backend="cuda")
+@rule(VALIDITY, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def rows_fit_descriptors(c, p, d):
     """TMA descriptors take rows of whole 16 bytes (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)."""
     if d.target.arch not in TMA_ARCHS:
         return c.BLOCK_SIZE_M > 0
-    size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
-    rows_bytes = (
-        (p.k if p.layout_a == "row" else p.m) * size_a,
-        (p.n if p.layout_b == "row" else p.k) * size_b,
-        p.n * size_c,
-    )
-    return np.full(c.BLOCK_SIZE_M.shape, all(row % 16 == 0 for row in rows_bytes))
+    return np.full(c.BLOCK_SIZE_M.shape, descriptors.rows_fit_descriptors(p))
 
 
 @rule(VALIDITY)
@@ -173,7 +166,7 @@ def shared_memory_fits(c, p, d):
     return tiles_bytes + barrier_bytes <= d.shared_memory_bytes
 
 
-@rule(VALIDITY, families=BY_DESCRIPTOR, backend="cuda")
+@rule(VALIDITY, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def shared_memory_fits_tiles_and_part(c, p, d):
     """The pipeline's tiles and, in a loop over tiles, the part of C that is being stored must fit (docs/rules.md)."""
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
@@ -195,7 +188,7 @@ def copies_straight_to_lds(arch):
     return knobs.amd.use_async_copy is not False
 
 
-@rule(VALIDITY, families=("gemm_tile", *BY_DESCRIPTOR), backend="hip")
+@rule(VALIDITY, families=("gemm_tile", *DESCRIPTOR_FAMILIES), backend="hip")
 def lds_fits(c, p, d):
     """The tiles of A and B must fit into LDS (docs/rules.md, "Shared memory").
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from case_runner import Case
 
-from gemm_tuner import codegen
+from gemm_tuner import codegen, descriptors
 from gemm_tuner.combinations import first_fault
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS
@@ -55,7 +55,7 @@ class Variant:
 
     @property
     def by_descriptor(self) -> bool:
-        return codegen.loads_by_descriptor(self.family, self.target)
+        return descriptors.loads_by_descriptor(self.family, self.target)
 
 
 def config(family: str, *blocks: int, group: int = 1, split_k: int = 1, stages: int = 2, **more: int) -> KernelConfig:

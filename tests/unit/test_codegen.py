@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gemm_tuner import codegen
+from gemm_tuner import codegen, descriptors
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Target
@@ -87,7 +87,7 @@ def test_every_class_renders_to_python(family: str, target: Target, templates: P
             assert ("bias_ptr" in names) == problem.bias and ("alpha" in names) == problem.has_alpha
             assert bool({"c_in_ptr", "c_in_desc"} & names) == ("beta" in names) == problem.reads_c
             assert ("a_scale_ptr" in names) == ("b_scale_ptr" in names) == (problem.scaling != "none")
-        by_descriptor = codegen.loads_by_descriptor(family, target)
+        by_descriptor = descriptors.loads_by_descriptor(family, target)
         assert ("a_desc" in kernels[family]) == by_descriptor and f"DESCRIPTORS = {by_descriptor}\n" in text
         assert by_descriptor == (target == SM_90 and family not in ("gemm_tile", "gemv"))
         assert ("EVEN_K" in kernels[family]) != by_descriptor
