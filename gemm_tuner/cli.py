@@ -6,12 +6,12 @@ import argparse
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner import options
+from gemm_tuner import commands, options
+from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import Layout
@@ -19,14 +19,6 @@ from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_sizes, one_size
 
 PIPED_WIDTH = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Consoles:
-    """log: progress and messages, standard error. out: results, standard output."""
-
-    log: Console
-    out: Console
 
 
 def consoles() -> Consoles:
@@ -43,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     words = sys.argv[1:] if argv is None else argv
     try:
+        if words and words[0] in commands.SUBCOMMANDS:
+            return commands.run(words[0], words[1:], consoles())
         return run(options.build_parser().parse(words), consoles())
     except UserError as error:
         fault = error

@@ -7,8 +7,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.prune import Pruned
@@ -31,7 +29,6 @@ class Ledger:
 
     problem: GemmProblem
     configs: pd.DataFrame
-    all_names: npt.NDArray[np.object_]
     pruned: Pruned
     kept: dict[str, KernelConfig]
     predicted_us: dict[str, float]
@@ -89,16 +86,14 @@ class Ledger:
             raise AssertionError(f"{self.problem.key}: the statuses do not add up to the space: {counted}")
 
     def table(self) -> pd.DataFrame:
-        """One row a configuration of the space, none missing: its fields, name and COLUMNS."""
-        table = self.configs.copy()
-        table.insert(0, "name", self.all_names.tolist())
+        """One row a configuration that the rules kept: its fields, name and COLUMNS. The funnel counts the others."""
+        table = self.configs.iloc[self.pruned.kept].copy()
+        table.insert(0, "name", list(self.kept))
+        table = table.reset_index(drop=True)
         known = pd.DataFrame.from_dict(self.rows, orient="index").reindex(columns=list(COLUMNS))
         known = known.astype(dict.fromkeys(TEXT_COLUMNS, object))
         known.index.name = "name"
         table = table.join(known, on="name")
-        cut = self.pruned.rejected_by != ""
-        table.loc[cut, "status"] = Status.PRUNED.value
-        table.loc[cut, "rule"] = self.pruned.rejected_by[cut]
         table["predicted_us"] = table["name"].map(self.predicted_us).round(3)
         return table
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import gemm_tuner
+from gemm_tuner.commands import SUBCOMMANDS
 from gemm_tuner.documents import show
 from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
@@ -68,7 +69,9 @@ class Parser(argparse.ArgumentParser):
         word = unknown[0].partition("=")[0]
         if not word.startswith("-"):
             is_file = word.endswith((".yaml", ".yml"))
+            near = difflib.get_close_matches(word[:60], SUBCOMMANDS, 1)
             hint = "name a file of sizes by --gemm_size_file" if is_file else SEE_HELP
+            hint = f"did you mean the subcommand {near[0]}?" if near else hint
             raise UserError(f"unexpected argument {show(word)}", hint=hint)
         flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
         near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)

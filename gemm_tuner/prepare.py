@@ -118,7 +118,7 @@ def open_ledger(candidates: Space, problem: GemmProblem, device: Device) -> Ledg
     kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
     predicted = model.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
-    return Ledger(problem, candidates.configs, candidates.names, pruned, kept, predicted_us)
+    return Ledger(problem, candidates.configs, pruned, kept, predicted_us)
 
 
 def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> Ledger:
@@ -126,8 +126,7 @@ def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> 
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
     predicted = float(model.predict_us(prune.columns_of(row), problem, device)[0])
-    names = np.array([config.name], dtype=object)
-    return Ledger(problem, row, names, pruned, {config.name: config}, {config.name: predicted})
+    return Ledger(problem, row, pruned, {config.name: config}, {config.name: predicted})
 
 
 def best_predicted(ledger: Ledger, names: Sequence[str], count: int) -> list[str]:

@@ -1,0 +1,28 @@
+"""The subcommands of ``tune_gemm.py``: one module each, imported when it is asked for.
+
+A module ``gemm_tuner.commands.<name>`` (dashes as underscores) has ``build_parser() -> Parser`` and
+``main(words, shown) -> int``: the words behind the subcommand's name, the consoles, the exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from rich.console import Console
+
+SUBCOMMANDS: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Consoles:
+    """log: progress and messages, standard error. out: results, standard output."""
+
+    log: Console
+    out: Console
+
+
+def run(name: str, words: list[str], shown: Consoles) -> int:
+    """Runs a subcommand of SUBCOMMANDS. Raises UserError for what is wrong with its words."""
+    module = importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}")
+    return int(module.main(words, shown))
