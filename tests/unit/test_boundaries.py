@@ -28,6 +28,7 @@ STAGES: dict[str, set[str]] = {
     "rule": set(),
     "prune": {"rule", "space"},  # AXES
     "model": set(),
+    "search": {"model"},
     "codegen": set(),
     "binary": set(),
     "compile_worker": {"binary", "kernel_env", "launcher"},

@@ -1,0 +1,27 @@
+"""The searches by name."""
+
+from __future__ import annotations
+
+from gemm_tuner.errors import UserError
+from gemm_tuner.search.guided import Guided
+from gemm_tuner.search.plain import Full, Quick
+from gemm_tuner.search.view import Search
+
+SEARCHES = ("guided", "full", "quick")
+QUICK_COUNT = 16
+# Configurations of a round of the full search, over all sizes: a profiler's start is then a few percent of it.
+FULL_ROUND = 5000
+
+
+def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FULL_ROUND) -> Search:
+    """A search by name. seed: of the learned model. jobs: threads it may use. round_size: of the full search.
+
+    Raises UserError for a name that is not one of SEARCHES.
+    """
+    if name == "full":
+        return Full(round_size)
+    if name == "quick":
+        return Quick(QUICK_COUNT)
+    if name == "guided":
+        return Guided(seed=seed, jobs=jobs)
+    raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))
