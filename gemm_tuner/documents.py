@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.input_files import printable as printable
+from gemm_tuner.input_files import read_text
 
 MAX_FILE_BYTES = 16 * 2**20
 MAX_DEPTH = 32
@@ -161,7 +163,7 @@ def load_yaml(path: str | os.PathLike[str], what: str = "size file") -> object:
     what: how a message names the file's role. Raises UserError with the file and, where it has one, the line.
     """
     path = Path(path)
-    text = _decode(_read_bytes(path, what), path, what)
+    text = read_text(path, what, "YAML", MAX_FILE_BYTES)
     builder = _Builder(path)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -169,37 +171,6 @@ def load_yaml(path: str | os.PathLike[str], what: str = "size file") -> object:
     except yaml.YAMLError as error:
         raise _syntax_error(error, text, path, what) from None
     return builder.value
-
-
-def _read_bytes(path: Path, what: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UserError(
-            f"cannot read the {what}: {reason}",
-            where=printable(path),
-            accepted="a YAML file that exists and may be read",
-            hint="check the path",
-        ) from None
-    if len(data) > MAX_FILE_BYTES:
-        limit = f"up to {MAX_FILE_BYTES >> 20} MiB"
-        raise UserError(f"the {what} is too large", where=printable(path), accepted=limit, hint="split it")
-    return data
-
-
-def _decode(data: bytes, path: Path, what: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"the {what} is not UTF-8 text",
-            where=f"{printable(path)}, line {line}",
-            accepted="YAML in UTF-8",
-            hint="save it as UTF-8",
-        ) from None
 
 
 def _syntax_error(error: yaml.YAMLError, text: str, path: Path, what: str) -> UserError:
@@ -229,12 +200,6 @@ def show(value: object) -> str:
         return "nothing"
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:56] + " ..."
-
-
-def printable(path: str | os.PathLike[str]) -> str:
-    """A path as a message names it."""
-    text = str(path)
-    return text if text.isprintable() else repr(text)
 
 
 def refuse_unknown(entry: dict[Any, Any], known: tuple[str, ...], where: str, accepted: str = "") -> None:

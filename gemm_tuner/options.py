@@ -17,8 +17,7 @@ from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.operands import INIT_TYPES
-from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
-from gemm_tuner.problem_keys import MAX_BATCH
+from gemm_tuner.problem import ACTIVATIONS, MAX_BATCH, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.values import FACTOR_FORM, did_you_mean, is_factor
 

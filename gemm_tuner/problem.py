@@ -5,6 +5,7 @@ Sizes are in elements unless a name ends in a unit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
@@ -24,6 +25,8 @@ ACTIVATIONS = ("none", "relu", "gelu", "silu")
 SCALINGS = ("none", "tensor", "row_col", "block")
 SCALE_BLOCK = 128
 PRECISIONS = ("ieee", "tf32")
+MAX_DIMENSION = 2**31 - 1
+MAX_BATCH = 65535  # most programs along the axis of the grid that a batch takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +139,44 @@ class GemmProblem:
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> GemmProblem:
-        return cls(**{**row, "layout_a": Layout(row["layout_a"]), "layout_b": Layout(row["layout_b"])})
+        """What ``to_dict`` gave. Raises ValueError for a row that no problem is: its name becomes part of paths."""
+        unknown = [key for key in row if key not in cls.__dataclass_fields__]
+        if unknown or not {"m", "n", "k"} <= row.keys():
+            raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
+        for key, value in row.items():
+            if not _ACCEPTS[key](value):
+                raise ValueError(f"{key} is {repr(value)[:60]}, which no problem has")
+        factors = {key: float(row[key]) for key in ("alpha", "beta") if key in row}
+        layouts = {key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row}
+        return cls(**{**row, **factors, **layouts})
+
+
+def _whole(highest: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and 1 <= value <= highest
+
+
+def _one_of(*known: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in known
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 3.5e38  # of fp32
+
+
+_ACCEPTS: dict[str, Callable[[Any], bool]] = {
+    "m": _whole(MAX_DIMENSION),
+    "n": _whole(MAX_DIMENSION),
+    "k": _whole(MAX_DIMENSION),
+    "dtype_a": _one_of(*DTYPES),
+    "dtype_b": _one_of(*DTYPES),
+    "dtype_c": _one_of(*DTYPES),
+    "layout_a": _one_of(*(layout.value for layout in Layout)),
+    "layout_b": _one_of(*(layout.value for layout in Layout)),
+    "batch": _whole(MAX_BATCH),
+    "bias": lambda value: isinstance(value, bool),
+    "activation": _one_of(*ACTIVATIONS),
+    "alpha": _is_number,
+    "beta": _is_number,
+    "scaling": _one_of(*SCALINGS),
+    "precision": _one_of(*PRECISIONS),
+}

@@ -11,11 +11,9 @@ from gemm_tuner.documents import check_kind, show
 from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import DTYPES, INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.errors import UserError
-from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALINGS, GemmProblem, Layout
+from gemm_tuner.problem import ACTIVATIONS, MAX_BATCH, MAX_DIMENSION, PRECISIONS, SCALINGS, GemmProblem, Layout
 from gemm_tuner.values import choice, factor, integer
 
-MAX_DIMENSION = 2**31 - 1
-MAX_BATCH = 65535  # most programs along the axis of the grid that a batch takes
 _CHOICES = {"activation": ACTIVATIONS, "scaling": SCALINGS, "precision": PRECISIONS}
 # Written into a row only where they say something.
 _EXTRA_KEYS = ("batch", "activation", "alpha", "beta", "scaling", "precision")

@@ -7,20 +7,26 @@ and configs/<size>.csv.gz (every configuration that the rules kept, and what bec
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import io
 import json
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.documents import write_text_atomically
+from gemm_tuner.documents import show, write_text_atomically
 from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import printable, read_bytes
+from gemm_tuner.json_records import LARGEST_INT, load_json, record_of
 from gemm_tuner.problem import GemmProblem
 
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
 TABLES = "configs"
+MAX_TABLE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -87,30 +93,50 @@ def write(folder: Path, record: RunRecord) -> Path:
 
 
 def read(folder: Path) -> RunRecord:
-    """Reads a run's folder. Raises UserError when there is no run in it, or one of another version."""
+    """Reads a run's folder. Raises UserError when there is no run in it that can be read, or one of another version."""
     path = folder / RUN_FILE
-    accepted = "a run's folder under results/, which holds run.json"
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-        if row.pop("format_version") != FORMAT_VERSION:
-            raise ValueError("another format_version")
-        sizes = tuple(_size(size) for size in row.pop("sizes"))
-        command = tuple(row.pop("command"))
-        return RunRecord(command=command, sizes=sizes, **row)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"holds no run that can be read ({error!r})", where=str(folder), accepted=accepted) from error
+        row = load_json(path, "run's record")
+        if not isinstance(row, dict) or row.pop("format_version", None) != FORMAT_VERSION:
+            raise UserError(f"is no record of format_version {FORMAT_VERSION}", where=printable(path))
+        record = record_of(RunRecord, row, printable(path))
+        for number, size in enumerate(record.sizes, 1):
+            _check_size(size, f"{printable(path)}, size {number}")
+    except UserError as error:
+        accepted = "a run's folder under results/, which holds run.json"
+        what = f"holds no run that can be read: {error.what}"
+        raise UserError(what, where=error.where, accepted=error.accepted or accepted, hint=error.hint) from error
+    return record
 
 
-def _size(row: dict[str, Any]) -> SizeRecord:
-    finals = tuple(Final(f["name"], tuple(f["samples_us"])) for f in row.pop("finals"))
-    problem = GemmProblem.from_dict(row.pop("problem"))
-    return SizeRecord(problem=problem, finals=finals, funnel=tuple(row.pop("funnel")), **row)
+def _check_size(size: SizeRecord, where: str) -> None:
+    """Raises UserError for counts and times that no run wrote."""
+    for step in size.funnel:
+        words, counts = (step.get(key) for key in ("rule", "kind", "why")), (step.get(key) for key in ("cut", "remain"))
+        if not all(isinstance(one, str) for one in words) or not all(_is_count(one) for one in counts):
+            raise UserError("a step of the funnel is none", where=where, accepted="rule, kind, why, cut and remain")
+    if not all(_is_count(count) for count in (size.total, *size.counts.values())):
+        raise UserError("a count is below 0", where=where)
+    for final in size.finals:
+        if not all(sample > 0 for sample in final.samples_us):
+            raise UserError(f"samples_us of {final.name!r} holds a time that is not above 0", where=where)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_INT
 
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:
-    """The table of a size's kept configurations. Raises UserError when it is not there."""
+    """The table of a size's kept configurations. Raises UserError when it is not there or cannot be read."""
     path = folder / TABLES / f"{key}.csv.gz"
+    if Path(key).name != key:
+        raise UserError(f"{show(key)} is no size's name", where=str(folder))
     try:
-        return pd.read_csv(path, low_memory=False)
-    except (OSError, ValueError, EOFError) as error:
+        packed = read_bytes(path, f"table of {key}", "CSV in gzip", MAX_TABLE_BYTES)
+        with gzip.open(io.BytesIO(packed)) as stream:
+            text = stream.read(MAX_TABLE_BYTES + 1)
+        if len(text) > MAX_TABLE_BYTES:
+            raise ValueError(f"more than {MAX_TABLE_BYTES >> 20} MiB when unpacked")
+        return pd.read_csv(io.BytesIO(text), low_memory=False)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"has no table of {key} that can be read ({error!r})", where=str(path)) from error

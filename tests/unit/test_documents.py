@@ -147,9 +147,15 @@ def test_too_large_a_file_is_not_read(path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no /dev/zero")
-def test_an_endless_device_ends() -> None:
-    with pytest.raises(UserError, match="too large"):
+def test_an_endless_device_is_not_read() -> None:
+    with pytest.raises(UserError, match="it is a device"):
         load_yaml("/dev/zero")
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="it is a pipe"):
+        load_yaml(path)
 
 
 def test_too_many_values(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
