@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-SUBCOMMANDS: dict[str, str] = {}
+SUBCOMMANDS: dict[str, str] = {
+    "report": "show a run as an HTML page, in the terminal or as JSON",
+}
 
 
 @dataclass(frozen=True, slots=True)

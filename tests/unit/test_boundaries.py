@@ -49,6 +49,7 @@ STAGES: dict[str, set[str]] = {
     "results": {"combinations", "problem_keys", "sizes"},
     "progress": set(),
     "run_folder": set(),
+    "report": {"launcher", "run_record"},  # VENDOR
     "run_record": set(),
     "device": set(),
     "launcher": {"support_kernels"},

@@ -1,0 +1,237 @@
+"""A run as its report shows it: run.json and the tables, with what follows from them, in plain records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gemm_tuner import run_record
+from gemm_tuner.launcher.plan import VENDOR
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.report.stats import median_interval
+from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+
+Interval = tuple[float, float]
+# Where a configuration's time was taken, the better one first.
+TIME_COLUMNS = ("finals_us", "screen_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One contender of the finals. ``interval_us`` holds its true median with 95 % confidence; None: too few samples."""
+
+    name: str
+    median_us: float
+    p20_us: float
+    p80_us: float
+    min_us: float
+    interval_us: Interval | None
+    samples_us: tuple[float, ...]
+
+    @property
+    def is_vendor(self) -> bool:
+        return self.name == VENDOR
+
+
+@dataclass(frozen=True, slots=True)
+class SizeView:
+    """One size. ``table`` has a row a kept configuration; None when the run holds no table of this size.
+
+    label:      the key without the parts that all sizes of the run share.
+    time_us:    of the chosen configuration; ``time_source`` is 'finals', 'screen', 'predicted' or '' for none.
+    roofline_pct, tflops, intensity: the last in FLOP a byte; none of the first two for a predicted time.
+    vendor_ratio: the vendor's median over ours; ``vendor_ratio_interval`` is what the two intervals allow at most.
+    """
+
+    record: SizeRecord
+    label: str
+    table: pd.DataFrame | None
+    contenders: tuple[Contender, ...]
+    time_us: float | None
+    time_source: str
+
+    @property
+    def key(self) -> str:
+        return self.record.key
+
+    @property
+    def problem(self) -> GemmProblem:
+        return self.record.problem
+
+    @property
+    def kept(self) -> int:
+        """Configurations that no rule cut."""
+        return int(self.record.funnel[-1]["remain"]) if self.record.funnel else self.record.total
+
+    @property
+    def timed(self) -> int:
+        """Configurations with a measured time."""
+        return 0 if self.table is None else int(measured_us(self.table).notna().sum())
+
+    @property
+    def is_measured(self) -> bool:
+        return self.time_us is not None and self.time_source != "predicted"
+
+    @property
+    def tflops(self) -> float | None:
+        return self.problem.flops / self.time_us / 1e6 if self.is_measured and self.time_us else None
+
+    @property
+    def roofline_pct(self) -> float | None:
+        return self.record.roofline_us / self.time_us * 100 if self.is_measured and self.time_us else None
+
+    @property
+    def intensity(self) -> float:
+        return self.problem.flops / self.problem.bytes_moved
+
+    @property
+    def ours(self) -> Contender | None:
+        return next((one for one in self.contenders if one.name == self.record.chosen), None)
+
+    @property
+    def vendor(self) -> Contender | None:
+        return next((one for one in self.contenders if one.is_vendor), None)
+
+    @property
+    def vendor_ratio(self) -> float | None:
+        return self.vendor.median_us / self.ours.median_us if self.vendor and self.ours else None
+
+    @property
+    def vendor_ratio_interval(self) -> Interval | None:
+        if not (self.vendor and self.ours and self.vendor.interval_us and self.ours.interval_us):
+            return None
+        (low, high), (ours_low, ours_high) = self.vendor.interval_us, self.ours.interval_us
+        return low / ours_high, high / ours_low
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run. ``roofs``: matrix rates of the types that the sizes use, TFLOP/s; ``dram_gbps`` GB/s, 0: not known."""
+
+    record: RunRecord
+    folder: str
+    sizes: tuple[SizeView, ...]
+    roofs: dict[str, float] = field(default_factory=dict)
+    dram_gbps: float = 0.0
+
+    @property
+    def source(self) -> str:
+        return str(self.record.header.get("source", ""))
+
+    @property
+    def title(self) -> str:
+        return f"GEMM tuning on {self.record.header.get('device') or self.record.device.get('name') or 'a device'}"
+
+    @property
+    def num_chosen(self) -> int:
+        return sum(1 for size in self.sizes if size.record.chosen)
+
+    @property
+    def vendor_ratio(self) -> float | None:
+        """The geometric mean over the sizes that have one."""
+        ratios = [size.vendor_ratio for size in self.sizes if size.vendor_ratio]
+        return geometric_mean(ratios) if ratios else None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many configurations of all sizes ended in each status."""
+        counted: dict[str, int] = {}
+        for size in self.sizes:
+            for status, number in size.record.counts.items():
+                counted[status] = counted.get(status, 0) + number
+        return counted
+
+    @property
+    def funnel(self) -> list[dict[str, Any]]:
+        """The rules of all sizes with what they cut in sum, in the order in which they are first met."""
+        rules: dict[str, dict[str, Any]] = {}
+        for row in (row for size in self.sizes for row in size.record.funnel):
+            rule = rules.setdefault(str(row["rule"]), {**row, "cut": 0})
+            rule["cut"] += row["cut"]
+        return [{key: rule.get(key, "") for key in ("rule", "kind", "why", "cut")} for rule in rules.values()]
+
+
+def load(folder: Path) -> Report:
+    """Reads a run's folder; a size without a table is shown without one. Raises UserError when there is no
+    run, or a table that cannot be read."""
+    record = run_record.read(folder)
+    labels = short_labels([size.key for size in record.sizes])
+    source = str(record.header.get("source", ""))
+    sizes = tuple(_size(folder, size, label, source) for size, label in zip(record.sizes, labels, strict=True))
+    rates = dict(record.device.get("matmul_tflops") or ())
+    used = dict.fromkeys(size.problem.rate_key for size in sizes)
+    return Report(
+        record=record,
+        folder=str(folder),
+        sizes=sizes,
+        roofs={key: float(rates[key]) for key in used if rates.get(key)},
+        dram_gbps=float(record.device.get("dram_gbps") or 0),
+    )
+
+
+def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView:
+    there = (folder / run_record.TABLES / f"{record.key}.csv.gz").exists()
+    table = run_record.read_table(folder, record.key) if there else None
+    contenders = sorted((_contender(final) for final in record.finals if final.samples_us), key=lambda c: c.median_us)
+    time_us, time_source = _chosen_time(record, contenders, table, source)
+    return SizeView(record, label, table, tuple(contenders), time_us, time_source)
+
+
+def _contender(final: Final) -> Contender:
+    samples = final.samples_us
+    p20, p80 = (float(np.quantile(samples, q)) for q in (0.2, 0.8))
+    return Contender(final.name, median(samples), p20, p80, min(samples), median_interval(samples), samples)
+
+
+def _chosen_time(
+    record: SizeRecord, contenders: Sequence[Contender], table: pd.DataFrame | None, source: str
+) -> tuple[float | None, str]:
+    """The chosen configuration's time and where it is from: the finals, else the table."""
+    ours = next((one for one in contenders if one.name == record.chosen), None)
+    if ours is not None:
+        return ours.median_us, "finals"
+    if table is None or not record.chosen or "name" not in table:
+        return None, ""
+    row = table[table["name"] == record.chosen]
+    columns = ("predicted_us",) if source == "predicted" else TIME_COLUMNS
+    for column in columns:
+        if column in row and row[column].notna().any():
+            return float(row[column].iloc[0]), column.removesuffix("_us")
+    return None, ""
+
+
+def measured_us(table: pd.DataFrame) -> pd.Series:
+    """Each configuration's measured time, us: of the finals where it was in them, else of the screening; else NaN."""
+    found = pd.Series(math.nan, index=table.index, dtype=float)
+    for column in TIME_COLUMNS:
+        if column in table:
+            found = found.fillna(pd.to_numeric(table[column], errors="coerce"))
+    return found
+
+
+def fastest(size: SizeView, count: int) -> list[Mapping[str, Any]]:
+    """The first configurations by measured time, by the predicted one where nothing was measured."""
+    if size.table is None:
+        return []
+    table = size.table.assign(measured_us=measured_us(size.table))
+    timed = table[table["measured_us"].notna()]
+    by = "measured_us" if len(timed) else "predicted_us"
+    if by not in table:
+        return []
+    rows: list[Mapping[str, Any]] = (timed if len(timed) else table).nsmallest(count, by).to_dict("records")
+    return rows
+
+
+def short_labels(keys: Sequence[str]) -> list[str]:
+    """The keys without the parts that all of them share, as long as no two become alike."""
+    parts = [key.split("_") for key in keys]
+    shared = set.intersection(*(set(rest) for _, *rest in parts)) if len(parts) > 1 else set()
+    labels = [" ".join([size, *(part for part in rest if part not in shared)]) for size, *rest in parts]
+    return labels if len(set(labels)) == len(labels) else list(keys)

@@ -1,0 +1,32 @@
+"""Numbers and values as a report's reader sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MISSING = "–"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """With so many digits that count; in powers of ten below 0.0001 and from 10 million on."""
+    if value is None or value - value != 0:
+        return MISSING
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.{digits}g}"
+    before = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    return f"{value:,.{max(0, digits - before)}f}"
+
+
+def whole(value: int) -> str:
+    return f"{value:,}"
+
+
+def words(value: Any) -> str:
+    """A value of the header, the device or the notes in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(words(one) for one in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return MISSING if value is None or value == "" else str(value)

@@ -1,0 +1,70 @@
+"""A report as one JSON document: what ``--json`` prints and what the page draws from, tables left out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from gemm_tuner.report.data import Contender, Report, SizeView
+
+SUMMARY_VERSION = 1
+
+
+def of_report(report: Report) -> dict[str, Any]:
+    """The summary: of the run, then of each size. Times in us unless a name says otherwise."""
+    record = report.record
+    return {
+        "summary_version": SUMMARY_VERSION,
+        "title": report.title,
+        "folder": report.folder,
+        "source": report.source,
+        "command": list(record.command),
+        "seconds": record.seconds,
+        "results_file": record.results_file,
+        "num_sizes": len(report.sizes),
+        "num_chosen": report.num_chosen,
+        "vendor_ratio": report.vendor_ratio,
+        "counts": report.counts,
+        "funnel": report.funnel,
+        "roofs_tflops": report.roofs,
+        "dram_gbps": report.dram_gbps,
+        "stages_s": record.stages,
+        "facts": record.facts,
+        "header": record.header,
+        "device": record.device,
+        "notes": record.notes,
+        "sizes": [of_size(size) for size in report.sizes],
+    }
+
+
+def of_size(size: SizeView) -> dict[str, Any]:
+    record = size.record
+    return {
+        "key": size.key,
+        "label": size.label,
+        "problem": size.problem.to_dict(),
+        "rate_key": size.problem.rate_key,
+        "total": record.total,
+        "kept": size.kept,
+        "timed": size.timed,
+        "has_table": size.table is not None,
+        "funnel": list(record.funnel),
+        "counts": record.counts,
+        "chosen": record.chosen,
+        "failure": record.failure,
+        "time_us": size.time_us,
+        "time_source": size.time_source,
+        "tflops": size.tflops,
+        "intensity": size.intensity,
+        "roofline_us": record.roofline_us,
+        "roofline_pct": size.roofline_pct,
+        "vendor_us": size.vendor.median_us if size.vendor else None,
+        "vendor_tflops": size.problem.flops / size.vendor.median_us / 1e6 if size.vendor else None,
+        "vendor_ratio": size.vendor_ratio,
+        "vendor_ratio_interval": size.vendor_ratio_interval,
+        "finals": [of_contender(one) for one in size.contenders],
+    }
+
+
+def of_contender(one: Contender) -> dict[str, Any]:
+    return {**asdict(one), "is_vendor": one.is_vendor}
