@@ -37,7 +37,7 @@ MEMORY_LATENCY_US = 0.85
 # on an H200 with torch, 2026-10.
 RATE_REACHED = 0.8
 BANDWIDTH_REACHED = 0.9
-# Fitted: operands reach the SMs at this many times the device's l2_gbps. Programs that run in step ask for the same tiles.
+# Fitted: operands reach the SMs at this many times l2_gbps; programs that run in step ask for the same tiles.
 L2_REUSE = 3.6
 # Fitted: the BM BN / (BM + BN) from which a tile feeds the matrix unit: that of 128 x 128.
 FULL_INTENSITY = 64.0
