@@ -17,7 +17,8 @@ from typing import Any
 
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.launcher.plan import Plan, read_journal
+from gemm_tuner.launcher.journal import read_journal
+from gemm_tuner.launcher.plan import Plan
 from gemm_tuner.outcomes import Key, after, blame, collect, failures, given_up, without
 from gemm_tuner.processes import Ended, run_watched
 from gemm_tuner.profilers import Profiler, TraceError

@@ -18,7 +18,7 @@ Key = tuple[GemmProblem, str]
 def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
     """The timings of all configurations that a launcher got through, from its journal and trace."""
     found = failures(plan, journal)
-    ended = {(e["work"], e["name"]): e["early_stopped"] for e in journal if e["event"] == "end"}
+    ended = {(e["work"], e["name"]): e.get("early_stopped", False) for e in journal if e["event"] == "end"}
     if not ended:
         return found
     calls = attribution.calls_of(journal)

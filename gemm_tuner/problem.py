@@ -146,17 +146,28 @@ class GemmProblem:
         for key, value in row.items():
             if not _ACCEPTS[key](value):
                 raise ValueError(f"{key} is {repr(value)[:60]}, which no problem has")
-        factors = {key: float(row[key]) for key in ("alpha", "beta") if key in row}
-        layouts = {key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row}
-        return cls(**{**row, **factors, **layouts})
+        values = dict(row)
+        values.update({key: float(row[key]) for key in ("alpha", "beta") if key in row})
+        values.update({key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row})
+        return cls(**values)
 
 
 def _whole(highest: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and 1 <= value <= highest
+    def accepts(value: Any) -> bool:
+        return type(value) is int and 1 <= value <= highest
+
+    return accepts
 
 
 def _one_of(*known: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in known
+    def accepts(value: Any) -> bool:
+        return isinstance(value, str) and value in known
+
+    return accepts
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
@@ -173,7 +184,7 @@ _ACCEPTS: dict[str, Callable[[Any], bool]] = {
     "layout_a": _one_of(*(layout.value for layout in Layout)),
     "layout_b": _one_of(*(layout.value for layout in Layout)),
     "batch": _whole(MAX_BATCH),
-    "bias": lambda value: isinstance(value, bool),
+    "bias": _is_flag,
     "activation": _one_of(*ACTIVATIONS),
     "alpha": _is_number,
     "beta": _is_number,

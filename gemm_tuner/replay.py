@@ -7,20 +7,26 @@ stage with plan.json, journal.jsonl and the profiler's own output for every star
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.device import Machine
+from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import printable
+from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.launch import OnEvent, StageRun, nobody
-from gemm_tuner.launcher.plan import VENDOR, VERIFY, Plan, read_journal
+from gemm_tuner.launcher.journal import read_journal
+from gemm_tuner.launcher.plan import VENDOR, VERIFY, Plan
 from gemm_tuner.outcomes import Key, collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import Status, Timing
 
 RECORDING = "recording.json"
+_ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
 
 
 def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int]) -> None:
@@ -35,6 +41,40 @@ def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, h
         "how": how,
     }
     (raw / RECORDING).write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """What the probe says of a GPU; 0 where it does not say."""
+
+    id: int
+    name: str
+    arch: str
+    num_sms: int
+    memory_bytes: int
+    l2_bytes: int
+    shared_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class _How:
+    """Fields of the results file's header."""
+
+    init_type: str
+    seed: int
+    l2: str
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What ``write_recording`` notes."""
+
+    gpu: _Gpu
+    versions: dict[str, str]
+    driver: str
+    profiler: str
+    profiler_version: str
+    how: _How
 
 
 @dataclass(frozen=True)
@@ -53,15 +93,19 @@ def load(folder: Path | None) -> Recording:
     where, accepted = "--replay", "the raw folder of a run made with --keep"
     if folder is None:
         raise UserError("--profiler replay needs the recording's folder", where=where, accepted=accepted)
+    path = folder / RECORDING
     try:
-        row = json.loads((folder / RECORDING).read_text(encoding="utf-8"))
-        profiler = {p.name: p for p in PROFILERS}[row["profiler"]]
-        machine = Machine(({**row["gpu"], "id": 0},), row["versions"], row["driver"])
-        how = {key: row["how"][key] for key in ("init_type", "seed", "l2")}
-        return Recording(folder, machine, profiler, row["profiler_version"], how)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"{folder} is no recording: {type(error).__name__}: {error}"
+        notes = record_of(_Notes, load_json(path, "recording"), printable(path))
+        known = {profiler.name: profiler for profiler in PROFILERS}
+        if notes.profiler not in known:
+            raise UserError(f"profiler is {show(notes.profiler)}", accepted=", ".join(known))
+        if not _ARCH.fullmatch(notes.gpu.arch):
+            raise UserError(f"arch is {show(notes.gpu.arch)}", accepted="such as sm_90 or gfx942")
+    except UserError as error:
+        what = f"{printable(folder)} is no recording: {error.one_line()}"
         raise UserError(what, where=where, accepted=accepted) from error
+    machine = Machine(({**asdict(notes.gpu), "id": 0},), notes.versions, notes.driver)
+    return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how))
 
 
 @dataclass(frozen=True)
@@ -75,7 +119,7 @@ class ReplayLauncher:
         for path in sorted(self.recording.folder.glob("*/start*/plan.json")):
             plan = Plan.read(path)
             if plan.stage == stage:
-                yield path.parent, plan, read_journal(path.parent / "journal.jsonl")
+                yield path.parent, plan, read_journal(path.parent / "journal.jsonl", len(plan.work))
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
         recorded: dict[Key, Timing] = {}

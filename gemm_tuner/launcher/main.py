@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gemm_tuner.documents import show
+from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.kernels import load_script
 from gemm_tuner.launcher.operands import make_operands, require_memory
 from gemm_tuner.launcher.plan import SCREEN, VERIFY, Journal, Plan
@@ -33,13 +35,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
-    plan = Plan.read(arguments.plan)
+    try:
+        plan = Plan.read(arguments.plan)
+        scripts = load_scripts(plan, arguments.plan)
+    except UserError as error:
+        print(error.one_line(), file=sys.stderr)
+        return error.exit_status
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         compiles = CompileCounter()
         try:
-            run(plan, journal)
+            run(plan, journal, scripts)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
@@ -65,10 +72,25 @@ class CompileCounter:
             self.compiled += 1
 
 
-def run(plan: Plan, journal: Journal) -> None:
+def load_scripts(plan: Plan, where: Path) -> list[ModuleType]:
+    """The plan's scripts. This runs them: a plan from somebody else is as good as a program of theirs.
+
+    Raises UserError for a script that is not there and for an entry that its script does not know.
+    """
+    for path in plan.scripts:
+        if not Path(path).is_file():
+            raise UserError(f"there is no script {show(path)}", where=str(where))
+    scripts = [load_script(path) for path in plan.scripts]
+    for work in plan.work:
+        for script, name in work.entries:
+            if name not in scripts[script].CONFIGS:
+                raise UserError(f"{plan.scripts[script]} has no configuration {show(name)}", where=str(where))
+    return scripts
+
+
+def run(plan: Plan, journal: Journal, scripts: list[ModuleType]) -> None:
     import torch
 
-    scripts = [load_script(path) for path in plan.scripts]
     if plan.device == "cuda":
         provide_descriptor_memory()
     if plan.stage == VERIFY:

@@ -7,11 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from gemm_tuner.documents import show
+from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import printable
+from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.records import GemmProblem
 
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
-SCREEN, FINALS, VERIFY = "screen", "finals", "verify"
+SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
+DEVICES = ("cuda", "cpu")
 # Kernels of the measurement itself, in the trace by these names: round a vendor call, and before every timed call.
 BEGIN_SYMBOL = "gemm_tuner_vendor_begin"
 END_SYMBOL = "gemm_tuner_vendor_end"
@@ -73,20 +78,37 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Raises ValueError for another format."""
-        row = json.loads(path.read_text(encoding="utf-8"))
-        if row.pop("format", None) != PLAN_FORMAT:
-            raise ValueError(f"{path} is no plan of format {PLAN_FORMAT}")
-        work = tuple(
-            Work(GemmProblem.from_dict(w["problem"]), tuple((s, n) for s, n in w["entries"]), w["vendor"])
-            for w in row["work"]
-        )
-        scripts = tuple(row["scripts"])
-        return cls(**{**row, "work": work, "scripts": scripts, "method": Method(**row["method"])})
+        """Reads a plan as data: nothing of it is run here. Raises UserError for what no plan is."""
+        where, row = printable(path), load_json(path, "plan")
+        if not isinstance(row, dict) or row.pop("format", None) != PLAN_FORMAT:
+            raise UserError(f"is no plan of format {PLAN_FORMAT}", where=where)
+        plan = record_of(cls, row, where)
+        fault = plan.fault()
+        if fault:
+            raise UserError(fault, where=where)
+        return plan
+
+    def fault(self) -> str:
+        """What no launcher could do; empty when there is nothing of the kind."""
+        for name, known in (("stage", STAGES), ("device", DEVICES)):
+            if getattr(self, name) not in known:
+                return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"
+        for number, work in enumerate(self.work):
+            for script, _ in work.entries:
+                if not 0 <= script < len(self.scripts):
+                    return f"work {number} names script {script} of {len(self.scripts)}"
+        method = self.method
+        counts = (method.warmup_calls, method.timed_calls, method.flush_bytes, method.rotating_bytes, method.seed)
+        if min(counts) < 0 or method.timed_calls < 1 or method.early_stop_ratio <= 0:
+            return "the method holds a number that is too small"
+        return ""
 
 
 class Journal:
-    """One JSON object a line. ``begin`` and ``end`` reach the disk at once: a crash blames one config."""
+    """One JSON object a line, read by ``journal.read_journal``.
+
+    ``begin`` and ``end`` reach the disk at once: a crash blames one config.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -95,11 +117,3 @@ class Journal:
         self._stream.write(json.dumps({"event": event, **fields}) + "\n")
         if now:
             self._stream.flush()
-
-
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The events in order; a last line that a crash cut short is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
