@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 SUBCOMMANDS: dict[str, str] = {
+    "export": "write tuned configs as the files of vLLM, SGLang, AITER, Triton and others",
+    "serve-check": "say which config a consumer really gets from such files, for each M",
     "report": "show a run as an HTML page, in the terminal or as JSON",
 }
 

@@ -50,6 +50,7 @@ STAGES: dict[str, set[str]] = {
     "progress": set(),
     "run_folder": set(),
     "report": {"launcher", "run_record"},  # VENDOR
+    "export": {"config_keys", "problem_keys", "prune", "results", "rule", "run_record", "sizes", "space", "values"},
     "run_record": set(),
     "device": set(),
     "launcher": {"support_kernels"},

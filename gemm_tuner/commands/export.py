@@ -1,0 +1,122 @@
+"""``tune_gemm.py export``: tuned configs in the files of vLLM, SGLang, AITER, Triton and others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.markup import escape
+
+from gemm_tuner import options
+from gemm_tuner.commands import Consoles
+from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.export import CONSUMERS, devices, job
+from gemm_tuner.options import Parser
+
+DESCRIPTION = """\
+Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
+What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where a size's own
+config is of another kernel family than the consumer's, the fastest one of the run's table that it can launch
+takes its place, if configs/ lies beside the results file. Files that are there are merged into, key by key.
+"""
+EXAMPLES = """\
+examples:
+  tune_gemm.py export tuned.yaml --to vllm -o out            files below out/vllm/model_executor/...
+  tune_gemm.py export tuned.yaml --to vllm -o "$SITE_PACKAGES" --check   would it change what is installed?
+  tune_gemm.py export tuned.yaml --to sglang --device_name "NVIDIA H20" --for H20,L40S
+  tune_gemm.py export tuned.yaml --to aiter -o "$SITE_PACKAGES"
+  tune_gemm.py export tuned.yaml --to csv -o out             everything, in one table
+
+exit status: 0 written, or nothing to change; 1 --check found something to change, or no size could be
+exported; 2 the command line or a file is wrong; 3 a file cannot be written.
+"""
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="tune_gemm.py export",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py")
+    parser.add_argument("--to", metavar="CONSUMER", type=options.one_of(CONSUMERS), required=True,
+                        help=f"whom the files are for: {', '.join(CONSUMERS)}")  # fmt: skip
+    parser.add_argument("-o", "--output_dir", metavar="DIR", type=Path, default=Path("export"),
+                        help="the files go below it, to where the consumer's package has them: give site-packages "
+                        "to install them (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--device_name", metavar="NAME", default="",
+                        help="the GPU as the consumer names it (default: the results' device; for aiter their "
+                        "architecture)")  # fmt: skip
+    parser.add_argument("--for", metavar="GPU,GPU", dest="devices", type=devices.named, default=(),
+                        help="leave out what does not fit into the shared memory of each of these: "
+                        f"{', '.join(limit.name for limit in devices.DEVICES)}")  # fmt: skip
+    parser.add_argument("--check", action="store_true", help="write nothing; say what would change, and exit 1 if "
+                        "anything would")  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
+                        "(default: keep them)")  # fmt: skip
+    parser.add_argument("--predicted", action="store_true", help="export rows that were never run, too; the "
+                        "provenance says so")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def main(words: list[str], shown: Consoles) -> int:
+    arguments = build_parser().parse(words)
+    export = job.prepare(
+        arguments.results,
+        CONSUMERS[arguments.to],
+        arguments.output_dir,
+        device=arguments.device_name,
+        fits=devices.fits(arguments.devices, options.data_folder("rules")),
+        predicted=arguments.predicted,
+        overwrite=arguments.overwrite,
+    )
+    if not arguments.check and export.plans:
+        export.write()
+    for one in export.left_out:
+        shown.log.print(escape(f"left out: {one.size} {one.config}: {one.reason}"), highlight=False)
+    if arguments.json:
+        shown.out.print(json.dumps(document(export, arguments)), markup=False, highlight=False, soft_wrap=True)
+    else:
+        for line in lines(export, checked=arguments.check):
+            shown.out.print(escape(line), highlight=False)
+    if not export.plans:
+        return EXIT_UNVERIFIED
+    return EXIT_UNVERIFIED if arguments.check and export.differs else EXIT_OK
+
+
+def lines(export: job.Export, *, checked: bool) -> list[str]:
+    """One line a file and, under --check, one a key."""
+    found = []
+    for plan in export.plans:
+        counts: dict[str, int] = {}
+        for change in plan.changes:
+            counts[change.what] = counts.get(change.what, 0) + 1
+        words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
+        if checked:
+            words |= {"add": "to add", "replace": "to replace"}
+        told = ", ".join(f"{counts[what]} {word}" for what, word in words.items() if what in counts)
+        found.append(f"{export.root / plan.place}: {told}")
+        told_of = ("add", "replace", "keep") if checked else ("keep",)
+        for change in plan.changes:
+            if change.what in told_of:
+                found.append("  " + " ".join(filter(None, (change.what, change.key, change.kind, change.why))))
+    return found or ["no size could be exported"]
+
+
+def document(export: job.Export, arguments: argparse.Namespace) -> dict[str, object]:
+    files = [
+        {"path": str(export.root / p.place), "changes": [asdict(change) for change in p.changes]} for p in export.plans
+    ]
+    return {
+        "consumer": arguments.to,
+        "written": not arguments.check and bool(export.plans),
+        "differs": export.differs,
+        "files": files,
+        "left_out": [asdict(one) for one in export.left_out],
+    }

@@ -1,0 +1,88 @@
+"""The GPUs that an exported file may be named for by ``--for``, and whether a tile fits into their shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from gemm_tuner import prune, space
+from gemm_tuner.errors import UserError
+from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.values import did_you_mean
+
+SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part", "lds_fits")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One GPU: the most shared memory (LDS) that a block can have, and the architecture whose formula holds for it.
+
+    Devices without wgmma and tcgen05 follow the formula of sm_80.
+    """
+
+    name: str
+    arch: str
+    shared_memory_bytes: int
+
+
+# CUDA C Programming Guide, "Technical Specifications per Compute Capability"; AMD's CDNA ISA guides, "LDS".
+DEVICES = tuple(
+    Limit(name, arch, limit)
+    for arch, limit, names in (
+        ("sm_80", 65536, ("T4",)),
+        ("sm_80", 98304, ("V100",)),
+        ("sm_80", 166912, ("A100", "A800", "A30")),
+        ("sm_80", 101376, ("A10", "A40", "L4", "L20", "L40", "L40S", "RTX3090", "RTX4090", "RTX5090", "RTXPRO6000")),
+        ("sm_90", 232448, ("H20", "H100", "H200", "H800", "GH200")),
+        ("sm_100", 232448, ("B200", "B300", "GB200", "GB300")),
+        ("gfx90a", 65536, ("MI210", "MI250", "MI250X")),
+        ("gfx942", 65536, ("MI300A", "MI300X", "MI308X", "MI325X")),
+        ("gfx950", 163840, ("MI350X", "MI355X")),
+    )
+    for name in names
+)
+
+# From a problem and a config to why a device of --for cannot run it; empty when all can.
+Fits = Callable[[GemmProblem, KernelConfig], str]
+
+
+def named(text: str) -> tuple[Limit, ...]:
+    """The devices of a list such as ``MI300X,H20``. Raises UserError for one that is not in the table."""
+    known = {limit.name.casefold(): limit for limit in DEVICES}
+    found = []
+    for word in text.split(","):
+        name = word.strip().casefold().replace(" ", "")
+        if name not in known:
+            listed = ", ".join(limit.name for limit in DEVICES)
+            hint = did_you_mean(name.upper(), [limit.name for limit in DEVICES])
+            raise UserError(f"the device {word.strip()[:60]!r} is not known", where="--for", accepted=listed, hint=hint)
+        found.append(known[name])
+    return tuple(found)
+
+
+def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
+    """A test by the tuner's own rules of shared memory (docs/rules.md). ``rules_dir`` holds them."""
+    if not limits:
+        return lambda problem, config: ""
+    rules = [rule for rule in prune.load_rules(rules_dir, heuristics=False) if rule.name in SHARED_MEMORY_RULES]
+    devices = []
+    for limit in limits:
+        assumed = space.load(space.space_path(rules_dir, limit.arch), limit.arch).device
+        devices.append(replace(assumed, name=limit.name, shared_memory_bytes=limit.shared_memory_bytes))
+
+    def fault(problem: GemmProblem, config: KernelConfig) -> str:
+        columns = prune.columns_of(pd.DataFrame([config.to_dict()]))
+        for device in devices:
+            asked = [
+                rule
+                for rule in rules
+                if rule.backend in ("", device.target.backend) and (not rule.families or config.family in rule.families)
+            ]
+            if not all(prune.ask(rule, columns, problem, device)[0] for rule in asked):
+                return f"its tiles take more shared memory than {device.name} has, {device.shared_memory_bytes} bytes"
+        return ""
+
+    return fault

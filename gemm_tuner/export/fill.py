@@ -1,0 +1,56 @@
+"""Fills the sizes that were not tuned, so that none of them is served with the tile of a much larger one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from gemm_tuner.export.consumer import Body, Consumer, Target
+from gemm_tuner.export.nearest import most_rows, stand_in
+from gemm_tuner.export.sidecar import DEFAULT, MEASURED_KINDS, STAND_IN, Note
+
+
+def fill(
+    consumer: Consumer, place: PurePosixPath, target: Target, body: Body, notes: dict[str, Note]
+) -> dict[str, Note | None]:
+    """The fillings of a file, by key, for the keys of the consumer's grid that are absent or were filled before.
+
+    The first of these: a tuned M that is near enough (nearest.stand_in); the consumer's own default; for a consumer
+    whose default is not known, the nearest smaller M, or a larger one with a small tile. None where there is none.
+    """
+    measured = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS and tile_rows(note)}
+    found: dict[str, Note | None] = {}
+    for key, m in consumer.grid:
+        note = notes.get(key)
+        if key not in body or (note is not None and note.kind not in MEASURED_KINDS):
+            found[key] = _filling(consumer, place, target, m, measured)
+    return found
+
+
+def _filling(
+    consumer: Consumer, place: PurePosixPath, target: Target, m: int, measured: dict[int, Note]
+) -> Note | None:
+    rows = {tuned: tile_rows(note) for tuned, note in measured.items()}
+    near = stand_in(m, rows)
+    if near is not None:
+        return _from(measured[near])
+    default = consumer.default(place, m, target)
+    if default is not None:
+        return Note(DEFAULT, default)
+    if consumer.floor_stands_in:
+        smaller = [tuned for tuned in rows if tuned <= m]
+        larger = [tuned for tuned in rows if tuned > m and rows[tuned] <= most_rows(m)]
+        if smaller or larger:
+            return _from(measured[max(smaller) if smaller else min(larger)])
+    return None
+
+
+def tile_rows(note: Note) -> int:
+    """Rows of the tile of a measured entry; 0 for what is no such entry."""
+    rows = note.entry.get("BLOCK_SIZE_M")
+    return rows if type(rows) is int and rows > 0 and note.m > 0 else 0
+
+
+def _from(note: Note) -> Note:
+    """A note on the same config where it was not measured."""
+    return replace(note, kind=STAND_IN, time_us=None, stage="", tuned="", tuned_us=None, times_us={})

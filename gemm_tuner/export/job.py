@@ -1,0 +1,81 @@
+"""One export from start to end: a results file, a consumer, and what its files become."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gemm_tuner import results
+from gemm_tuner.documents import MAX_FILE_BYTES
+from gemm_tuner.export import offers, plan, sidecar
+from gemm_tuner.export.consumer import Consumer, Target
+from gemm_tuner.export.devices import Fits
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.plan import FilePlan
+from gemm_tuner.export.sidecar import Sidecar
+from gemm_tuner.input_files import read_bytes
+from gemm_tuner.records import GemmProblem, KernelConfig
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export would write. known: the provenance of each folder as it is now."""
+
+    plans: tuple[FilePlan, ...]
+    left_out: tuple[LeftOut, ...]
+    root: Path
+    known: dict[PurePosixPath, Sidecar]
+    facts: dict[str, Any]
+
+    @property
+    def differs(self) -> bool:
+        return any(one.differs for one in self.plans)
+
+    def write(self) -> None:
+        """Writes the files and their provenance. Raises EnvironmentFault when one cannot be written."""
+        plan.write(self.root, self.plans, self.known, self.facts)
+
+
+def prepare(
+    path: Path, consumer: Consumer, root: Path, *, device: str, fits: Fits, predicted: bool, overwrite: bool
+) -> Export:
+    """Reads the results and the files that are there; writes nothing.
+
+    device: name to use in place of the header's; empty for the header's. Raises UserError.
+    """
+    found = results.read(path)
+    arch = str(found.header.get("arch", ""))
+    target = Target(root, device or str(found.header.get(consumer.device_key, "")), arch)
+
+    def config_fault(problem: GemmProblem, config: KernelConfig) -> str:
+        return consumer.config_fault(problem, config, arch) or fits(problem, config)
+
+    offered, left_out = offers.collect(
+        found, path.parent, lambda problem: consumer.problem_fault(problem, arch), config_fault, predicted=predicted
+    )
+    files, doubles = plan.group(consumer, offered, target)
+    left_out += doubles
+    known = {folder: sidecar.read(root / folder) for folder in {place.parent for place in files}}
+    results_id = f"{consumer.name}-{file_sha(path)}"
+    plans = []
+    for place, by_key in files.items():
+        made = plan.plan_file(consumer, place, by_key, target, known[place.parent], results_id, overwrite=overwrite)
+        if isinstance(made, FilePlan):
+            plans.append(made)
+        else:
+            left_out += [LeftOut(one.problem.key, one.config.name, made) for one in by_key.values()]
+    left_out = list(dict.fromkeys(left_out))
+    facts = {
+        "file": path.name,
+        "consumer": consumer.name,
+        "header": found.header,
+        "left_out": [asdict(one) for one in left_out],
+    }
+    return Export(tuple(plans), tuple(left_out), root, known, {results_id: facts})
+
+
+def file_sha(path: Path) -> str:
+    """16 hex digits that name the content of a results file."""
+    return hashlib.sha256(read_bytes(path, "results file", "YAML", MAX_FILE_BYTES)).hexdigest()[:16]

@@ -1,0 +1,195 @@
+"""What an export would change: new entries merged into the files that are there, gaps filled, then written.
+
+An entry that is there stays unless the new one is better: faster at the same M, in place of a filling, or measured
+at a larger M of the same bucket. One that nobody knows (it is in no sidecar, or was edited) stays unless ``overwrite``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gemm_tuner.documents import printable, show, write_text_atomically
+from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.export import sidecar
+from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
+from gemm_tuner.export.fill import fill
+from gemm_tuner.export.offers import RESULTS, LeftOut, Offer
+from gemm_tuner.export.sidecar import DEFAULT, MEASURED_KINDS, TABLE, TUNED, Note, Sidecar
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to one key: ``add``, ``replace``, ``keep`` (one that is there stays, with why) or ``same``."""
+
+    key: str
+    what: str
+    kind: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """One data file: its new text, the notes on its entries, and what changes."""
+
+    place: PurePosixPath
+    text: str
+    notes: dict[str, Note]
+    changes: tuple[Change, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(change.what in ("add", "replace") for change in self.changes)
+
+
+def group(
+    consumer: Consumer, offers: Iterable[Offer], target: Target
+) -> tuple[dict[PurePosixPath, dict[str, Offer]], list[LeftOut]]:
+    """The offers by file and key, one for each key, and those that gave way to another of the same key."""
+    files: dict[PurePosixPath, dict[str, Offer]] = {}
+    left_out = []
+    for offer in sorted(offers, key=consumer.rank):
+        key = consumer.key(offer.problem)
+        for number, place in enumerate(consumer.places(offer.problem, target)):
+            first = files.setdefault(place, {}).setdefault(key, offer)
+            if first is not offer and number == 0:
+                reason = f"shares the key {key} with {first.problem.key}, which comes first"
+                left_out.append(LeftOut(offer.problem.key, offer.config.name, reason))
+    return files, left_out
+
+
+def plan_file(
+    consumer: Consumer,
+    place: PurePosixPath,
+    offers: dict[str, Offer],
+    target: Target,
+    known: Sidecar,
+    results: str,
+    *,
+    overwrite: bool,
+) -> FilePlan | str:
+    """The new state of one file, or why there can be none."""
+    path = target.root / place
+    old = consumer.load(path) if path.is_file() else {}
+    refuse_unreadable(consumer, old, path)
+    body = dict(old)
+    notes = {key: note for key, entry in old.items() if (note := known.known(place.name, key, entry))}
+    changes = {}
+    for key, offer in offers.items():
+        note = note_of(offer, consumer.entry(offer, target.arch), results)
+        changes[key] = change = merged(key, note, body.get(key), notes.get(key), overwrite=overwrite)
+        if change.what in ("add", "replace", "same"):
+            body[key], notes[key] = note.entry, note
+    for key, filling in fill(consumer, place, target, body, notes).items():
+        if filling is None:
+            return (
+                f"no config is known for {key}: tune smaller sizes, or export into a folder that holds {consumer.name}"
+            )
+        what = "add" if key not in body else "same" if body[key] == filling.entry else "replace"
+        body[key], notes[key] = filling.entry, filling
+        changes[key] = Change(key, what, filling.kind, f"from M={filling.m}" if filling.m else "")
+    body = {key: body[key] for key in sorted(body, key=consumer.order)}
+    notes = {key: with_times(notes[key], offers.get(key), notes) for key in body if key in notes}
+    listed = tuple(changes[key] for key in sorted(changes, key=consumer.order))
+    return FilePlan(place, consumer.text(body), notes, listed)
+
+
+def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
+    """Raises UserError when a file that is there has a key that the consumer's loader stops at."""
+    for key in body:
+        try:
+            consumer.order(key)
+        except ValueError:
+            raise UserError(
+                f"has the key {show(key)}, at which {consumer.name}'s loader stops",
+                where=printable(path),
+                hint="delete this key, or move the file away",
+            ) from None
+
+
+def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwrite: bool) -> Change:
+    """What becomes of a key for which there is something new."""
+    if there is None:
+        return Change(key, "add", new.kind)
+    if there == new.entry and (old is None or not is_better(old, new)):
+        return Change(key, "same", new.kind)
+    if there == new.entry:
+        return Change(key, "keep", old.kind if old else "", "it is known with a better time")
+    if old is None:
+        if overwrite:
+            return Change(key, "replace", new.kind, "nothing was known of the old entry")
+        return Change(key, "keep", "", "nothing is known of the entry that is there; --overwrite replaces it")
+    if is_better(new, old):
+        return Change(key, "replace", new.kind, better_why(new, old))
+    return Change(key, "keep", old.kind, f"it is not slower: {time_text(old)}, the new one {time_text(new)}")
+
+
+def is_better(one: Note, other: Note) -> bool:
+    """Whether an entry is worth more than another of the same key."""
+    if (one.kind in MEASURED_KINDS) != (other.kind in MEASURED_KINDS):
+        return one.kind in MEASURED_KINDS
+    if one.m != other.m:
+        return one.m > other.m
+    return one.time_us is not None and (other.time_us is None or one.time_us < other.time_us)
+
+
+def better_why(new: Note, old: Note) -> str:
+    if old.kind not in MEASURED_KINDS:
+        return "the old entry was a filling"
+    return f"measured at M={new.m}, not {old.m}" if new.m != old.m else f"{time_text(old)} -> {time_text(new)}"
+
+
+def time_text(note: Note) -> str:
+    return "no time known" if note.time_us is None else f"{note.time_us:.2f} us"
+
+
+def note_of(offer: Offer, entry: Entry, results: str) -> Note:
+    return Note(
+        kind=TUNED if offer.stage == RESULTS else TABLE,
+        entry=entry,
+        m=offer.problem.m,
+        name=offer.config.name,
+        time_us=offer.time_us,
+        stage=offer.stage,
+        source=offer.source,
+        verified=offer.verified,
+        tuned=offer.tuned,
+        tuned_us=offer.tuned_us,
+        results=results,
+    )
+
+
+def with_times(note: Note, offer: Offer | None, notes: dict[str, Note]) -> Note:
+    """A new note with the times, at its M, of the other configs of the file."""
+    if offer is None or offer.config.name != note.name or note.kind == DEFAULT:
+        return note
+    names = {other.name for other in notes.values()} - {note.name}
+    return replace(note, times_us={name: offer.timings[name] for name in sorted(names) if name in offer.timings})
+
+
+def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Sidecar], results: dict[str, Any]) -> None:
+    """Writes the files that change, each whole, then the provenance of each folder.
+
+    results: what Sidecar.results says of this export, by the results file's sha256.
+    """
+    folders: dict[PurePosixPath, list[FilePlan]] = {}
+    for plan in plans:
+        folders.setdefault(plan.place.parent, []).append(plan)
+    for folder, ours in folders.items():
+        try:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"cannot make this folder: {error.strerror}", where=printable(root / folder)
+            ) from error
+        side = known[folder]
+        for plan in ours:
+            if plan.differs:
+                write_text_atomically(root / plan.place, plan.text)
+            side.files[plan.place.name] = plan.notes
+        side.results.update(results)
+        used = {note.results for notes in side.files.values() for note in notes.values()} | set(results)
+        side.results = {sha: facts for sha, facts in side.results.items() if sha in used}
+        sidecar.write(root / folder, side)

@@ -1,0 +1,91 @@
+"""Reads exported files back as their consumer does: which config does each M get, and what does that cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.errors import UserError
+from gemm_tuner.export import sidecar
+from gemm_tuner.export.consumer import Served, SizeFile
+from gemm_tuner.export.nearest import GRID
+from gemm_tuner.export.sidecar import MEASURED_KINDS, Note
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What one M gets.
+
+    key:      the key that serves it.
+    kind:     of the entry, as sidecar.Note says; empty when nobody knows it.
+    time_us:  time of that config at this M; None when it was not timed there.
+    tuned_us: time of the config that tuning found for this M; None where it was not tuned.
+    """
+
+    m: int
+    key: str
+    config: dict[str, Any]
+    kind: str = ""
+    time_us: float | None = None
+    tuned_us: float | None = None
+
+    @property
+    def cost_pct(self) -> float | None:
+        """How much slower than the tuned config, in percent."""
+        if self.time_us is None or not self.tuned_us:
+            return None
+        return 100 * (self.time_us / self.tuned_us - 1)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One data file. fault: why the consumer's loader stops at it; empty when it does not."""
+
+    file: SizeFile
+    servings: tuple[Serving, ...]
+    fault: str = ""
+
+
+def check(served: Served, root: Path, ms: tuple[int, ...]) -> tuple[list[Answer], list[str]]:
+    """What a consumer gets from the files below a folder, and remarks on files that it never opens.
+
+    ms: the sizes to ask for; empty for the usual grid and what was tuned. Raises UserError when there is no file.
+    """
+    files, remarks = served.files(root)
+    if not files and not remarks:
+        raise UserError(
+            f"holds no file that {served.name} would read",
+            where=str(root),
+            accepted="the folder that was given to export by -o, or the one with the files themselves",
+        )
+    sidecars = {folder: sidecar.read(folder) for folder in {file.path.parent for file in files}}
+    return [_answer(served, file, sidecars[file.path.parent], ms) for file in files], remarks
+
+
+def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[int, ...]) -> Answer:
+    try:
+        body = sidecar.read_entries(file.path)
+    except UserError as error:
+        return Answer(file, (), error.what)
+    notes = {key: note for key, entry in body.items() if (note := known.known(file.path.name, key, entry))}
+    tuned = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS}
+    servings: list[Serving] = []
+    for m in ms or sorted({*GRID, *tuned}):
+        try:
+            key = served.look_up(body, m)
+        except ValueError as error:
+            return Answer(file, tuple(servings), str(error))
+        servings.append(_serving(m, key, body[key], notes.get(key), tuned.get(m)))
+    return Answer(file, tuple(servings))
+
+
+def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, tuned: Note | None) -> Serving:
+    if note is None:
+        return Serving(m, key, config, "", None, tuned.tuned_us if tuned else None)
+    time_us = None
+    if tuned is not None and note.name == tuned.name:
+        time_us = tuned.time_us
+    elif tuned is not None:
+        time_us = tuned.times_us.get(note.name)
+    return Serving(m, key, config, note.kind, time_us, tuned.tuned_us if tuned else None)

@@ -1,0 +1,104 @@
+"""Provenance of exported entries, in a file beside them that no consumer opens.
+
+An entry of a data file is known only as long as it equals what was recorded here: one that was edited by hand since,
+or came with the consumer, is unknown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.documents import show, write_text_atomically
+from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import printable
+from gemm_tuner.json_records import load_json, record_of
+
+FILE_NAME = "gemm_tuner_provenance.json"
+FORMAT_VERSION = 1
+TUNED, TABLE, STAND_IN, DEFAULT = "tuned", "from_table", "stand_in", "default"
+MEASURED_KINDS = (TUNED, TABLE)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is known of one entry.
+
+    kind:     ``tuned``: the size's own config; ``from_table``: the best of the run's table that the consumer can
+              launch; ``stand_in``: another M's config; ``default``: the consumer's own default.
+    entry:    the entry as written.
+    m:        the M that it was measured at; 0 for a default.
+    time_us:  median kernel time there; None when not known. stage: ``results``, ``finals`` or ``screen``.
+    tuned, tuned_us: name and time of the size's own config.
+    times_us: time at this M of the other configs of the file, by name, as far as the run timed them.
+    results:  which results file; a key of Sidecar.results.
+    """
+
+    kind: str
+    entry: dict[str, Any]
+    m: int = 0
+    name: str = ""
+    time_us: float | None = None
+    stage: str = ""
+    source: str = ""
+    verified: bool = False
+    tuned: str = ""
+    tuned_us: float | None = None
+    times_us: dict[str, float] = field(default_factory=dict)
+    results: str = ""
+
+
+@dataclass
+class Sidecar:
+    """files: notes by data file and key. results: by consumer and sha256 of a results file its name, its header and
+    what was left out."""
+
+    format_version: int = FORMAT_VERSION
+    files: dict[str, dict[str, Note]] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def known(self, file: str, key: str, entry: object) -> Note | None:
+        """The note of an entry, unless the entry is another than the one recorded."""
+        note = self.files.get(file, {}).get(key)
+        return note if note is not None and note.entry == entry else None
+
+
+def read(folder: Path) -> Sidecar:
+    """The provenance of a folder's files; empty when there is none. Raises UserError for one that does not read."""
+    path = folder / FILE_NAME
+    if not path.exists():
+        return Sidecar()
+    try:
+        found = record_of(Sidecar, load_json(path, "provenance"), printable(path))
+        if found.format_version != FORMAT_VERSION:
+            raise UserError(f"has format_version {found.format_version}", where=printable(path))
+    except UserError as error:
+        hint = "move it away: its entries are then unknown, and kept unless --overwrite"
+        raise UserError(error.what, where=error.where, accepted=error.accepted, hint=hint) from error
+    return found
+
+
+def write(folder: Path, sidecar: Sidecar) -> None:
+    """Writes the provenance of a folder's files, whole or not at all."""
+    files = {file: {key: _plain(note) for key, note in notes.items()} for file, notes in sorted(sidecar.files.items())}
+    document = {"format_version": FORMAT_VERSION, "files": files, "results": dict(sorted(sidecar.results.items()))}
+    write_text_atomically(folder / FILE_NAME, json.dumps(document, indent=1) + "\n")
+
+
+def read_entries(path: Path) -> dict[str, dict[str, Any]]:
+    """A data file's entries by key. Raises UserError for a file that is not a JSON object of objects."""
+    entries: dict[str, dict[str, Any]] = load_json(path, "config file")
+    for key, entry in entries.items() if isinstance(entries, dict) else [("", entries)]:
+        if not isinstance(entry, dict):
+            what = f"has {show(entry)}" + (f" under the key {show(key)}" if key else "")
+            raise UserError(what, where=printable(path), accepted="configs, by key", hint="mend or move the file")
+    return entries
+
+
+def _plain(note: Note) -> dict[str, Any]:
+    """A note without what is at its default."""
+    defaults = {f.name: f.default for f in dataclasses.fields(Note)}
+    return {k: v for k, v in dataclasses.asdict(note).items() if v not in (defaults[k], {})}
