@@ -119,8 +119,9 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
     seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
-    end_us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen
-    return end_us * np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
+    parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
+    us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen * parts
+    return us
 
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:

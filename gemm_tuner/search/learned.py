@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from gemm_tuner.records import Device
 from gemm_tuner.search import features
@@ -19,42 +21,49 @@ TREES = 100
 FAILURE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """By candidate of one size, in the order of its table: natural logarithm of the time, us, and its spread."""
+    """What is expected of the candidates of one size, in the order of its table.
+
+    log_us: natural logarithm of the time, us, mean over the trees. spread: its standard deviation over the trees.
+    gain:   by which share of the best time a candidate is expected to beat it, worse ones counted as 0.
+    """
 
     log_us: Floats
     spread: Floats
+    gain: Floats
 
 
 def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int) -> list[Estimate]:
-    """Learns from what is timed and estimates every candidate of every size. Needs a timing in some size."""
-    from sklearn.ensemble import ExtraTreesRegressor  # takes about a second to import
+    """Learns from all that is known and estimates every candidate of every size. Some size must have a timing."""
+    from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
     families = features.families_of([size.candidates for size in sizes])
     tables = [features.matrix(size.candidates, size.problem, device, families) for size in sizes]
-    known, targets = [], []
-    for size, table in zip(sizes, tables, strict=True):
-        target = _targets(size)
-        known.append(table[~np.isnan(target)])
-        targets.append(target[~np.isnan(target)])
+    targets = [_targets(size) for size in sizes]
+    known = [~np.isnan(target) for target in targets]
     forest = ExtraTreesRegressor(TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=jobs)
-    forest.fit(np.concatenate(known), np.concatenate(targets))
-    everything = np.concatenate(tables)
-    by_tree = np.stack([tree.predict(everything.astype(np.float32)) for tree in forest.estimators_])
-    ends = np.cumsum([len(table) for table in tables])[:-1]
-    means, spreads = np.split(by_tree.mean(axis=0), ends), np.split(by_tree.std(axis=0), ends)
-    bases = [np.log(size.candidates["predicted_us"].to_numpy(np.float64)) for size in sizes]
-    return [Estimate(mean + base, spread) for mean, base, spread in zip(means, bases, spreads, strict=True)]
+    forest.fit(
+        np.concatenate([table[rows] for table, rows in zip(tables, known, strict=True)]),
+        np.concatenate([target[rows] for target, rows in zip(targets, known, strict=True)]),
+    )
+    return [_estimate(size, table, forest.estimators_) for size, table in zip(sizes, tables, strict=True)]
 
 
 def _targets(size: SizeView) -> Floats:
     """Natural logarithm of measured over predicted time by candidate; NaN where nothing is known."""
-    predicted = size.candidates["predicted_us"].to_numpy(np.float64)
+    predicted = size.candidates["predicted_us"]
     worst = max(size.timed_us.values(), default=float(predicted.max()))
-    times = [
-        size.timed_us.get(str(name), FAILURE * worst if name in size.failed else np.nan)
-        for name in size.candidates.index
-    ]
-    targets: Floats = np.log(np.array(times, dtype=np.float64) / predicted)
+    known = {**dict.fromkeys(size.failed, FAILURE * worst), **size.timed_us}
+    times = pd.Series(known, dtype=np.float64).reindex(size.candidates.index)
+    targets: Floats = np.log((times / predicted).to_numpy(np.float64))
     return targets
+
+
+def _estimate(size: SizeView, table: Floats, trees: Sequence[Any]) -> Estimate:
+    rows = table.astype(np.float32)
+    log_predicted = np.log(size.candidates["predicted_us"].to_numpy(np.float64))
+    by_tree = np.stack([tree.predict(rows) for tree in trees]) + log_predicted
+    log_best = np.log(min(size.timed_us.values(), default=np.inf))
+    gain = 1 - np.exp(np.minimum(by_tree - log_best, 0)).mean(axis=0)
+    return Estimate(by_tree.mean(axis=0), by_tree.std(axis=0), gain)
