@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -19,13 +19,13 @@ from gemm_tuner.report.stats import median_interval
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 
 Interval = tuple[float, float]
-# Where a configuration's time was taken, the better one first.
-TIME_COLUMNS = ("finals_us", "screen_us")
+# Measured times of a configuration. All have been screened, few were in the finals: screening times compare.
+TIME_COLUMNS = ("screen_us", "finals_us")
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One contender of the finals. ``interval_us`` holds its true median with 95 % confidence; None: too few samples."""
+    """One contender of the finals. ``interval_us`` holds its true median with 95 % confidence; None: few samples."""
 
     name: str
     median_us: float
@@ -200,7 +200,7 @@ def _chosen_time(
     if table is None or not record.chosen or "name" not in table:
         return None, ""
     row = table[table["name"] == record.chosen]
-    columns = ("predicted_us",) if source == "predicted" else TIME_COLUMNS
+    columns = ("predicted_us",) if source == "predicted" else reversed(TIME_COLUMNS)
     for column in columns:
         if column in row and row[column].notna().any():
             return float(row[column].iloc[0]), column.removesuffix("_us")
@@ -208,7 +208,7 @@ def _chosen_time(
 
 
 def measured_us(table: pd.DataFrame) -> pd.Series:
-    """Each configuration's measured time, us: of the finals where it was in them, else of the screening; else NaN."""
+    """Each configuration's measured time, us: of the screening, else of the finals; NaN where there is neither."""
     found = pd.Series(math.nan, index=table.index, dtype=float)
     for column in TIME_COLUMNS:
         if column in table:
@@ -216,8 +216,8 @@ def measured_us(table: pd.DataFrame) -> pd.Series:
     return found
 
 
-def fastest(size: SizeView, count: int) -> list[Mapping[str, Any]]:
-    """The first configurations by measured time, by the predicted one where nothing was measured."""
+def fastest(size: SizeView, count: int) -> list[dict[Any, Any]]:
+    """The first configurations by ``measured_us``, by the predicted time where nothing was measured."""
     if size.table is None:
         return []
     table = size.table.assign(measured_us=measured_us(size.table))
@@ -225,8 +225,7 @@ def fastest(size: SizeView, count: int) -> list[Mapping[str, Any]]:
     by = "measured_us" if len(timed) else "predicted_us"
     if by not in table:
         return []
-    rows: list[Mapping[str, Any]] = (timed if len(timed) else table).nsmallest(count, by).to_dict("records")
-    return rows
+    return (timed if len(timed) else table).nsmallest(count, by).to_dict("records")
 
 
 def short_labels(keys: Sequence[str]) -> list[str]:

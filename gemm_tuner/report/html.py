@@ -75,4 +75,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(one) for one in value]
     return None if isinstance(value, float) and value - value != 0 else value
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-MISSING = "–"
+MISSING = "-"
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -26,7 +26,10 @@ def words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {words(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(words(one) for one in value)
+        between = " " if all(isinstance(one, (str, int, float)) for one in value) else ", "
+        return between.join(words(one) for one in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
     return MISSING if value is None or value == "" else str(value)

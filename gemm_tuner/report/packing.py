@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,8 @@ def pack_names(names: Sequence[str]) -> list[str]:
     """Each name as two hexadecimal digits, how many characters it shares with the one before, and the rest."""
     packed, before = [], ""
     for name in names:
-        shared = min(len(os.path.commonprefix([before, name])), 16**SHARED_DIGITS - 1)
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, name, strict=False))
+        shared = min(sum(1 for _ in alike), 16**SHARED_DIGITS - 1)
         packed.append(f"{shared:0{SHARED_DIGITS}x}{name[shared:]}")
         before = name
     return packed

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_tuner.report.data import Interval, Report, SizeView, fastest
+from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
 
 
@@ -18,7 +18,7 @@ def show(report: Report, console: Console, top: int) -> None:
     record = report.record
     _line(console, report.title, style="bold")
     done = f"{report.num_chosen} of {len(report.sizes)} sizes with a configuration in {number(record.seconds)} s"
-    ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio, 3)}" if report.vendor_ratio else ""
+    ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio)}" if report.vendor_ratio else ""
     _line(console, f"{done}; times are {report.source or 'of an unknown source'}{ratio}")
     _sizes(console, report)
     _funnel(console, report)
@@ -44,16 +44,18 @@ def _sizes(console: Console, report: Report) -> None:
         share = number(size.roofline_pct, 3) + (" %" if size.roofline_pct else "")
         vendor = size.vendor.median_us if size.vendor else None
         cells = (number(size.time_us), _interval(size.ours.interval_us if size.ours else None), number(size.tflops),
-                 share, number(vendor), number(size.vendor_ratio, 3), whole(size.timed), whole(size.kept),
+                 share, number(vendor), number(size.vendor_ratio), whole(size.timed), whole(size.kept),
                  whole(record.total))  # fmt: skip
         table.add_row(_cell(size.label), chosen, *cells)
     console.print(table)
 
 
 def _funnel(console: Console, report: Report) -> None:
-    table = _table("Rules, all sizes", ("rule", "kind", "why"), ("cut",))
+    table = _table("Rules, all sizes", ("rule",), ("cut",))
+    table.add_column("kind")
+    table.add_column("why", overflow="fold")
     for rule in report.funnel:
-        table.add_row(*(_cell(rule[key]) for key in ("rule", "kind", "why")), whole(rule["cut"]))
+        table.add_row(_cell(rule["rule"]), whole(rule["cut"]), _cell(rule["kind"]), _cell(rule["why"]))
     console.print(table)
 
 
@@ -72,9 +74,11 @@ def _top(console: Console, size: SizeView, count: int) -> None:
     rows = fastest(size, count)
     if not rows:
         return
-    table = _table(f"{size.key}: fastest configurations", ("name", "status"), ("measured us", "predicted us"))
+    table = _table(
+        f"{size.key}: fastest configurations", ("name", "status"), ("screen us", "finals us", "predicted us")
+    )
     for row in rows:
-        times = (number(row.get("measured_us")), number(row.get("predicted_us")))
+        times = (number(row.get(column)) for column in (*TIME_COLUMNS, "predicted_us"))
         table.add_row(_cell(row.get("name")), _cell(row.get("status")), *times)
     console.print(table)
 

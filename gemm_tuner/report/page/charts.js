@@ -13,7 +13,7 @@ function draw(id, config) {
   Chart.defaults.font.size = narrow() ? 11 : 12;
   Chart.defaults.color = colour("quiet");
   Chart.defaults.borderColor = colour("grid");
-  const options = { animation: false, responsive: true, maintainAspectRatio: false, parsing: false, ...config.options };
+  const options = { animation: false, responsive: true, maintainAspectRatio: false, ...config.options };
   options.plugins = { tooltip: tooltip(), legend: { display: false }, ...config.options.plugins };
   charts.set(id, new Chart(document.getElementById(id), { ...config, options }));
 }
@@ -46,8 +46,22 @@ function logAxis(title, low, high) {
 }
 
 const line = (points, name, dash = []) => ({
-  type: "line", data: points, borderColor: colour(name), borderWidth: 1.5, borderDash: dash, pointRadius: 0, pointHitRadius: 0,
+  type: "line", data: points, borderColor: colour(name), borderWidth: 1.5, borderDash: dash, pointRadius: 0, pointHitRadius: 0, pointStyle: "line",
 });
+
+// Bars from a low to a high x at their y, as thick lines: [[low, high, y], ...].
+const bars = (ranges, shade, thickness) => ({
+  ...line(ranges.flatMap(([low, high, y]) => [{ x: low, y }, { x: high, y }, { x: NaN, y: NaN }]), "text"),
+  borderColor: shade, borderWidth: thickness, borderCapStyle: "butt",
+});
+const dots = (data, radius, shades) => ({ data, pointRadius: radius, pointHitRadius: radius > 2 ? 5 : 0, backgroundColor: shades, borderWidth: 0 });
+// An axis of names from top to bottom, the first at 0.
+const nameAxis = (names, size) => ({
+  type: "linear", min: -0.7, max: names.length - 0.3, reverse: true, grid: { display: false },
+  afterBuildTicks: (axis) => { axis.ticks = names.map((_, value) => ({ value })); },
+  ticks: { autoSkip: false, callback: (value) => names[value] ?? "", font: { size } },
+});
+const plainAxis = (low, high, title) => ({ type: "linear", min: low, max: high, title: { display: Boolean(title), text: title }, ticks: { includeBounds: false, maxRotation: 0 } });
 
 // Colours for the values of an axis: by kind for words, from pale to dark for numbers.
 function palette(values) {
@@ -82,7 +96,7 @@ function drawPoints(size, table, axis, open) {
   }));
   const untimed = timed ? points.filter((point) => !point.timed) : [];
   if (untimed.length) {
-    datasets.push({ label: `${NOT_TIMED} (${untimed.length})`, data: untimed, pointStyle: "crossRot", borderColor: colour("quiet"), pointRadius: 3.5 });
+    datasets.push({ label: `${NOT_TIMED} (${untimed.length})`, data: untimed, pointStyle: "crossRot", borderColor: colour("quiet"), borderWidth: 1, pointRadius: 3.5 });
   }
   const chosen = points.filter((point) => table.names[point.row] === size.chosen);
   datasets.unshift({ label: "chosen", data: chosen, pointStyle: "rectRot", pointRadius: 8, borderWidth: 2, borderColor: colour("text"), backgroundColor: "transparent" });
@@ -90,7 +104,7 @@ function drawPoints(size, table, axis, open) {
   if (timed) {
     const { min, max } = scales.x, low = Math.max(min, scales.y.min), high = Math.min(max, scales.y.max);
     if (low < high) datasets.push({ ...line([{ x: low, y: low }, { x: high, y: high }], "quiet", [4, 4]), label: "measured = predicted" });
-    if (size.vendor_us) datasets.push({ ...line([{ x: min, y: size.vendor_us }, { x: max, y: size.vendor_us }], "good", [8, 3]), label: "vendor" });
+    if (size.vendor_us) datasets.push({ ...line([{ x: min, y: size.vendor_us }, { x: max, y: size.vendor_us }], "good", [8, 3]), label: "vendor (finals)" });
   }
   draw("points", { type: "scatter", data: { datasets }, options: {
     scales, onClick: (_, items) => items.length && open(items[0].element.$context.raw.row),
@@ -130,25 +144,15 @@ function drawFinals(size) {
   const lines = (one) => [one.name, `median ${number(one.median_us)} us`,
     one.interval_us ? `95 %: ${number(one.interval_us[0])} to ${number(one.interval_us[1])}` : "too few samples for an interval",
     `20th to 80th percentile: ${number(one.p20_us)} to ${number(one.p80_us)}; ${one.samples_us.length} samples`];
-  const bars = (range, thickness, alpha) => ({
-    type: "bar", grouped: false, barThickness: thickness, order: 3,
-    data: finals.map((one, y) => ({ y, x: range(one), lines: lines(one) })),
-    backgroundColor: finals.map((one) => colour(main(one)) + alpha),
-  });
-  const dots = (data, radius, names, order) => ({ type: "scatter", data, pointRadius: radius, pointHitRadius: radius > 2 ? 5 : 0, backgroundColor: names, borderWidth: 0, order });
   const samples = finals.flatMap((one, y) => one.samples_us.map((x) => ({ x, y: y + 0.3 })));
-  const medians = finals.map((one, y) => ({ x: one.median_us, y, lines: lines(one) }));
-  const shownTimes = finals.flatMap((one) => [one.p20_us, one.p80_us, ...(one.interval_us ?? []), ...one.samples_us]).sort((a, b) => a - b);
-  const least = shownTimes[0], most = shownTimes[Math.floor((shownTimes.length - 1) * 0.99)], room = (most - least) * 0.05 || most * 0.01;
-  document.getElementById("finals-chart").style.height = `${70 + 34 * finals.length}px`;
-  draw("finals", { type: "bar", data: { datasets: [
-    dots(medians, 4.5, finals.map((one) => colour(main(one))), 1), dots(samples, 1.4, colour("quiet"), 2),
-    bars((one) => one.interval_us ?? [one.median_us, one.median_us], 7, "b0"), bars((one) => [one.p20_us, one.p80_us], 15, "45"),
-  ] }, options: { indexAxis: "y", scales: {
-    x: { type: "linear", min: least - room, max: most + room, title: { display: true, text: "us" } },
-    y: { type: "linear", min: -0.6, max: finals.length - 0.4, reverse: true, grid: { display: false }, afterBuildTicks: (axis) => { axis.ticks = finals.map((_, value) => ({ value })); },
-      ticks: { autoSkip: false, callback: (value) => names[value] ?? "", font: { size: 11 } } },
-  } } });
+  const ends = finals.flatMap((one) => [one.p20_us, one.p80_us, ...(one.interval_us ?? []), ...one.samples_us]).sort((a, b) => a - b);
+  const least = ends[0], most = ends[Math.floor((ends.length - 1) * 0.99)], room = (most - least) * 0.05 || most * 0.01;
+  document.getElementById("finals-chart").style.height = `${70 + 32 * finals.length}px`;
+  draw("finals", { type: "scatter", data: { datasets: [
+    dots(finals.map((one, y) => ({ x: one.median_us, y, lines: lines(one) })), 4.5, finals.map((one) => colour(main(one)))),
+    ...finals.flatMap((one, y) => one.interval_us ? [bars([[...one.interval_us, y]], `${colour(main(one))}b0`, 6)] : []),
+    ...finals.map((one, y) => bars([[one.p20_us, one.p80_us, y]], `${colour(main(one))}40`, 15)), dots(samples, 1.4, colour("quiet")),
+  ] }, options: { scales: { x: plainAxis(least - room, most + room, "us"), y: nameAxis(names, 11) } } });
 }
 
 // Every size against the datasheet's bandwidth and matrix rates.
@@ -178,20 +182,17 @@ function drawVendor(open) {
   const sizes = report.sizes.map((size, index) => ({ ...size, index })).filter((size) => size.vendor_ratio);
   document.getElementById("vendor-figure").hidden = !sizes.length;
   if (!sizes.length) return;
-  const lines = (size) => [size.key, `vendor ${number(size.vendor_us)} us, ours ${number(size.time_us)} us`, `ratio ${number(size.vendor_ratio, 3)}` +
-    (size.vendor_ratio_interval ? ` (${number(size.vendor_ratio_interval[0], 3)} to ${number(size.vendor_ratio_interval[1], 3)})` : "")];
-  const raw = (size, y, x) => ({ x, y, index: size.index, lines: lines(size) });
-  const colours = sizes.map((size) => colour(size.vendor_ratio > 1 ? "good" : "less"));
+  const lines = (size) => [size.key, `vendor ${number(size.vendor_us)} us, ours ${number(size.time_us)} us`, `ratio ${number(size.vendor_ratio)}` +
+    (size.vendor_ratio_interval ? ` (${number(size.vendor_ratio_interval[0])} to ${number(size.vendor_ratio_interval[1])})` : "")];
   const ends = sizes.flatMap((size) => size.vendor_ratio_interval ?? [size.vendor_ratio]).concat(1);
   const low = Math.min(...ends), high = Math.max(...ends), room = (high - low) * 0.04 || 0.05;
-  document.getElementById("vendor-chart").style.height = `${Math.min(3000, Math.max(140, 60 + 17 * sizes.length))}px`;
-  draw("vendor", { type: "bar", data: { datasets: [
-    { type: "scatter", data: sizes.map((size, y) => raw(size, y, size.vendor_ratio)), pointRadius: 4, backgroundColor: colours, borderWidth: 0 },
-    { type: "bar", barThickness: 5, data: sizes.map((size, y) => raw(size, y, size.vendor_ratio_interval ?? [size.vendor_ratio, size.vendor_ratio])), backgroundColor: colours.map((one) => `${one}70`) },
-    line([{ x: 1, y: -1 }, { x: 1, y: sizes.length }], "quiet", [4, 4]),
-  ] }, options: { indexAxis: "y", onClick: (_, items) => items.length && open(items[0].element.$context.raw.index), scales: {
-    x: { type: "linear", min: low - room, max: high + room },
-    y: { type: "linear", min: -0.7, max: sizes.length - 0.3, reverse: true, grid: { display: false }, afterBuildTicks: (axis) => { axis.ticks = sizes.map((_, value) => ({ value })); },
-      ticks: { autoSkip: false, callback: (value) => sizes[value]?.label ?? "", font: { size: sizes.length > 100 ? 8 : 11 } } },
-  } } });
+  document.getElementById("vendor-chart").style.height = `${Math.min(3000, Math.max(140, 70 + 15 * sizes.length))}px`;
+  const ranges = (faster) => sizes.flatMap((size, y) => (size.vendor_ratio_interval && size.vendor_ratio > 1 === faster ? [[...size.vendor_ratio_interval, y]] : []));
+  draw("vendor", { type: "scatter", data: { datasets: [
+    dots(sizes.map((size, y) => ({ x: size.vendor_ratio, y, index: size.index, lines: lines(size) })), 4, sizes.map((size) => colour(size.vendor_ratio > 1 ? "good" : "less"))),
+    bars(ranges(true), `${colour("good")}70`, 5), bars(ranges(false), `${colour("less")}70`, 5), line([{ x: 1, y: -1 }, { x: 1, y: sizes.length }], "quiet", [4, 4]),
+  ] }, options: {
+    scales: { x: plainAxis(low - room, high + room, "vendor's time / ours"), y: nameAxis(sizes.map((size) => size.label), sizes.length > 100 ? 8 : 11) },
+    onClick: (_, items) => items.length && open(items[0].element.$context.raw.index),
+  } });
 }

@@ -42,7 +42,7 @@ function unpackTable(packed) {
 
 // A number as html.py's `number` writes it: so many digits that count.
 function number(value, digits = 4) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined) return "-";
   if (value && (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e7)) return value.toPrecision(digits);
   const before = Math.abs(value) >= 1 ? String(Math.trunc(Math.abs(value))).length : 0;
   const places = Math.max(0, digits - before);
@@ -50,7 +50,7 @@ function number(value, digits = 4) {
 }
 
 function shown(value) {
-  if (value === null || value === undefined || value === "") return "–";
+  if (value === null || value === undefined || value === "") return "-";
   if (typeof value !== "number") return String(value);
   return Number.isInteger(value) ? value.toLocaleString("en-US") : number(value);
 }

@@ -1,14 +1,15 @@
 // Puts the page together: the charts of the run, then those and the tables of the size in the address.
 "use strict";
 
-const ROWS_AT_FIRST = 50, MAX_COLOURS = 16, TEXT = ["family", "status", "rule", "message"];
+const ROWS_AT_FIRST = 50, MAX_COLOURS = 16;
+const KINDS = { family: "text", status: "text", rule: "text", message: "why" };
 const at = (id) => document.getElementById(id);
 let current = -1, configs = null, chosenAxis = "family";
 
 function facts(size) {
   const pairs = [["time, us", number(size.time_us) + (size.time_source ? ` (${size.time_source})` : "")], ["TFLOP/s", number(size.tflops)],
-    ["of roofline", size.roofline_pct === null ? "–" : `${number(size.roofline_pct, 3)} %`], ["least time by roofline, us", number(size.roofline_us)],
-    ["vendor, us", number(size.vendor_us)], ["vendor / ours", number(size.vendor_ratio, 3)], ["FLOP per byte", number(size.intensity)],
+    ["of roofline", size.roofline_pct === null ? "-" : `${number(size.roofline_pct, 3)} %`], ["least time by roofline, us", number(size.roofline_us)],
+    ["vendor, us", number(size.vendor_us)], ["vendor / ours", number(size.vendor_ratio)], ["FLOP per byte", number(size.intensity)],
     ["kept of the space", `${shown(size.kept)} of ${shown(size.total)}`], ["timed", shown(size.timed)]];
   const made = [["size", size.key, true], ...(size.chosen ? [["configuration", size.chosen, true]] : []), ...pairs];
   at("size-facts").replaceChildren(...made.map(([name, value, long]) => {
@@ -23,12 +24,12 @@ function showFinals(size) {
   at("no-finals").hidden = size.finals.length > 0;
   if (!size.finals.length) return;
   drawFinals(size);
-  const of = (value) => size.finals.map(value), range = (value) => (value ? `${number(value[0])} to ${number(value[1])}` : "–");
+  const of = (value) => size.finals.map(value), range = (value) => (value ? `${number(value[0])} to ${number(value[1])}` : "-");
   const best = size.finals.find((one) => one.name === size.chosen)?.median_us;
   new ColumnTable(at("finals-table"), [
     { title: "contender", kind: "name", values: of((one) => one.name) }, { title: "#", values: of((_, i) => i + 1) },
     { title: "median us", values: of((one) => one.median_us), show: number }, { title: "95 % interval", values: of((one) => one.interval_us && range(one.interval_us)) },
-    { title: "over chosen", values: of((one) => (best ? (one.median_us / best - 1) * 100 : null)), show: (v) => (v === null ? "–" : `${v.toFixed(2)} %`) },
+    { title: "over chosen", values: of((one) => (best ? (one.median_us / best - 1) * 100 : null)), show: (v) => (v === null ? "-" : `${v.toFixed(2)} %`) },
     { title: "p20 us", values: of((one) => one.p20_us), show: number }, { title: "p80 us", values: of((one) => one.p80_us), show: number },
     { title: "least us", values: of((one) => one.min_us), show: number }, { title: "samples", values: of((one) => one.samples_us.length) },
   ], { rows: [...size.finals.keys()], mark: (row) => (size.finals[row].name === size.chosen ? "chosen" : "") });
@@ -37,7 +38,7 @@ function showFinals(size) {
 function showFunnel(size) {
   const of = (name) => size.funnel.map((row) => row[name] ?? null);
   new ColumnTable(at("funnel-table"), [{ title: "rule", kind: "name", values: of("rule") }, { title: "cut", values: of("cut") }, { title: "remain", values: of("remain") },
-    { title: "kind", kind: "text", values: of("kind") }, { title: "why", kind: "why", values: of("why") }], { rows: [...size.funnel.keys()] });
+    { title: "why", kind: "why", values: size.funnel.map((row) => (row.why ? `${row.why} [${row.kind}]` : row.kind)) }], { rows: [...size.funnel.keys()] });
   const counts = Object.entries(size.counts);
   new ColumnTable(at("counts-table"), [{ title: "status", kind: "text", values: counts.map(([status]) => status) }, { title: "configurations", values: counts.map(([, count]) => count) }],
     { rows: [...counts.keys()] });
@@ -67,12 +68,11 @@ function showConfigs(size, table) {
   const statuses = [...new Set(table.columns.get("status") ?? [])].filter((status) => status !== null);
   fillSelect(at("status"), [["", "all"], ...statuses.map((status) => [status, status])], "");
   at("filter").value = "";
-  const first = [{ title: "name", kind: "name", values: table.names }, { title: "status", kind: "text", values: table.columns.get("status") ?? [] },
-    { title: "measured us", values: table.measured, show: number }];
-  const rest = [...table.columns].filter(([name]) => name !== "status" && !table.constant.has(name))
-    .map(([name, values]) => ({ title: name, values, kind: TEXT.includes(name) ? "text" : "" }));
+  const first = ["status", ...report.time_columns, "predicted_us"].filter((name) => table.columns.has(name));
+  const rest = [...table.columns.keys()].filter((name) => !first.includes(name) && !table.constant.has(name));
+  const columns = [...first, ...rest].map((title) => ({ title, values: table.columns.get(title), kind: KINDS[title] ?? "", show: title.endsWith("_us") ? number : shown }));
   const rows = ordered([...table.names.keys()], (row) => table.measured[row], false);
-  configs = new ColumnTable(at("configs-table"), [...first, ...rest], { rows, limit: ROWS_AT_FIRST, mark: (row) => (table.names[row] === size.chosen ? "chosen" : "") });
+  configs = new ColumnTable(at("configs-table"), [{ title: "name", kind: "name", values: table.names }, ...columns], { rows, limit: ROWS_AT_FIRST, mark: (row) => (table.names[row] === size.chosen ? "chosen" : "") });
   configs.all = rows;
   const same = [...table.constant].map(([name, value]) => `${name} ${shown(value)}`);
   at("constant").textContent = same.length ? `The same in all: ${same.join(", ")}.` : "";
@@ -82,7 +82,7 @@ function showConfigs(size, table) {
 function showPoints(size, table) {
   const timed = table.measured.some((time) => time !== null);
   at("points-caption").textContent = timed
-    ? "Every kept configuration: measured time (of the finals where it was in them) against the model's. Crosses below were not timed. A point's name: hover or tap."
+    ? "Every kept configuration: time of the screening against the model's. Crosses below were not timed. Hover or tap for a point's name. The GPU's clock may differ between screening and finals."
     : "Every kept configuration by the model's time: none was timed.";
   at("point").hidden = true;
   drawPoints(size, table, at("axis").value || "family", (row) => {
