@@ -24,6 +24,7 @@ MAX_DEPTH = 32
 MAX_NODES = 2_000_000
 MAX_NUMBER_CHARS = 1000
 MAX_KEPT = 10_000
+LARGEST_INT = 2**63 - 1
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -221,11 +222,12 @@ def refuse_unknown(entry: dict[Any, Any], known: tuple[str, ...], where: str, ac
 
 
 def check_kind(entry: dict[Any, Any], key: str, kind: str, where: str) -> None:
-    """Raise UserError unless ``entry[key]`` is there and is text, a flag, a count or a number."""
+    """Raise UserError unless ``entry[key]`` is there and is text, a flag, a count or a number of 64 bits."""
     accepted, types = _KINDS[kind]
     value = entry.get(key)
     right = isinstance(value, types) and (kind == "flag" or not isinstance(value, bool))
-    if not right or value != value or (kind == "count" and isinstance(value, int) and value < 0):
+    too_large = isinstance(value, int) and not (0 if kind == "count" else -LARGEST_INT) <= value <= LARGEST_INT
+    if not right or value != value or too_large:
         raise UserError(f"{key} is {show(value)}", where=where, accepted=accepted)
 
 

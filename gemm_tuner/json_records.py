@@ -15,13 +15,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gemm_tuner.documents import LARGEST_INT as LARGEST_INT
 from gemm_tuner.documents import refuse_unknown, show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable, read_text
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_VALUES = 4_000_000
-LARGEST_INT = 2**63 - 1
 _WORDS = {str: "text", bool: "true or false", int: "a whole number of 64 bits", float: "a finite number"}
 
 Record = TypeVar("Record")

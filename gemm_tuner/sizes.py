@@ -5,6 +5,7 @@ The keys of an entry are those of ``problem_keys`` and ``config_keys`` and, here
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ _TIMED_NUMBERS = (
     *("vendor_us", "vendor_ratio", "gap_pct"),
 )
 TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "tie": "flag"}
+_NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
 FACTS = {
     **dict.fromkeys(("name", "source", "runner_up"), "text"),
     **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
@@ -185,6 +187,8 @@ def _facts(entry: dict[Any, Any], where: str) -> dict[str, Any]:
     facts = {key: entry[key] for key in FACTS if key in entry}
     for key in facts:
         check_kind(entry, key, FACTS[key], where)
+        if key in _NOT_NEGATIVE and not 0 <= facts[key] < math.inf:
+            raise UserError(f"{key} is {show(facts[key])}", where=where, accepted="a finite number, 0 or more")
     source = facts.get("source")
     if source is not None and source not in SOURCES:
         raise UserError(f"source is {show(source)}", where=where, accepted=", ".join(SOURCES))

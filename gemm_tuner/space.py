@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gemm_tuner.documents import load_yaml, refuse_unknown, show
+from gemm_tuner.documents import load_yaml, printable, refuse_unknown, show
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import (
     AMD_NAME_PARTS,
@@ -32,7 +33,10 @@ OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
 FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
 FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
 HIGHEST = 65536  # of any axis
-MAX_CONFIGS = 5_000_000
+MAX_CONFIGS = 5_000_000  # of all families together
+MAX_FAMILIES = 64
+MAX_DEVICE_NUMBER = 2**53  # up to here floats count whole numbers exactly
+MAX_NAME_CHARS = 200
 DEVICE_KEYS = (
     "name", "backend", "warp_size", "num_sms", "shared_memory_bytes", "shared_memory_per_sm_bytes",
     "registers_per_sm", "max_registers", "max_warps_per_sm", "l2_bytes", "memory_bytes", "dram_gbps",
@@ -72,17 +76,27 @@ def space_path(rules_dir: Path, arch: str) -> Path:
 def load(path: Path, arch: str) -> SpaceFile:
     """Reads and checks a space file. Raises UserError naming the file and the key."""
     document = load_yaml(path, "space file")
-    where = str(path)
+    where = printable(path)
     if not isinstance(document, dict) or not set(document) <= {"device", "families"} or "families" not in document:
         raise UserError("is no space file", where=where, accepted="a mapping with the keys device and families")
     families = document["families"]
     if not isinstance(families, dict) or not families:
         raise UserError("has no families", where=where, accepted="families: {gemm_tile: {BLOCK_SIZE_M: [...], ...}}")
+    if len(families) > MAX_FAMILIES:
+        raise UserError(f"has {len(families)} families", where=where, accepted=f"at most {MAX_FAMILIES}")
     device = _device(document.get("device"), arch, f"{where}, device")
     for family in families:
         if not isinstance(family, str) or not re.fullmatch("[a-z][a-z0-9_]{0,63}", family):
             raise UserError(f"family {show(family)} is no name", where=where, accepted="a name such as gemm_tile")
-    return SpaceFile(path, device, {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()})
+    checked = {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()}
+    _check_size(checked, where)
+    return SpaceFile(path, device, checked)
+
+
+def _check_size(families: dict[str, dict[str, tuple[int, ...]]], where: str) -> None:
+    size = sum(math.prod(len(values) for values in axes.values()) for axes in families.values())
+    if size > MAX_CONFIGS:
+        raise UserError(f"has {size} configurations", where=where, accepted=f"at most {MAX_CONFIGS}")
 
 
 def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -98,8 +112,8 @@ def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str,
 
 def _device(value: Any, arch: str, where: str) -> Device:
     row = _mapping(value, DEVICE_KEYS, where)
-    if not isinstance(row["name"], str) or not row["name"]:
-        raise UserError(f"name is {show(row['name'])}", where=where, accepted="text")
+    if not _is_name(row["name"]):
+        raise UserError(f"name is {show(row['name'])}", where=where, accepted="text of one line")
     if row["backend"] not in ("cuda", "hip"):
         raise UserError(f"backend is {show(row['backend'])}", where=where, accepted="cuda, hip")
     if (row["backend"] == "hip") != arch.startswith("gfx"):
@@ -112,16 +126,22 @@ def _device(value: Any, arch: str, where: str) -> Device:
         accepted = "TFLOP/s by type, such as {bf16: 989}"
         raise UserError(f"matmul_tflops is {show(tflops)}", where=where, accepted=accepted)
     for dtype, rate in tflops.items():
+        if not _is_name(dtype):
+            raise UserError(f"matmul_tflops has the key {show(dtype)}", where=where, accepted="a type, such as bf16")
         _check_positive(f"matmul_tflops of {show(dtype)}", rate, where, whole=False)
     target = Target(row["backend"], arch, row["warp_size"])
     rest = {k: row[k] for k in DEVICE_KEYS if k not in ("backend", "warp_size", "matmul_tflops")}
-    return Device(target=target, matmul_tflops=tuple((str(k), float(v)) for k, v in tflops.items()), **rest)
+    return Device(target=target, matmul_tflops=tuple((k, float(v)) for k, v in tflops.items()), **rest)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= MAX_NAME_CHARS
 
 
 def _check_positive(key: str, value: Any, where: str, *, whole: bool) -> None:
     kinds = (int,) if whole else (int, float)
-    if type(value) not in kinds or not 0 < value < float("inf"):
-        accepted = f"{'an integer' if whole else 'a number'} above 0"
+    if type(value) not in kinds or not 0 < value < MAX_DEVICE_NUMBER:
+        accepted = f"{'an integer' if whole else 'a number'} above 0 and below 2^53"
         raise UserError(f"{key} is {show(value)}", where=where, accepted=accepted)
 
 
@@ -130,9 +150,6 @@ def _axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
     axes = _mapping(value, accepted, where, OPTIONAL_AXES)
     for axis, values in axes.items():
         _check_axis(axis, values, where)
-    size = int(np.prod([len(v) for v in axes.values()], dtype=float))
-    if size > MAX_CONFIGS:
-        raise UserError(f"has {size} configurations", where=where, accepted=f"at most {MAX_CONFIGS}")
     return {axis: tuple(axes.get(axis, (UNUSED.get(axis),))) for axis in accepted}
 
 
@@ -142,11 +159,13 @@ def _check_axis(axis: str, values: Any, where: str) -> None:
     accepted = f"a list of different integers from {lowest} to {highest}{', each ' if shapes else ''}{shapes}"
     if not isinstance(values, list) or not values:
         raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
-    for index, value in enumerate(values):
-        good = type(value) is int and lowest <= value <= highest and value not in values[:index]
-        if not good or not has_legal_shape(axis, value):
-            twice = " twice" if value in values[:index] else ""
-            raise UserError(f"{axis} holds {show(value)}{twice}", where=where, accepted=accepted)
+    seen: set[int] = set()
+    for value in values:
+        if type(value) is not int or not lowest <= value <= highest or not has_legal_shape(axis, value):
+            raise UserError(f"{axis} holds {show(value)}", where=where, accepted=accepted)
+        if value in seen:
+            raise UserError(f"{axis} holds {show(value)} twice", where=where, accepted=accepted)
+        seen.add(value)
 
 
 def frame(space: SpaceFile) -> pd.DataFrame:

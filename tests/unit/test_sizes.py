@@ -357,6 +357,23 @@ def test_a_bad_file(path: Path, text: str, words: list[str]) -> None:
         assert word in message
 
 
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        ({"median_us": float("inf")}, "median_us is inf"),
+        ({"median_us": -5.0}, "median_us is -5.0"),
+        ({"p20_us": 10**900}, "p20_us is 1000"),
+        ({"samples": 10**900}, "samples is 1000"),
+        ({"predicted_us": -1}, "predicted_us is -1"),
+    ],
+)
+def test_a_time_that_no_kernel_takes_is_refused(path: Path, fact: dict[str, Any], words: str) -> None:
+    path.write_text(dump_yaml([{"M": 1, "N": 1, "K": 1, **fact}]))
+    with pytest.raises(UserError) as caught:
+        load_sizes(path, Defaults())
+    assert words in caught.value.one_line()
+
+
 def test_an_unknown_key_beside_a_config_lists_all_keys(path: Path) -> None:
     message = refusal(path, [{**SIZE, **CONFIG, "num_ctas": 1}])
     for key in ROW_KEYS:

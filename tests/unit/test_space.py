@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from math import prod
@@ -103,6 +104,15 @@ BAD = {
     "infinite speed": (about_device({"dram_gbps": float("inf")}), ["dram_gbps is inf"]),
     "name is a number": (about_device({"name": 5}), ["name is 5"]),
     "no rates": (about_device({"matmul_tflops": {}}), ["matmul_tflops"]),
+    "rate of 400 digits": (about_device({"matmul_tflops": {"bf16": 10**400}}), ["matmul_tflops of 'bf16' is 1000"]),
+    "limit of 400 digits": (about_device({"num_sms": 10**400}), ["num_sms is 1000", "below 2^53"]),
+    "rate of no type": (about_device({"matmul_tflops": {1: 5.0}}), ["matmul_tflops has the key 1"]),
+    "name of two lines": (about_device({"name": "H200\n\x1b[31m"}), ["name is 'H200\\n", "one line"]),
+    "families too many": (lambda d: d.update(families={f"f{i}": {} for i in range(65)}), ["65 families", "at most 64"]),
+    "families too large together": (
+        lambda d: d.update(families={f: {a: list(range(1, 1 + {"num_stages": 2000, "SPLIT_K": 2000}.get(a, 1)))
+                                         for a in space.AXES[:7]} for f in ("a", "b")}),
+        ["has 8000000 configurations", "at most 5000000"]),
     "rate is text": (about_device({"matmul_tflops": {"bf16": "fast"}}), ["matmul_tflops of 'bf16' is 'fast'"]),
 }  # fmt: skip
 
@@ -118,6 +128,21 @@ def test_a_bad_space_file_is_named_with_its_key(tmp_path: Path, edit: Edit, word
     message = caught.value.one_line()
     assert caught.value.exit_status == EXIT_INPUT
     assert [word for word in [str(path), *words] if word not in message] == []
+
+
+def test_an_axis_of_all_values_is_read_at_once(tmp_path: Path) -> None:
+    """Each value was once looked for in all before it: 2 * 10^9 comparisons."""
+    document = yaml.safe_load((RULES / "space_sm_90.yaml").read_text())
+    single = {axis: values[:1] for axis, values in document["families"]["gemm_tile"].items()}
+    values = list(range(1, space.HIGHEST + 1))
+    document["families"] = {"gemm_tile": {**single, "num_stages": values}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(json.dumps(document))
+    assert len(space.frame(space.load(path, "sm_90"))) == space.HIGHEST
+    document["families"]["gemm_tile"]["num_stages"] = [*values, 1]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="num_stages holds 1 twice"):
+        space.load(path, "sm_90")
 
 
 def test_an_axis_given_twice_and_a_list_for_a_file(tmp_path: Path) -> None:
