@@ -17,6 +17,7 @@ from gemm_tuner.problem import GemmProblem
 from gemm_tuner.records import KernelConfig
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 
+HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)> [bold]&amp;'
 FUNNEL = ({"rule": "shared_memory_fits", "kind": "validity", "why": "It must fit.", "cut": 90, "remain": 4},)
 
 
@@ -93,6 +94,29 @@ def write_run(folder: Path, *sizes: SizeRecord, **changes: Any) -> Path:
     run_record.write(folder, record(*sizes, **changes))
     for one in sizes:
         write_table(folder, one.key, measured_table())
+    return folder
+
+
+def hostile_run(folder: Path) -> Path:
+    """A run whose every text is markup."""
+    funnel = ({"rule": HOSTILE, "kind": HOSTILE, "why": HOSTILE, "cut": 90, "remain": 4},)
+    one = size(funnel=funnel, counts={HOSTILE: 94}, finals=(Final(HOSTILE, samples(9.0)), *size().finals))
+    other = size(768, chosen="", failure=HOSTILE)
+    texts = {"stages": {HOSTILE: 1.0}, "facts": {HOSTILE: 2}, "notes": {HOSTILE: [HOSTILE]}, "results_file": HOSTILE}
+    write_run(folder, one, other, command=(HOSTILE,), header={"device": HOSTILE, HOSTILE: HOSTILE}, **texts)
+    made = measured_table(HOSTILE)
+    made["name"] = [HOSTILE, *made["name"][1:]]
+    made["status"] = HOSTILE
+    write_table(folder, one.key, made)
+    return folder
+
+
+def predicted_run(folder: Path) -> Path:
+    """A run of a machine without a GPU: nothing was timed."""
+    header = {"device": "NVIDIA H200", "source": "predicted"}
+    write_run(folder, size(finals=()), header=header)
+    made = table(configs(), status=["ok"] * 4, predicted_us=[9.0, 8.0, 10.0, 11.0])
+    write_table(folder, size().key, made)
     return folder
 
 

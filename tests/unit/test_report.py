@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 import report_runs
-from report_runs import configs, measured_table, record, samples, size, table, write_run, write_table
+from report_runs import (
+    HOSTILE,
+    configs,
+    hostile_run,
+    measured_table,
+    predicted_run,
+    record,
+    size,
+    write_run,
+    write_table,
+)
 from samples import ROOT
 
 from gemm_tuner import run_record
@@ -24,7 +34,6 @@ from gemm_tuner.run_record import Final
 
 CODES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MAPPINGS = ("device", "header", "stages", "facts", "notes")
-HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)> [bold]&amp;'
 
 
 class Page(HTMLParser):
@@ -176,20 +185,6 @@ def test_the_interval_of_a_median_is_that_of_binomial_tables() -> None:
     assert stats.median_interval(()) is None
 
 
-def hostile_run(folder: Path) -> Path:
-    """A run whose every text is markup."""
-    funnel = ({"rule": HOSTILE, "kind": HOSTILE, "why": HOSTILE, "cut": 90, "remain": 4},)
-    one = size(funnel=funnel, counts={HOSTILE: 94}, finals=(Final(HOSTILE, samples(9.0)), *size().finals))
-    other = size(768, chosen="", failure=HOSTILE)
-    texts = {"stages": {HOSTILE: 1.0}, "facts": {HOSTILE: 2}, "notes": {HOSTILE: [HOSTILE]}, "results_file": HOSTILE}
-    write_run(folder, one, other, command=(HOSTILE,), header={"device": HOSTILE, HOSTILE: HOSTILE}, **texts)
-    made = measured_table(HOSTILE)
-    made["name"] = [HOSTILE, *made["name"][1:]]
-    made["status"] = HOSTILE
-    write_table(folder, one.key, made)
-    return folder
-
-
 def test_text_from_files_is_never_markup(tmp_path: Path) -> None:
     page = page_of(hostile_run(tmp_path))
     assert page.scripts == len(html.SCRIPTS)
@@ -233,16 +228,8 @@ def test_a_long_message_is_cut(tmp_path: Path) -> None:
     assert max(map(len, filter(None, unpacked(page_of(folder).json["table-0"])["message"]))) == packing.MAX_TEXT
 
 
-def predicted(folder: Path) -> Path:
-    header = {"device": "NVIDIA H200", "source": "predicted"}
-    write_run(folder, size(finals=()), header=header)
-    made = table(configs(), status=["ok"] * 4, predicted_us=[9.0, 8.0, 10.0, 11.0])
-    write_table(folder, size().key, made)
-    return folder
-
-
 def test_a_predicted_time_is_called_predicted_and_gives_no_speed(tmp_path: Path) -> None:
-    folder = predicted(tmp_path)
+    folder = predicted_run(tmp_path)
     one = summary.of_report(data.load(folder))["sizes"][0]
     assert (one["time_us"], one["time_source"], one["timed"]) == (8.0, "predicted", 0)
     assert one["tflops"] is one["roofline_pct"] is one["vendor_ratio"] is None
