@@ -58,7 +58,7 @@ STAGES: dict[str, set[str]] = {
 # Those whose work is to put stages in order.
 ORDERING = {
     *("cli", "options", "settings", "prepare", "preview", "session"),
-    *("show", "replay", "steps", "tune", "predict", "pipeline", "commands"),
+    *("show", "replay", "steps", "tune", "predict", "pipeline", "commands", "module_export"),
 }
 
 
