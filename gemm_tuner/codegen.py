@@ -65,14 +65,14 @@ def render(
     package_root: str,
 ) -> str:
     """The script's text. Raises UserError for a template that is missing, misspelt or does not parse."""
-    rows = [(c.name, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
+    rows = [(c.name, c.binary_name, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
     try:
         template = environment(template_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
             family=family,
             p=problem_class,
             configs=rows,
-            fields=("name", *CONFIG_FIELDS),
+            fields=("name", "binary", *CONFIG_FIELDS),
             launch_options=LAUNCH_OPTIONS[target.backend],
             has_tma=target.arch in TMA_ARCHS,
             scale_block=SCALE_BLOCK,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gemm_tuner import codegen
@@ -17,7 +17,7 @@ from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig,
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
 
-Binary = tuple[str, str, str]  # script, configuration, specialisation
+Binary = tuple[str, str, str]  # script, binary_name, specialisation
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,22 @@ def write_scripts(
 def tasks_for(
     wanted: Iterable[tuple[GemmProblem, KernelConfig]], scripts: dict[tuple[str, str], Script], target: Target
 ) -> list[CompileTask]:
-    """One task a binary, longest first. Sizes of one divisibility class share their binaries."""
+    """One task a binary, longest first. Sizes of one divisibility class share their binaries, and so do
+    configurations of one ``binary_name``."""
     tasks: dict[Binary, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
-        script = str(scripts[config.family, problem.class_key].path)
-        special = specialisation(problem, config, target)
-        key = (script, config.name, special)
+        key = binary_of(scripts, problem, config, target)
         if key not in tasks:
-            cost = compile_cost(config)
-            tasks[key] = (cost, CompileTask(script, config.name, special, problem))
+            tasks[key] = (compile_cost(config), CompileTask(*key, problem))
     return [task for _, task in sorted(tasks.values(), key=lambda pair: -pair[0])]
+
+
+def binary_of(
+    scripts: dict[tuple[str, str], Script], problem: GemmProblem, config: KernelConfig, target: Target
+) -> Binary:
+    """Names the binary that a size and a configuration run."""
+    script = str(scripts[config.family, problem.class_key].path)
+    return script, config.binary_name, specialisation(problem, config, target)
 
 
 def compile_cost(config: KernelConfig) -> float:
@@ -87,15 +93,20 @@ def support_task(like: CompileTask) -> CompileTask:
 
 
 def book(ledgers: Iterable[Ledger], compiled: Compiled, scripts: dict[tuple[str, str], Script], device: Device) -> None:
-    """Enters the compile results into the ledgers and drops what cannot or should not be timed."""
+    """Enters the compile results into the ledgers and drops what cannot or should not be timed.
+
+    The seconds of a binary are entered once, whatever the number of configurations and sizes that share it.
+    """
     allowed = SPILLS_ALLOWED[device.target.backend]
+    booked: set[Binary] = set()
     for ledger in ledgers:
         for name, config in ledger.kept.items():
-            script = str(scripts[config.family, ledger.problem.class_key].path)
-            result = compiled.results.get((script, name, specialisation(ledger.problem, config, device.target)))
+            key = binary_of(scripts, ledger.problem, config, device.target)
+            result = compiled.results.get(key)
             if result is None:
                 continue
-            ledger.record_compile(name, result)
+            ledger.record_compile(name, replace(result, seconds=0.0) if key in booked else result)
+            booked.add(key)
             if result.status != Status.OK:
                 continue
             if result.shared_bytes > device.shared_memory_bytes:

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,13 +23,20 @@ from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
 
 PR_SET_PDEATHSIG = 1
 MESSAGE_CHARACTERS = 2000
+# What of Triton's metadata its launcher takes, beside the code: threads, shared memory, clusters, the shape of
+# descriptors, memory that a kernel asks for.
+LAUNCH_METADATA = (
+    *("num_warps", "num_ctas", "cluster_dims", "shared", "tmem_size", "tensordesc_meta", "global_scratch_size"),
+    *("launch_cooperative_grid", "launch_pdl"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CompileTask:
-    """A configuration of a script, compiled for one specialisation, which ``problem`` stands for.
+    """A kernel of a script, compiled for one specialisation, which ``problem`` stands for.
 
-    An empty ``name`` compiles the measurement's own support kernels.
+    name: the KernelConfig.binary_name, which configurations of the script may share. An empty one compiles the
+    measurement's own support kernels.
     """
 
     script: str
@@ -109,14 +117,14 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
     try:
         compiled = [kernel.warmup(*args, grid=grid, **options) for kernel, grid, args, options in launches_of(task)]
         main = compiled[0]
-        image = main.asm["cubin" if target.backend == "cuda" else "hsaco"]
-        registers, spills = resources(image, target)
+        kind = "cubin" if target.backend == "cuda" else "hsaco"
+        registers, spills = resources(main.asm[kind], target)
+        digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS]
         return CompileResult(
             task.name, task.specialisation, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
         )
-    digest = hashlib.sha256(b"".join(c.asm["cubin" if target.backend == "cuda" else "hsaco"] for c in compiled))
     return CompileResult(
         name=task.name,
         specialisation=task.specialisation,
@@ -125,7 +133,7 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
         registers=registers,
         spills=spills,
         shared_bytes=int(main.metadata.shared),
-        binary_hash=digest.hexdigest(),
+        binary_hash=digest,
         cached=all(hits),
     )
 
@@ -140,7 +148,7 @@ def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any
         calls = support_calls(ShapeOnly("int32", 1), ShapeOnly("int32", 1), 1)
         return [(kernel, grid, args, {}) for kernel, grid, args in calls.values()]
     script = loaded_script(task.script)
-    calls_of_gemm = shape_only_calls(script, script.CONFIGS[task.name], task.problem)
+    calls_of_gemm = shape_only_calls(script, config_of_binary(task.script)[task.name], task.problem)
     return [(kernel, grid, args, options) for _, kernel, grid, args, options in calls_of_gemm]
 
 
@@ -149,6 +157,12 @@ def loaded_script(path: str) -> Any:
     from gemm_tuner.launcher.kernels import load_script
 
     return load_script(path)
+
+
+@lru_cache(maxsize=16)
+def config_of_binary(path: str) -> dict[str, dict[str, Any]]:
+    """One of the configurations of a script that share a kernel, by its symbol."""
+    return {config["binary"]: config for config in loaded_script(path).CONFIGS.values()}
 
 
 def resources(image: bytes, target: Target) -> tuple[int, int]:
@@ -160,3 +174,15 @@ def resources(image: bytes, target: Target) -> tuple[int, int]:
     else:
         found = binary.amd_resources(image)
     return found.registers, found.spills
+
+
+def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int) -> str:
+    """sha256 over what the kernels of one call, (machine code, Triton's metadata) each, are and how they are launched;
+    not over their names. ``registers``: of the main one."""
+    from gemm_tuner import binary
+
+    digest = hashlib.sha256(f"{registers} registers".encode())
+    for image, metadata in kernels:
+        launch = {field: getattr(metadata, field, None) for field in LAUNCH_METADATA}
+        digest.update(repr(launch).encode() + binary.code_of(image))
+    return digest.hexdigest()

@@ -45,6 +45,7 @@ class Ledger:
             spills=result.spills,
             shared_bytes=result.shared_bytes,
             compile_s=round(result.seconds, 4),
+            binary_hash=result.binary_hash,
         )
         if result.status != Status.OK:
             self.record(name, result.status, result.message)

@@ -6,6 +6,7 @@ a unit (``_bytes``, ``_us``, ``_pct``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import Any
@@ -65,13 +66,24 @@ class KernelConfig:
 
     @property
     def name(self) -> str:
-        """The canonical name, which is also the kernel's symbol; looked up, never parsed back."""
-        parts = [self.family, *(f"{short}{getattr(self, field)}" for field, short in NAME_PARTS)]
+        """The canonical name; looked up, never parsed back."""
+        return _joined(self.family, self._parts())
+
+    @property
+    def binary_name(self) -> str:
+        """The kernel's symbol. Configurations that differ in launch arguments alone share their kernel: the name has
+        no GROUP_SIZE_M, and of PROGRAMS_PER_SM only that there are any."""
+        parts: dict[str, int | str] = {**self._parts()}
+        del parts["GM"]
+        if "PS" in parts:
+            parts["PS"] = ""
+        return _joined(self.family, parts)
+
+    def _parts(self) -> dict[str, int]:
+        """The values that the name shows, by their short names."""
         used = [(field, short) for field, short in FAMILY_NAME_PARTS if getattr(self, field) != UNUSED[field]]
-        parts += [f"{short}{getattr(self, field)}" for field, short in used]
-        if self.kpack:
-            parts += [f"{short}{getattr(self, field)}" for field, short in AMD_NAME_PARTS]
-        return "_".join(parts)
+        amd = AMD_NAME_PARTS if self.kpack else ()
+        return {short: getattr(self, field) for field, short in (*NAME_PARTS, *used, *amd)}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,6 +94,10 @@ class KernelConfig:
         unused = [field for field, _ in FAMILY_NAME_PARTS if row[field] == UNUSED[field]]
         unused += [field for field, _ in AMD_NAME_PARTS if not self.kpack]
         return {field: value for field, value in row.items() if field not in unused}
+
+
+def _joined(family: str, parts: Mapping[str, int | str]) -> str:
+    return "_".join([family, *(f"{short}{value}" for short, value in parts.items())])
 
 
 NAME_PARTS = (
@@ -162,11 +178,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """What compiling one configuration for one specialisation gave.
+    """What compiling one kernel, which configurations may share, for one specialisation gave.
 
+    name:         the KernelConfig.binary_name.
     spills:       registers (AMD) or bytes of stack (NVIDIA) that did not fit; 0 means none.
     shared_bytes: shared memory (LDS) of one block.
-    binary_hash:  sha256 of the machine code; equal hashes are the same kernel.
+    binary_hash:  sha256 of the machine code without its name; equal hashes are the same kernel.
     cached:       the kernel came from the disk cache and was not compiled again.
     """
 

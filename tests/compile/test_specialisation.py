@@ -51,6 +51,49 @@ KERNELS = {
 }
 
 
+LAUNCH_ONLY = {
+    "tile, sm_90": ("sm_90", "gemm_tile", {}),
+    "persistent, sm_90": ("sm_90", "gemm_persistent", {"PROGRAMS_PER_SM": 1}),
+    "split-K, sm_90": ("sm_90", "gemm_split_k", {"split_k": 4}),
+    "stream-K, sm_90": ("sm_90", "gemm_stream_k", {"PROGRAMS_PER_SM": 1}),
+    "tile, gfx942": ("gfx942", "gemm_tile", {}),
+    "persistent, gfx942": ("gfx942", "gemm_persistent", {"PROGRAMS_PER_SM": 1}),
+    "stream-K, gfx942": ("gfx942", "gemm_stream_k", {"PROGRAMS_PER_SM": 1}),
+}
+
+
+@pytest.mark.parametrize("what", LAUNCH_ONLY)
+def test_launch_arguments_make_no_other_binary(tmp_path: Path, what: str) -> None:
+    """Each in a script of its own: Triton itself finds the first one's kernel in its cache."""
+    arch, family, more = LAUNCH_ONLY[what]
+    device = space_of(arch).device
+    first = config_for(device, 32, 32, 32, family=family, group=1, **more)
+    others = [replace(first, GROUP_SIZE_M=group) for group in (4, 16, 7)]
+    others += [replace(first, PROGRAMS_PER_SM=3)] if first.PROGRAMS_PER_SM else []
+    (fresh,), *again = (compile_work(device, [(BF16, one)], tmp_path) for one in (first, *others))
+    assert fresh.status == Status.OK and not fresh.cached
+    assert [(r.cached, r.binary_hash) for (r,) in again] == [(True, fresh.binary_hash)] * len(others)
+
+
+def test_the_same_code_under_two_names_is_told(tmp_path: Path) -> None:
+    """Rows of an odd length cannot be pipelined: stages change nothing but the name."""
+    device = space_of("sm_90").device
+    config = config_for(device, 32, 32, 32, stages=2)
+    odd = GemmProblem(77, 77, 77)
+    two, four, wider, slices, of_four = compile_work(
+        device,
+        [
+            *((odd, replace(config, num_stages=stages)) for stages in (2, 4)),
+            (odd, replace(config, num_warps=8)),
+            *((odd, replace(config, SPLIT_K=2, num_stages=stages)) for stages in (2, 4)),
+        ],
+        tmp_path,
+    )
+    assert not any(r.cached for r in (two, four, wider, slices)) and two.name != four.name
+    assert two.binary_hash == four.binary_hash and slices.binary_hash == of_four.binary_hash
+    assert len({r.binary_hash for r in (two, wider, slices)}) == 3
+
+
 @pytest.mark.parametrize("what", KERNELS)
 def test_sizes_of_one_specialisation_share_their_binary(tmp_path: Path, what: str) -> None:
     """The name may split finer than Triton, never coarser: whatever bears a known name is in the cache."""

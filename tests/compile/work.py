@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from gemm_tuner import compile_stage, prune, space
-from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.kernel_env import kernel_env
@@ -39,10 +38,7 @@ def compile_work(device: Device, work: Work, folder: Path) -> list[CompileResult
     """The results in the order of the work, each compiled on its own, even where sizes share a binary."""
     folder.mkdir(parents=True, exist_ok=True)
     scripts = compile_stage.write_scripts(ROOT / "templates", folder, work, device.target)
-    tasks = [
-        CompileTask(str(scripts[c.family, p.class_key].path), c.name, specialisation(p, c, device.target), p)
-        for p, c in work
-    ]
+    tasks = [CompileTask(*compile_stage.binary_of(scripts, p, c, device.target), p) for p, c in work]
     environment = kernel_env(folder / "cache")
     with CompilePool(device.target, WORKERS, environment, folder / "log.txt", LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}

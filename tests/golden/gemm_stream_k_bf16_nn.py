@@ -13,7 +13,7 @@ import triton.language as tl
 
 
 def symbol_name(specialisation):
-    """The kernel's symbol: each configuration has its own, so that a trace can be joined by exact name."""
+    """The kernel's symbol: each binary has its own, so that a trace can be joined by exact name."""
     return specialisation.constants["NAME"]
 
 
@@ -24,16 +24,16 @@ def finished(accumulator, rows, columns, M, N):
     accumulator = value
     return accumulator
 
-@triton.jit(repr=symbol_name, do_not_specialize=["M", "N", "K"])
+@triton.jit(repr=symbol_name, do_not_specialize=["M", "N", "K", "GROUP_SIZE_M"])
 def gemm_stream_k(
     # C[M, N] = A[M, K] @ B[K, N]
     a_desc, b_desc, c_desc, 
     # partial sums, two slots of a whole tile for each program; a counter of summed blocks of K for each shared tile
     partial_ptr, locks_ptr,
-    M, N, K,
+    M, N, K, GROUP_SIZE_M,
     NAME: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr,
-    GROUP_SIZE_M: tl.constexpr, EPILOGUE_SUBTILE: tl.constexpr,
+    EPILOGUE_SUBTILE: tl.constexpr,
 ):
     """Whole tiles in all full waves; the blocks of K of the tiles of the last, partial wave are shared out evenly.
 
@@ -54,15 +54,11 @@ def gemm_stream_k(
     end = tl.minimum(begin + share, shared_tiles * k_blocks)
     first_tile = begin // k_blocks
     for shared in tl.range(first_tile, tl.where(end > begin, tl.cdiv(end, k_blocks), 0), num_stages=1):
-        if GROUP_SIZE_M == 1:
-            pid_m = shared // num_pid_n
-            pid_n = shared % num_pid_n
-        else:
-            num_pid_in_group = GROUP_SIZE_M * num_pid_n
-            first_pid_m = (shared // num_pid_in_group) * GROUP_SIZE_M
-            group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
-            pid_m = first_pid_m + (shared % num_pid_in_group) % group_size_m
-            pid_n = (shared % num_pid_in_group) // group_size_m
+        num_pid_in_group = GROUP_SIZE_M * num_pid_n
+        first_pid_m = (shared // num_pid_in_group) * GROUP_SIZE_M
+        group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
+        pid_m = first_pid_m + (shared % num_pid_in_group) % group_size_m
+        pid_n = (shared % num_pid_in_group) // group_size_m
         first_block = tl.maximum(begin - shared * k_blocks, 0)
         blocks = tl.minimum(end - shared * k_blocks, k_blocks) - first_block
         
@@ -145,15 +141,11 @@ def gemm_stream_k(
                     c_desc.store([pid_m * BLOCK_SIZE_M, pid_n * BLOCK_SIZE_N + part_number * PART], part.to(c_desc.dtype))
 
     for tile in tl.range(shared_tiles + program, tiles, programs, flatten=True):
-        if GROUP_SIZE_M == 1:
-            pid_m = tile // num_pid_n
-            pid_n = tile % num_pid_n
-        else:
-            num_pid_in_group = GROUP_SIZE_M * num_pid_n
-            first_pid_m = (tile // num_pid_in_group) * GROUP_SIZE_M
-            group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
-            pid_m = first_pid_m + (tile % num_pid_in_group) % group_size_m
-            pid_n = (tile % num_pid_in_group) // group_size_m
+        num_pid_in_group = GROUP_SIZE_M * num_pid_n
+        first_pid_m = (tile // num_pid_in_group) * GROUP_SIZE_M
+        group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
+        pid_m = first_pid_m + (tile % num_pid_in_group) % group_size_m
+        pid_n = (tile % num_pid_in_group) // group_size_m
         
         accumulator = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
 
@@ -249,17 +241,17 @@ def calls(config, size, operands, scratch, num_sms):
     M, N, K, _ = size
     blocks = [config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]]
     positional = (*descriptors_of(config, size, operands),)
-    positional += (scratch.partial_sums, scratch.locks, M, N, K, config["name"])
-    positional += (*blocks, config["GROUP_SIZE_M"], config["EPILOGUE_SUBTILE"])
+    positional += (scratch.partial_sums, scratch.locks, M, N, K, config["GROUP_SIZE_M"], )
+    positional += (config["binary"], *blocks, config["EPILOGUE_SUBTILE"])
     options = ('num_warps', 'num_stages')
     grid = (programs_of(config, size, num_sms),)
-    return [(config["name"], gemm_stream_k, grid, positional, {o: config[o] for o in options})]
+    return [(config["binary"], gemm_stream_k, grid, positional, {o: config[o] for o in options})]
 
 
-FIELDS = ('name', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
+FIELDS = ('name', 'binary', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
 # fmt: off
 CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
-    ('gemm_stream_k_BM128_BN256_BK64_GM8_SK1_W8_S3_ES2_PS1', 'gemm_stream_k', 128, 256, 64, 8, 1, 8, 3, 2, 1, 0, 1, 0, 0, 0, 0),
+    ('gemm_stream_k_BM128_BN256_BK64_GM8_SK1_W8_S3_ES2_PS1', 'gemm_stream_k_BM128_BN256_BK64_SK1_W8_S3_ES2_PS', 'gemm_stream_k', 128, 256, 64, 8, 1, 8, 3, 2, 1, 0, 1, 0, 0, 0, 0),
 )}
 # fmt: on
 CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}

@@ -13,7 +13,7 @@ import triton.language as tl
 
 
 def symbol_name(specialisation):
-    """The kernel's symbol: each configuration has its own, so that a trace can be joined by exact name."""
+    """The kernel's symbol: each binary has its own, so that a trace can be joined by exact name."""
     return specialisation.constants["NAME"]
 
 
@@ -24,16 +24,16 @@ def finished(accumulator, rows, columns, M, N):
     accumulator = value
     return accumulator
 
-@triton.jit(repr=symbol_name, do_not_specialize=["M"])
+@triton.jit(repr=symbol_name, do_not_specialize=["M", "GROUP_SIZE_M"])
 def gemm_tile(
     # C[M, N] = A[M, K] @ B[K, N]; c_ptr is the partial sums [SPLIT_K, M, N] when SPLIT_K > 1
     a_ptr, b_ptr, c_ptr, 
-    M, N, K,
+    M, N, K, GROUP_SIZE_M,
     # elements from one row (row-major) or column (column-major) to the next
     lda, ldb, ldc,
     NAME: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr,
-    GROUP_SIZE_M: tl.constexpr, SPLIT_K: tl.constexpr, NUM_XCDS: tl.constexpr, STREAM_B: tl.constexpr,
+    SPLIT_K: tl.constexpr, NUM_XCDS: tl.constexpr, STREAM_B: tl.constexpr,
     # EVEN_K: SPLIT_K * BLOCK_SIZE_K divides K, so that no load along K needs a mask
     # WIDE: a matrix has 2**31 elements or more, so that offsets need 64 bits
     # BY_8: every size that strides are made of is divisible by 8 and not all by 16, which Triton sees itself
@@ -54,15 +54,11 @@ def gemm_tile(
         chiplet = pid % NUM_XCDS
         share = (num_pid_m * num_pid_n) // NUM_XCDS
         pid = chiplet * share + min(chiplet, (num_pid_m * num_pid_n) % NUM_XCDS) + pid // NUM_XCDS
-    if GROUP_SIZE_M == 1:
-        pid_m = pid // num_pid_n
-        pid_n = pid % num_pid_n
-    else:
-        num_pid_in_group = GROUP_SIZE_M * num_pid_n
-        first_pid_m = (pid // num_pid_in_group) * GROUP_SIZE_M
-        group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
-        pid_m = first_pid_m + (pid % num_pid_in_group) % group_size_m
-        pid_n = (pid % num_pid_in_group) // group_size_m
+    num_pid_in_group = GROUP_SIZE_M * num_pid_n
+    first_pid_m = (pid // num_pid_in_group) * GROUP_SIZE_M
+    group_size_m = min(num_pid_m - first_pid_m, GROUP_SIZE_M)
+    pid_m = first_pid_m + (pid % num_pid_in_group) % group_size_m
+    pid_n = (pid % num_pid_in_group) // group_size_m
     # Rows and columns outside C wrap round: they are read, which is safe, and never stored.
     offs_m = (pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)) % M
     offs_n = (pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)) % N
@@ -159,20 +155,20 @@ def calls(config, size, operands, scratch, num_sms):
     by_8 = all(e % 8 == 0 for e in extents) and not all(e % 16 == 0 for e in extents)
     lda, ldb, ldc = K, N, N
     positional = (operands.a, operands.b, target, )
-    positional += (M, N, K, lda, ldb, ldc, config["name"], *blocks, config["GROUP_SIZE_M"], split_k)
-    positional += (config["NUM_XCDS"], config["STREAM_B"], even_k, wide, by_8)
+    positional += (M, N, K, config["GROUP_SIZE_M"], lda, ldb, ldc, config["binary"], *blocks)
+    positional += (split_k, config["NUM_XCDS"], config["STREAM_B"], even_k, wide, by_8)
     options = ('num_warps', 'num_stages')
-    launches = [(config["name"], gemm_tile, (tiles, split_k, batch), positional, {o: config[o] for o in options})]
+    launches = [(config["binary"], gemm_tile, (tiles, split_k, batch), positional, {o: config[o] for o in options})]
     if split_k > 1:
         launches.append(reduce_call(config, size, operands, scratch))
     return launches
 
 
-FIELDS = ('name', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
+FIELDS = ('name', 'binary', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
 # fmt: off
 CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
-    ('gemm_tile_BM128_BN256_BK64_GM8_SK1_W8_S3', 'gemm_tile', 128, 256, 64, 8, 1, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
-    ('gemm_tile_BM128_BN256_BK64_GM8_SK4_W8_S3', 'gemm_tile', 128, 256, 64, 8, 4, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
+    ('gemm_tile_BM128_BN256_BK64_GM8_SK1_W8_S3', 'gemm_tile_BM128_BN256_BK64_SK1_W8_S3', 'gemm_tile', 128, 256, 64, 8, 1, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
+    ('gemm_tile_BM128_BN256_BK64_GM8_SK4_W8_S3', 'gemm_tile_BM128_BN256_BK64_SK4_W8_S3', 'gemm_tile', 128, 256, 64, 8, 4, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
 )}
 # fmt: on
 CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}

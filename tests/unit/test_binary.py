@@ -25,7 +25,7 @@ def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -
     """Machine code as Triton leaves it in its cache, and what the pool read from it."""
     target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
-    task = CompileTask(str(script.path), config.name, specialisation(PROBLEM, config, target), PROBLEM)
+    task = CompileTask(str(script.path), config.binary_name, specialisation(PROBLEM, config, target), PROBLEM)
     with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message
@@ -76,6 +76,51 @@ def test_a_code_object_is_no_cubin(hsaco: tuple[bytes, CompileResult]) -> None:
 def test_a_cubin_is_no_code_object(cubin: tuple[bytes, CompileResult]) -> None:
     with pytest.raises(ValueError, match=r"no \.vgpr_count"):
         binary.amd_resources(cubin[0])
+
+
+def section_at(image: bytes, kind: str) -> int:
+    """Where the contents of the first section of a kind begin."""
+    body = next(body for name, body in binary._sections(image) if name.startswith(kind) and body)
+    return image.index(body)
+
+
+@pytest.mark.parametrize("which", ["cubin", "hsaco"])
+def test_code_is_told_without_the_name_of_the_kernel(which: str, request: pytest.FixtureRequest) -> None:
+    image, result = request.getfixturevalue(which)
+    code = binary.code_of(image)
+    assert result.name.encode() in image and result.name.encode() not in code
+    renamed = image.replace(result.name.encode(), b"x" * len(result.name))
+    assert binary.code_of(renamed) == code
+
+
+@pytest.mark.parametrize("kind", [".text", ".rodata"])
+def test_another_instruction_or_kernel_descriptor_is_other_code(hsaco: tuple[bytes, CompileResult], kind: str) -> None:
+    image = bytearray(hsaco[0])
+    image[section_at(hsaco[0], kind)] ^= 1
+    assert binary.code_of(bytes(image)) != binary.code_of(hsaco[0])
+
+
+def test_another_instruction_or_constant_of_a_cubin_is_other_code(cubin: tuple[bytes, CompileResult]) -> None:
+    for kind in (".text.", ".nv.constant0"):
+        image = bytearray(cubin[0])
+        image[section_at(cubin[0], kind)] ^= 1
+        assert binary.code_of(bytes(image)) != binary.code_of(cubin[0])
+
+
+@pytest.mark.parametrize("image", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x01\x01" + bytes(100), b"not code " * 100])
+def test_what_is_no_elf_file_has_no_code(image: bytes) -> None:
+    with pytest.raises(ValueError, match="ELF"):
+        binary.code_of(image)
+
+
+def test_an_elf_file_without_instructions_has_no_code(cubin: tuple[bytes, CompileResult]) -> None:
+    with pytest.raises(ValueError, match="no machine code"):
+        binary.code_of(cubin[0].replace(b".text.", b".test."))
+
+
+def test_a_cubin_cut_short_has_no_code(cubin: tuple[bytes, CompileResult]) -> None:
+    with pytest.raises(ValueError, match=r"ELF file|no machine code"):
+        binary.code_of(cubin[0][: len(cubin[0]) // 2])
 
 
 def test_every_width_of_an_integer_is_read() -> None:

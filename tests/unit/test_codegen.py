@@ -16,7 +16,7 @@ import pytest
 from gemm_tuner import codegen, descriptors
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Target
+from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Layout, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -210,6 +210,62 @@ def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> Non
             "num_warps": 8,
             "num_stages": 3,
         }
+
+
+LAUNCH_ONLY = {
+    "gemm_tile": {},
+    "gemm_persistent": {"PROGRAMS_PER_SM": 3},
+    "gemm_split_k": {"SPLIT_K": 2},
+    "gemm_stream_k": {"PROGRAMS_PER_SM": 3},
+}
+
+
+@pytest.mark.parametrize("family", LAUNCH_ONLY)
+@pytest.mark.parametrize("target", [SM_90, GFX942], ids=lambda target: target.arch)
+def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
+    tmp_path: Path, templates: Path, family: str, target: Target
+) -> None:
+    """Its symbol and every constant is the same; GROUP_SIZE_M is an argument, PROGRAMS_PER_SM the grid."""
+    from gemm_tuner.launcher.kernels import load_script, shape_only_calls
+
+    one = replace(CONFIG, family=family, GROUP_SIZE_M=1, **LAUNCH_ONLY[family])
+    others = [replace(one, GROUP_SIZE_M=8)]
+    others += [replace(one, PROGRAMS_PER_SM=1)] if one.PROGRAMS_PER_SM else []
+    path = codegen.write_script(templates, tmp_path, family, BF16_NN, (one, *others), target).path
+    script = load_script(str(path))
+    assert {row["binary"] for row in script.CONFIGS.values()} == {one.binary_name}
+
+    def launched(config: KernelConfig) -> tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any]]:
+        ((symbol, kernel, grid, positional, options),) = shape_only_calls(script, script.CONFIGS[config.name], BF16_NN)
+        names = inspect.signature(kernel.fn).parameters
+        arguments = dict(zip(names, positional, strict=True))
+        assert arguments["NAME"] == symbol == one.binary_name
+        assert arguments.pop("GROUP_SIZE_M") == config.GROUP_SIZE_M
+        assert "GROUP_SIZE_M" in {p.name for p in kernel.params if p.do_not_specialize and not p.is_constexpr}
+        return (
+            symbol,
+            grid,
+            {n: v for n, v in arguments.items() if kernel.params[list(names).index(n)].is_constexpr},
+            options,
+        )
+
+    first = launched(one)
+    for other in others:
+        symbol, grid, constants, options = launched(other)
+        assert (symbol, constants, options) == (first[0], *first[2:])
+        assert (grid == first[1]) == (other.PROGRAMS_PER_SM == one.PROGRAMS_PER_SM)
+
+
+@pytest.mark.parametrize("field", [f for f in CONFIG_FIELDS if f not in ("family", "GROUP_SIZE_M")])
+def test_configurations_that_differ_in_their_code_have_kernels_of_their_own(field: str) -> None:
+    other = replace(AMD, **{field: 3 * getattr(AMD, field) + 1})
+    assert other.binary_name != AMD.binary_name and other.name != AMD.name
+    assert replace(AMD, GROUP_SIZE_M=4).binary_name == AMD.binary_name
+
+
+def test_a_grid_of_one_program_a_tile_is_another_kernel_than_a_persistent_one() -> None:
+    names = [replace(CONFIG, family="gemm_persistent", PROGRAMS_PER_SM=count).binary_name for count in (0, 1, 2)]
+    assert names[0] != names[1] == names[2]
 
 
 def special(m: int, n: int, k: int, config: KernelConfig = CONFIG, **more: Any) -> str:

@@ -32,7 +32,7 @@ import triton
 def kernel(pointer):
     {kernel}
 
-CONFIGS = {{"broken": {{}}}}
+CONFIGS = {{"broken": {{"binary": "broken"}}}}
 
 def scratch(config, size, num_sms):
     return 0, 0
@@ -47,7 +47,7 @@ def calls(config, size, operands, scratch, num_sms):
 
 def good_tasks(folder: Path) -> list[CompileTask]:
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, SM_90)
-    return [CompileTask(str(script.path), c.name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
+    return [CompileTask(str(script.path), c.binary_name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
 
 
 def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:
@@ -80,7 +80,7 @@ def is_running(pid: int) -> bool:
 
 def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
     """The broken script's result, after checking that all others compiled."""
-    assert all(results[c.name].status == Status.OK for c in OTHERS), results
+    assert all(results[c.binary_name].status == Status.OK for c in OTHERS), results
     return results["broken"]
 
 

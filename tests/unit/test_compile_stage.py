@@ -1,0 +1,82 @@
+"""Which kernels a run compiles, and how their results reach the configurations that share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from samples import TEMPLATES, config, device
+
+from gemm_tuner import compile_stage, prepare
+from gemm_tuner.compile_stage import Compiled, binary_of, book, tasks_for, write_scripts
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+
+DEVICE = device("sm_90")
+PROBLEM = GemmProblem(4096, 4096, 4096)
+GROUPS = tuple(config(GROUP_SIZE_M=group) for group in (1, 4, 8))
+LOOPS = tuple(config(family="gemm_persistent", PROGRAMS_PER_SM=count, GROUP_SIZE_M=8) for count in (0, 1, 2))
+STAGES = config(num_stages=4)
+EVERY = (*GROUPS, *LOOPS, STAGES)
+
+
+def ledger_of(problem: GemmProblem, configs: Iterable[KernelConfig]) -> Ledger:
+    """A ledger that keeps exactly these."""
+    configs = list(configs)
+    ledger = prepare.given_ledger(problem, configs[0], DEVICE)
+    ledger.kept.update({one.name: one for one in configs})
+    return ledger
+
+
+def test_a_kernel_is_compiled_once_for_all_that_share_it(tmp_path: Path) -> None:
+    sizes = (PROBLEM, replace(PROBLEM, m=512))
+    wanted = [(problem, one) for problem in sizes for one in EVERY]
+    scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
+    tasks = tasks_for(wanted, scripts, DEVICE.target)
+    assert sorted(task.name for task in tasks) == sorted({one.binary_name for one in EVERY})
+    assert len(tasks) == 4  # GROUPS, two of LOOPS, STAGES
+    assert {binary_of(scripts, *one, DEVICE.target) for one in wanted} == {
+        (t.script, t.name, t.specialisation) for t in tasks
+    }
+
+
+@pytest.fixture
+def booked(tmp_path: Path) -> tuple[Ledger, Ledger]:
+    """Two sizes whose GROUPS compiled, and whose kernel of more stages did not."""
+    ledgers = tuple(ledger_of(replace(PROBLEM, m=m), (*GROUPS, STAGES)) for m in (4096, 512))
+    wanted = [(ledger.problem, one) for ledger in ledgers for one in ledger.kept.values()]
+    scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
+    results = {}
+    for task in tasks_for(wanted, scripts, DEVICE.target):
+        fine = task.name == GROUPS[0].binary_name
+        status, message = (Status.OK, "") if fine else (Status.COMPILE_ERROR, "no such thing")
+        results[task.script, task.name, task.specialisation] = CompileResult(
+            task.name, task.specialisation, status, 2.5, 90, 0, 1024, "ab" * 32 if fine else "", message=message
+        )
+    book(ledgers, Compiled(results, len(results), 0), scripts, DEVICE)
+    return ledgers[0], ledgers[1]
+
+
+def test_every_configuration_gets_the_result_of_its_kernel(booked: tuple[Ledger, Ledger]) -> None:
+    for ledger in booked:
+        assert {ledger.rows[one.name]["registers"] for one in GROUPS} == {90}
+        assert {ledger.rows[one.name]["binary_hash"] for one in GROUPS} == {"ab" * 32}
+        assert ledger.named(Status.COMPILE_ERROR) == [STAGES.name]
+        assert compile_stage.runnable(ledger) == [one.name for one in GROUPS]
+
+
+def test_the_seconds_of_a_kernel_are_booked_once(booked: tuple[Ledger, Ledger]) -> None:
+    seconds = [ledger.rows[name]["compile_s"] for ledger in booked for name in ledger.kept]
+    assert sorted(seconds) == [0.0] * 6 + [2.5] * 2
+
+
+def test_a_failure_costs_all_that_share_the_kernel(tmp_path: Path) -> None:
+    ledger = ledger_of(PROBLEM, GROUPS)
+    wanted = [(PROBLEM, one) for one in GROUPS]
+    scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
+    key = binary_of(scripts, PROBLEM, GROUPS[0], DEVICE.target)
+    failed = CompileResult(key[1], key[2], Status.COMPILE_TIMEOUT, 60.0, message="not compiled within 60 s")
+    book([ledger], Compiled({key: failed}, 1, 0), scripts, DEVICE)
+    assert ledger.named(Status.COMPILE_TIMEOUT) == [one.name for one in GROUPS]
