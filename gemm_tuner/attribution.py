@@ -1,7 +1,8 @@
 """Joins a profiler's trace with the launcher's journal: which time belongs to which call.
 
 The join is by exact kernel name and order of start. A configuration whose calls in the trace are
-not those of the journal, in number or in kernels, has no time: it is missing in the trace.
+not those of the journal, in number or in kernels, has no time: it is missing in the trace. Joined by
+order, the calls of all that share a kernel are counted together: what one loses costs them all.
 """
 
 from __future__ import annotations
@@ -93,6 +94,9 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
             reason = f"the trace has {len(found)} calls of {head}, the journal {len(wanted)}"
             if len(found) == len(wanted):
                 reason = f"a call of {head} shows other kernels than the journal"
+            sharing = len({(call.work, call.name) for call in wanted})
+            if sharing > 1:
+                reason += f", which costs all {sharing} configurations of this start that share it their times"
             for call in wanted:
                 wrong[call.work, call.name] = reason
                 pairs.append((call, None))

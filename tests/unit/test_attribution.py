@@ -125,6 +125,87 @@ def test_two_sizes_share_a_kernel() -> None:
     assert by_order(rows[1:], planned) == ({(1, B): (4.0,)}, {(0, A), (1, A)})
 
 
+SHARED = "gemm_tile_BM64_BN64_BK32_SK1_W4_S2"
+ONE, TWO, THREE = (f"gemm_tile_BM64_BN64_BK32_GM{group}_SK1_W4_S2" for group in (1, 4, 8))
+
+
+def sharing(*names: str, warm: int = 0) -> list[Call]:
+    """Calls of configurations of one kernel, the first ``warm`` of each not timed; B has a kernel of its own."""
+    met: dict[str, int] = {}
+    planned = []
+    for name in names:
+        met[name] = met.get(name, 0) + 1
+        planned.append((0, name, (B if name == B else SHARED,), met[name] <= warm))
+    return calls(*planned)
+
+
+def test_configurations_of_one_kernel_are_told_by_order_one_after_another() -> None:
+    """As in a screen: a warm call, then timed ones; a clear loser has only one of them."""
+    planned = sharing(*[ONE] * 4, *[TWO] * 2, B, B, *[THREE] * 4, warm=1)
+    rows = [(SHARED, us) for us in (99.0, 1.0, 2.0, 3.0, 99.0, 40.0)]
+    rows += [(B, 99.0), (B, 7.0), *((SHARED, us) for us in (99.0, 4.0, 5.0, 6.0))]
+    assert by_order(rows, planned) == (
+        {(0, ONE): (1.0, 2.0, 3.0), (0, TWO): (40.0,), (0, B): (7.0,), (0, THREE): (4.0, 5.0, 6.0)},
+        set(),
+    )
+
+
+def test_configurations_of_one_kernel_are_told_by_order_interleaved() -> None:
+    """As in finals: every round in another order."""
+    planned = sharing(ONE, TWO, B, TWO, B, ONE, B, ONE, TWO)
+    rows = [(B if call.name == B else SHARED, float(call.number)) for call in planned]
+    assert by_order(rows, planned) == (
+        {(0, ONE): (0.0, 5.0, 7.0), (0, TWO): (1.0, 3.0, 8.0), (0, B): (2.0, 4.0, 6.0)},
+        set(),
+    )
+
+
+def test_configurations_of_one_kernel_in_two_launches_are_told_by_order() -> None:
+    planned = calls((0, ONE, (SHARED, REDUCE)), (0, TWO, (SHARED, REDUCE)), (1, ONE, (SHARED, REDUCE)))
+    rows = [
+        (FLUSH_SYMBOL, 40.0),
+        (SHARED, 10.0),
+        (REDUCE, 1.0),
+        (SHARED, 20.0),
+        (REDUCE, 2.0),
+        (SHARED, 30.0),
+        (REDUCE, 3.0),
+    ]
+    assert by_order(rows, planned) == ({(0, ONE): (11.0,), (0, TWO): (22.0,), (1, ONE): (33.0,)}, set())
+    assert by_order([*rows[:4], *rows[5:]], planned) == ({}, {(0, ONE), (0, TWO), (1, ONE)})
+
+
+@pytest.mark.parametrize("wrong", ["a row lost", "a row too many"])
+@pytest.mark.parametrize("at", [0, 3, 4])
+def test_a_row_of_a_shared_kernel_costs_all_that_share_it_and_says_so(wrong: str, at: int) -> None:
+    planned = sharing(ONE, ONE, B, TWO, THREE)
+    rows = [(B if call.name == B else SHARED, 1.0 + call.number) for call in planned]
+    rows = rows[:at] + rows[at + 1 :] if wrong == "a row lost" else [*rows[:at], (SHARED, 9.0), *rows[at:]]
+    joined = join(trace(rows), planned, by_scope=False)
+    assert joined.samples_us == {(0, B): (3.0,)}
+    assert set(joined.missing) == {(0, ONE), (0, TWO), (0, THREE)}
+    count = 3 if wrong == "a row lost" else 5
+    assert set(joined.missing.values()) == {
+        f"the trace has {count} calls of {SHARED}, the journal 4, which costs all 3 configurations of this start that "
+        "share it their times"
+    }
+
+
+def test_a_lost_row_of_a_kernel_of_one_configuration_says_nothing_of_others() -> None:
+    joined = join(trace([(A, 1.0)]), plain(A, A), by_scope=False)
+    assert joined.missing == {(0, A): f"the trace has 1 calls of {A}, the journal 2"}
+
+
+def test_by_scope_a_lost_row_of_a_shared_kernel_costs_one_configuration() -> None:
+    planned = sharing(ONE, TWO, ONE, THREE)
+    rows = [(SHARED, 1.0 + call.number) for call in planned]
+    scopes = [f"L{call.number}" for call in planned]
+    joined = join(trace(rows, scopes), planned, by_scope=True)
+    assert joined.samples_us == {(0, ONE): (1.0, 3.0), (0, TWO): (2.0,), (0, THREE): (4.0,)} and not joined.missing
+    joined = join(trace(rows[:1] + rows[2:], scopes[:1] + scopes[2:]), planned, by_scope=True)
+    assert joined.samples_us == {(0, ONE): (1.0, 3.0), (0, THREE): (4.0,)} and set(joined.missing) == {(0, TWO)}
+
+
 def test_the_vendor_is_all_between_its_markers() -> None:
     planned = calls((0, VENDOR, ()), (0, A, (A,)), (0, VENDOR, ()))
     rows = [
