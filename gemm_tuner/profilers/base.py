@@ -14,7 +14,8 @@ import pandas as pd
 
 from gemm_tuner.errors import EnvironmentFault
 
-TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope")
+TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope", "process")
+MAX_ROWS = 5_000_000  # some twenty times what the largest start of a profiler gives
 PLAIN_NUMBERS = {"LC_ALL": "C.UTF-8"}  # nsys and ncu print numbers as the locale says: 239.008 for 239008
 VERSION_TIMEOUT_S = 30
 UNKNOWN_VERSION = "unknown"
@@ -63,25 +64,33 @@ def unreadable(path: Path, line: int | None, what: str, *, accepted: str = "", h
 
 
 class Dispatch(NamedTuple):
-    """One run of one GPU kernel. ``start_ns`` is an ordinal where the tool gives no start times."""
+    """One run of one GPU kernel.
+
+    start_ns: an ordinal where the tool gives no start times.
+    process:  the id of the process that launched it; empty where the tool does not say.
+    """
 
     kernel_name: str
     start_ns: int
     duration_ns: float
     scope: str = ""
+    process: str = ""
 
 
 def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
-    """Columns TRACE_COLUMNS (str, int64, float64, str), sorted by start, name suffixes removed.
+    """Columns TRACE_COLUMNS (str, int64, float64, str, str), sorted by start, name suffixes removed.
 
-    Raises TraceError when there is no dispatch; ``path`` is named in it.
+    Raises TraceError when there is no dispatch or more than MAX_ROWS; ``path`` is named in it.
     """
     bare_names: dict[str, str] = {}
     names: list[str] = []
     starts: list[int] = []
     durations: list[float] = []
     scopes: list[str] = []
-    for name, start_ns, duration_ns, scope in dispatches:
+    processes: list[str] = []
+    for name, start_ns, duration_ns, scope, process in dispatches:
+        if len(names) == MAX_ROWS:
+            raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
         bare = bare_names.get(name)
         if bare is None:
             bare = bare_names[name] = KERNEL_SUFFIX.sub("", name)
@@ -89,6 +98,7 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
         starts.append(start_ns)
         durations.append(duration_ns)
         scopes.append(scope)
+        processes.append(process)
     if not names:
         raise no_kernels(path)
     columns = (
@@ -96,6 +106,7 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
         pd.Series(starts, dtype="int64"),
         pd.Series(durations, dtype="float64"),
         pd.Series(scopes, dtype="str"),
+        pd.Series(processes, dtype="str"),
     )
     frame = pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
     return frame.sort_values("start_ns", kind="stable", ignore_index=True)

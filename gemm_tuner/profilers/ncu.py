@@ -90,7 +90,7 @@ def dispatches(path: Path) -> Iterator[Dispatch]:
     launches: dict[tuple[int, int, int], tuple[int, Dispatch]] = {}
     for row, launch, process, rank, value, unit in measurements(path):
         key = (row.header.line, process, launch)
-        dispatch = Dispatch(row.kernel_name("kernelname"), launch, nanoseconds(row, value, unit))
+        dispatch = Dispatch(row.kernel_name("kernelname"), launch, nanoseconds(row, value, unit), process=str(process))
         known_rank, known = launches.setdefault(key, (rank, dispatch))
         if rank == known_rank and dispatch != known:
             raise row.error(f"launch {launch} is listed twice with different values")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
-from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, read_rows
+from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
 
 REPORT = "cuda_gpu_trace"
 OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second is its name until about 2022.4
@@ -73,10 +73,10 @@ class Nsys:
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads the CSV of ``nsys stats``, from a file or from the console with what is printed before it."""
-    return to_frame(path, dispatches(path))
+    return to_frame(path, each_once(dispatches(path)))
 
 
-def dispatches(path: Path) -> Iterator[Dispatch]:
+def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
     """Leaves out copies and fills, which have no grid. The stream is read because a shift shows there."""
     for row in read_rows(path, LAYOUTS):
         if row.text(GRID):
@@ -84,7 +84,7 @@ def dispatches(path: Path) -> Iterator[Dispatch]:
             if STREAM in row.header.columns:
                 row.whole_number(STREAM)
             start_ns, duration_ns = (nanoseconds(row, column) for column in ("start", "duration"))
-            yield Dispatch(row.kernel_name("name"), round(start_ns), float(duration_ns))
+            yield row, Dispatch(row.kernel_name("name"), round(start_ns), float(duration_ns))
 
 
 def nanoseconds(row: Row, column: str) -> int | Decimal:

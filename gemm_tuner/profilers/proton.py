@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
+    MAX_ROWS,
     PLAIN_NUMBERS,
     UNKNOWN_VERSION,
     Dispatch,
@@ -27,6 +29,8 @@ from gemm_tuner.profilers.base import (
 OUTPUT = "trace.hatchet"
 SCOPE = re.compile(r"L[0-9]{1,18}")
 TIME = "time (ns)"
+LONGEST_NS = 2**63
+MAX_TREE_BYTES = 256 * 2**20
 LAUNCH_METADATA = "__proton_launch_metadata"  # kernels that Triton ran to compute a launch's metadata
 FLAGS_WITH_A_VALUE = ("-X", "-W")
 SHAPE = "proton's tree: a list whose first element has frame, metrics and children"
@@ -112,6 +116,8 @@ def read_file(path: Path) -> pd.DataFrame:
 
 
 def load_tree(path: Path) -> Any:
+    if path.stat().st_size > MAX_TREE_BYTES:
+        raise unreadable(path, None, "the file is too large", accepted=f"up to {MAX_TREE_BYTES >> 20} MiB")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -119,14 +125,24 @@ def load_tree(path: Path) -> Any:
     if not text.strip():
         raise no_kernels(path)
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, object_pairs_hook=no_key_twice)
     except json.JSONDecodeError as error:
         raise unreadable(path, error.lineno, f"the file is not whole JSON: {error.msg}", accepted=SHAPE) from error
+    except ValueError as error:
+        raise unreadable(path, None, str(error), accepted=SHAPE) from error
     except RecursionError as error:
         raise bad_shape(path) from error
     if not isinstance(tree, list) or not tree:
         raise bad_shape(path)
     return tree[0]
+
+
+def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping. Raises ValueError for a key given twice: the file says two things at once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a mapping of the file gives a key twice")
+    return found
 
 
 def leaves(path: Path, root: Any) -> Iterator[tuple[int, str, int, float]]:
@@ -143,7 +159,7 @@ def leaves(path: Path, root: Any) -> Iterator[tuple[int, str, int, float]]:
             continue
         if count and time_ns is not None:
             if children:
-                raise unreadable(path, None, f"{name!r} has both a time and children", accepted=SHAPE)
+                raise unreadable(path, None, f"{show(name)} has both a time and children", accepted=SHAPE)
             yield scope, *checked(path, name, count, time_ns)
         if isinstance(name, str) and SCOPE.fullmatch(name):
             scope = int(name[1:])
@@ -151,9 +167,10 @@ def leaves(path: Path, root: Any) -> Iterator[tuple[int, str, int, float]]:
 
 
 def checked(path: Path, name: Any, count: Any, time_ns: Any) -> tuple[str, int, float]:
-    numeric = isinstance(time_ns, (int, float)) and isinstance(count, int)
-    if not isinstance(name, str) or not numeric or count < 1 or not 0 <= time_ns < float("inf"):
-        raise unreadable(path, None, f"{name!r} ran {count!r} times in {time_ns!r} ns", accepted="numbers, 0 or more")
+    numeric = type(time_ns) in (int, float) and type(count) is int
+    if not isinstance(name, str) or not numeric or not 1 <= count <= MAX_ROWS or not 0 <= time_ns < LONGEST_NS:
+        what = f"{show(name)} ran {show(count)} times in {show(time_ns)} ns"
+        raise unreadable(path, None, what, accepted="numbers, 0 or more")
     return name, count, float(time_ns)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
-from gemm_tuner.profilers.tables import Row, layout, read_rows
+from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 
 OUTPUT = "trace.csv"
 DURATION = "durationns"
@@ -72,15 +72,16 @@ class Rocprof:
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads the per-dispatch CSV of rocprof ``--stats`` and of rocprofv2's file plugin version 2."""
-    return to_frame(path, dispatches(path))
+    return to_frame(path, each_once(dispatches(path)))
 
 
-def dispatches(path: Path) -> Iterator[Dispatch]:
+def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
     for row in read_rows(path, LAYOUTS):
         start, end = ("beginns", "endns") if row.header.layout is V1 else ("starttimestamp", "endtimestamp")
         duration_ns = row.elapsed_ns(start, end)
         check_duration(row, duration_ns)
-        yield Dispatch(row.kernel_name("kernelname"), row.whole_number(start), float(duration_ns))
+        name, start_ns, process = row.kernel_name("kernelname"), row.whole_number(start), row.process("pid")
+        yield row, Dispatch(name, start_ns, float(duration_ns), process=process)
 
 
 def check_duration(row: Row, elapsed_ns: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
-from gemm_tuner.profilers.tables import layout, read_rows
+from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 
 OUTPUT = "trace_kernel_trace.csv"
 KERNEL = "KERNEL_DISPATCH"
@@ -54,13 +54,13 @@ class Rocprofv3:
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads ``*_kernel_trace.csv`` of ROCm 6 and 7, and what rocpd's conversion to CSV writes."""
-    return to_frame(path, dispatches(path))
+    return to_frame(path, each_once(dispatches(path)))
 
 
-def dispatches(path: Path) -> Iterator[Dispatch]:
+def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
     for row in read_rows(path, LAYOUTS):
         kind = row.text("kind")
         if kind != KERNEL:
             raise row.error(f"the column 'Kind' holds {kind!r}", accepted=KERNEL)
         duration_ns = row.elapsed_ns(START, END)
-        yield Dispatch(row.kernel_name("kernelname"), row.whole_number(START), float(duration_ns))
+        yield row, Dispatch(row.kernel_name("kernelname"), row.whole_number(START), float(duration_ns))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemm_tuner.profilers.base import SEE_LOG, TraceError, no_kernels, unreadable
+from gemm_tuner.profilers.base import SEE_LOG, Dispatch, TraceError, no_kernels, unreadable
 
 MISSING = frozenset(("", "none", "null", "n/a"))
 NAME_COLUMNS = ("kernelname", "name")
@@ -19,6 +19,7 @@ TITLE = re.compile(r"(?P<name>.*?)(?: \((?P<unit>[^()]*)\))?")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,19}")
 NOT_IN_NAMES = re.compile(r"[ _-]")
 LARGEST_INT64 = 2**63 - 1
+MAX_LINE_CHARS = 2**20  # C++ names of kernels have some thousands
 NOTE = "=="  # ncu mixes ==PROF==, ==WARNING== and ==ERROR== lines into its output, even into a log file
 
 # nsys writes ns, us, ms, sec; ncu nsecond, usecond, ... until about 2022 and ns, us, ms, s later.
@@ -111,6 +112,10 @@ class Row:
             )
         return int(value)
 
+    def process(self, column: str) -> str:
+        """The process in that column; empty when the table has no such column."""
+        return str(self.whole_number(column)) if column in self.header.columns else ""
+
     def elapsed_ns(self, start: str, end: str) -> int:
         """The time between two columns of nanoseconds; refuses an end before its start."""
         elapsed = self.whole_number(end) - self.whole_number(start)
@@ -161,10 +166,24 @@ def read_rows(path: Path, layouts: Sequence[Layout]) -> Iterator[Row]:
         raise no_header(path, layouts, refused, notes)
 
 
+def each_once(rows: Iterable[tuple[Row, Dispatch]]) -> Iterator[Dispatch]:
+    """The dispatches of a tool that gives start times. Refuses one that the file lists twice: one process
+    launches on one queue, where no two kernels begin at once, and a row too many would stand for one that is lost."""
+    seen: dict[tuple[str, int, str], int] = {}
+    for row, dispatch in rows:
+        key = (dispatch.kernel_name, dispatch.start_ns, dispatch.process)
+        first = seen.setdefault(key, row.line)
+        if first != row.line:
+            raise row.error(f"the kernel and its start are those of line {first}", accepted="each launch once")
+        yield dispatch
+
+
 def numbered_lines(path: Path) -> Iterator[tuple[int, str, bool]]:
     """Line number from 1, text without its end, and whether the line is complete."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        for line, raw in enumerate(file, start=1):
+        for line, raw in enumerate(iter(lambda: file.readline(MAX_LINE_CHARS), ""), start=1):
+            if len(raw) == MAX_LINE_CHARS:
+                raise unreadable(path, line, "the line is too long", accepted=f"under {MAX_LINE_CHARS} characters")
             text = raw.rstrip("\r\n")
             yield line, text, text != raw or text.endswith('"')
 
