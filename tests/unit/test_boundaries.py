@@ -45,6 +45,7 @@ STAGES: dict[str, set[str]] = {
     "launch": {"kernel_env", "launcher", "outcomes", "processes", "profilers"},
     "choose": {"launcher", "model"},  # VENDOR, the roofline
     "ledger": {"prune"},  # Pruned
+    "same_code": {"ledger"},
     "verify": {"launch", "launcher", "ledger", "outcomes"},
     "results": {"combinations", "problem_keys", "sizes"},
     "progress": set(),
