@@ -52,8 +52,23 @@ def calls_of(journal: Iterable[dict[str, Any]]) -> list[Call]:
 
 
 def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool) -> Joined:
-    """Times of all calls. ``trace`` has kernel_name, start_ns, duration_ns and scope, sorted by start."""
-    return join_by_scope(trace, calls) if by_scope else join_by_order(trace, calls)
+    """Times of all calls. ``trace`` has the profilers' TRACE_COLUMNS, sorted by start.
+
+    Rows of other processes are left out. Where several processes ran the kernels of the journal nobody can say
+    whose times they are, and no call has one.
+    """
+    ours = own_processes(trace, calls)
+    if len(ours) > 1:
+        reason = f"the trace has these kernels in {len(ours)} processes: {', '.join(ours)}"
+        return Joined({}, {(call.work, call.name): reason for call in calls})
+    own = trace[trace["process"].isin(ours)] if ours else trace
+    return join_by_scope(own, calls) if by_scope else join_by_order(own, calls)
+
+
+def own_processes(trace: pd.DataFrame, calls: list[Call]) -> list[str]:
+    """The processes that ran a kernel of the journal or one of the measurement's own, in the order of their text."""
+    known = SUPPORT_SYMBOLS.union(*(call.symbols for call in calls))
+    return sorted(trace.loc[trace["kernel_name"].isin(known), "process"].unique())
 
 
 def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
@@ -137,6 +152,9 @@ def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]
 
 def _collect(pairs: list[tuple[Call, SeenCall | None]], wrong: dict[tuple[int, str], str]) -> Joined:
     samples: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for call, found in pairs:
+        if found is not None and found.duration_us <= 0:
+            wrong.setdefault((call.work, call.name), f"call {call.number} shows a time of 0")
     for call, found in pairs:
         key = (call.work, call.name)
         if found is not None and key not in wrong and not call.warm:

@@ -17,7 +17,9 @@ Rows = list[tuple[str, float]]
 Samples = dict[tuple[int, str], tuple[float, ...]]
 
 
-def trace(rows: Iterable[tuple[str, float]], scopes: Iterable[str] | None = None) -> pd.DataFrame:
+def trace(
+    rows: Iterable[tuple[str, float]], scopes: Iterable[str] | None = None, processes: Iterable[str] | None = None
+) -> pd.DataFrame:
     """Kernels in the order they ran; times in microseconds."""
     listed = list(rows)
     return pd.DataFrame(
@@ -26,6 +28,7 @@ def trace(rows: Iterable[tuple[str, float]], scopes: Iterable[str] | None = None
             "start_ns": pd.Series(range(len(listed)), dtype="int64"),
             "duration_ns": pd.Series([us * 1e3 for _, us in listed], dtype="float64"),
             "scope": pd.Series(list(scopes) if scopes is not None else [""] * len(listed), dtype="str"),
+            "process": pd.Series(list(processes) if processes is not None else [""] * len(listed), dtype="str"),
         }
     )
 
@@ -153,9 +156,9 @@ def test_configurations_of_one_kernel_are_told_by_order_one_after_another() -> N
 def test_configurations_of_one_kernel_are_told_by_order_interleaved() -> None:
     """As in finals: every round in another order."""
     planned = sharing(ONE, TWO, B, TWO, B, ONE, B, ONE, TWO)
-    rows = [(B if call.name == B else SHARED, float(call.number)) for call in planned]
+    rows = [(B if call.name == B else SHARED, 1.0 + call.number) for call in planned]
     assert by_order(rows, planned) == (
-        {(0, ONE): (0.0, 5.0, 7.0), (0, TWO): (1.0, 3.0, 8.0), (0, B): (2.0, 4.0, 6.0)},
+        {(0, ONE): (1.0, 6.0, 8.0), (0, TWO): (2.0, 4.0, 9.0), (0, B): (3.0, 5.0, 7.0)},
         set(),
     )
 
@@ -282,3 +285,37 @@ def test_calls_come_from_the_journal_in_order() -> None:
         {"event": "call", "n": 1, "work": 2, "name": VENDOR, "symbols": [], "warm": False},
     ]
     assert calls_of(journal) == [Call(0, 0, A, (A, REDUCE), True), Call(1, 2, VENDOR, (), False)]
+
+
+def test_rows_of_another_process_are_not_counted() -> None:
+    """Neither as calls nor inside the vendor's bracket, where every kernel counts."""
+    rows = [(A, 1.0), (OTHER, 50.0), (BEGIN_SYMBOL, 1.0), (OTHER, 50.0), ("cublas", 3.0), (END_SYMBOL, 1.0), (A, 2.0)]
+    processes = ["7", "8", "7", "8", "7", "7", "7"]
+    planned = calls((0, A, (A,)), (0, VENDOR, ()), (0, A, (A,)))
+    joined = join(trace(rows, processes=processes), planned, by_scope=False)
+    assert joined.samples_us == {(0, A): (1.0, 2.0), (0, VENDOR): (3.0,)} and not joined.missing
+
+
+@pytest.mark.parametrize("by_scope", [False, True])
+def test_the_same_kernels_in_two_processes_give_no_time(by_scope: bool) -> None:
+    rows, planned = [(A, 1.0), (A, 2.0), (B, 3.0)], plain(A, B)
+    joined = join(trace(rows, ["L0", "L0", "L1"], ["7", "8", "7"]), planned, by_scope=by_scope)
+    assert not joined.samples_us
+    assert set(joined.missing) == {(0, A), (0, B)}
+    assert "in 2 processes: 7, 8" in joined.missing[0, A]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(A, 1.0), (A, 1.0), (B, 3.0)], "the trace has 2 calls of"),
+        ([(A, 1.0), (B, 3.0), (A, 1.0)], "the trace has 2 calls of"),
+        ([(B, 3.0)], "the trace has 0 calls of"),
+        ([(A, 0.0), (B, 3.0)], "call 0 shows a time of 0"),
+    ],
+    ids=["repeated", "extra", "missing", "no time"],
+)
+def test_a_row_that_the_journal_does_not_explain_has_its_reason(rows: Rows, words: str) -> None:
+    joined = join(trace(rows), plain(A, B), by_scope=False)
+    assert joined.samples_us == {(0, B): (3.0,)}
+    assert words in joined.missing[0, A]
