@@ -13,6 +13,7 @@ from gemm_tuner import options
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import CONSUMERS, devices, job
+from gemm_tuner.export.sidecar import FAR
 from gemm_tuner.options import Parser
 
 DESCRIPTION = """\
@@ -32,6 +33,7 @@ examples:
 exit status: 0 written, or nothing to change; 1 --check found something to change, or no size could be
 exported; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
+FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
 def build_parser() -> Parser:
@@ -80,6 +82,10 @@ def main(words: list[str], shown: Consoles) -> int:
         export.write()
     for one in export.left_out:
         shown.log.print(escape(f"left out: {one.size} {one.config}: {one.reason}"), highlight=False)
+    for plan in export.plans:
+        far = [change.key for change in plan.changes if change.kind == FAR]
+        if far:
+            shown.log.print(escape(f"{plan.place.name}: {', '.join(far)}: {FAR_HINT}"), highlight=False)
     if arguments.json:
         shown.out.print(json.dumps(document(export, arguments)), markup=False, highlight=False, soft_wrap=True)
     else:

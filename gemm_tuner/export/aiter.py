@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.export.consumer import (
     Consumer,
@@ -18,7 +19,6 @@ from gemm_tuner.export.consumer import (
     Served,
     SizeFile,
     Target,
-    file_safe,
     output_rank,
     plain_gemm_fault,
     tile_entry,
@@ -56,7 +56,9 @@ class Aiter(Consumer, Served):
         return tile_fault(config, split_k=True, xcds=xcds, stream_b=True) or slices_fault(config, problem.k)
 
     def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
-        arch = file_safe(target.device, "give the architecture, such as gfx942, by --device_name")
+        arch = target.device
+        if not re.fullmatch("gfx[0-9a-f]{3,8}", arch):
+            raise UserError(f"the architecture is {show(arch)}", where="--device_name", accepted="one such as gfx942")
         family = family_of(problem)
         file = f"{family}-N={problem.n}-K={problem.k}.json"
         nested, legacy = nested_folder(arch, family), PurePosixPath(CONFIGS, "gemm")

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from gemm_tuner.export.consumer import Body, Consumer, Target
 from gemm_tuner.export.nearest import most_rows, stand_in
-from gemm_tuner.export.sidecar import DEFAULT, MEASURED_KINDS, STAND_IN, Note
+from gemm_tuner.export.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
 
 
 def fill(
@@ -33,7 +33,7 @@ def _filling(
     rows = {tuned: tile_rows(note) for tuned, note in measured.items()}
     near = stand_in(m, rows)
     if near is not None:
-        return _from(measured[near])
+        return _from(measured[near], STAND_IN)
     default = consumer.default(place, m, target)
     if default is not None:
         return Note(DEFAULT, default)
@@ -41,7 +41,7 @@ def _filling(
         smaller = [tuned for tuned in rows if tuned <= m]
         larger = [tuned for tuned in rows if tuned > m and rows[tuned] <= most_rows(m)]
         if smaller or larger:
-            return _from(measured[max(smaller) if smaller else min(larger)])
+            return _from(measured[max(smaller) if smaller else min(larger)], FAR)
     return None
 
 
@@ -51,6 +51,6 @@ def tile_rows(note: Note) -> int:
     return rows if type(rows) is int and rows > 0 and note.m > 0 else 0
 
 
-def _from(note: Note) -> Note:
+def _from(note: Note, kind: str) -> Note:
     """A note on the same config where it was not measured."""
-    return replace(note, kind=STAND_IN, time_us=None, stage="", tuned="", tuned_us=None, times_us={})
+    return replace(note, kind=kind, time_us=None, stage="")

@@ -60,12 +60,12 @@ def prepare(
     known = {folder: sidecar.read(root / folder) for folder in {place.parent for place in files}}
     results_id = f"{consumer.name}-{file_sha(path)}"
     plans = []
-    for place, by_key in files.items():
-        made = plan.plan_file(consumer, place, by_key, target, known[place.parent], results_id, overwrite=overwrite)
+    for place, ours in files.items():
+        made = plan.plan_file(consumer, place, ours, target, known[place.parent], results_id, overwrite=overwrite)
         if isinstance(made, FilePlan):
             plans.append(made)
         else:
-            left_out += [LeftOut(one.problem.key, one.config.name, made) for one in by_key.values()]
+            left_out += [LeftOut(one.problem.key, one.config.name, made) for one in ours]
     left_out = list(dict.fromkeys(left_out))
     facts = {
         "file": path.name,

@@ -6,6 +6,7 @@ at a larger M of the same bucket. One that nobody knows (it is in no sidecar, or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -17,7 +18,7 @@ from gemm_tuner.export import sidecar
 from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
 from gemm_tuner.export.fill import fill
 from gemm_tuner.export.offers import RESULTS, LeftOut, Offer
-from gemm_tuner.export.sidecar import DEFAULT, MEASURED_KINDS, TABLE, TUNED, Note, Sidecar
+from gemm_tuner.export.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ class Change:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One data file: its new text, the notes on its entries, and what changes."""
+    """One data file: its new text, the notes on its entries and on the sizes that were tuned, and what changes."""
 
     place: PurePosixPath
     text: str
     notes: dict[str, Note]
+    sizes: dict[str, Timed]
     changes: tuple[Change, ...]
 
     @property
@@ -46,38 +48,43 @@ class FilePlan:
 
 def group(
     consumer: Consumer, offers: Iterable[Offer], target: Target
-) -> tuple[dict[PurePosixPath, dict[str, Offer]], list[LeftOut]]:
-    """The offers by file and key, one for each key, and those that gave way to another of the same key."""
-    files: dict[PurePosixPath, dict[str, Offer]] = {}
+) -> tuple[dict[PurePosixPath, list[Offer]], list[LeftOut]]:
+    """The offers by file, the best of each key first, and those that give way to another of the same key."""
+    files: dict[PurePosixPath, list[Offer]] = {}
     left_out = []
     for offer in sorted(offers, key=consumer.rank):
         key = consumer.key(offer.problem)
         for number, place in enumerate(consumer.places(offer.problem, target)):
-            first = files.setdefault(place, {}).setdefault(key, offer)
-            if first is not offer and number == 0:
+            ours = files.setdefault(place, [])
+            first = next((one for one in ours if consumer.key(one.problem) == key), None)
+            if first is not None and number == 0:
                 reason = f"shares the key {key} with {first.problem.key}, which comes first"
                 left_out.append(LeftOut(offer.problem.key, offer.config.name, reason))
+            ours.append(offer)
     return files, left_out
 
 
 def plan_file(
     consumer: Consumer,
     place: PurePosixPath,
-    offers: dict[str, Offer],
+    offers: list[Offer],
     target: Target,
     known: Sidecar,
     results: str,
     *,
     overwrite: bool,
 ) -> FilePlan | str:
-    """The new state of one file, or why there can be none."""
+    """The new state of one file, or why there can be none. offers: as ``group`` gives them."""
     path = target.root / place
     old = consumer.load(path) if path.is_file() else {}
     refuse_unreadable(consumer, old, path)
     body = dict(old)
     notes = {key: note for key, entry in old.items() if (note := known.known(place.name, key, entry))}
-    changes = {}
-    for key, offer in offers.items():
+    changes: dict[str, Change] = {}
+    for offer in offers:
+        key = consumer.key(offer.problem)
+        if key in changes:
+            continue
         note = note_of(offer, consumer.entry(offer, target.arch), results)
         changes[key] = change = merged(key, note, body.get(key), notes.get(key), overwrite=overwrite)
         if change.what in ("add", "replace", "same"):
@@ -91,9 +98,10 @@ def plan_file(
         body[key], notes[key] = filling.entry, filling
         changes[key] = Change(key, what, filling.kind, f"from M={filling.m}" if filling.m else "")
     body = {key: body[key] for key in sorted(body, key=consumer.order)}
-    notes = {key: with_times(notes[key], offers.get(key), notes) for key in body if key in notes}
+    notes = {key: notes[key] for key in body if key in notes}
+    sizes = timed_sizes(offers, notes, known.sizes.get(place.name, {})) if consumer.grid else {}
     listed = tuple(changes[key] for key in sorted(changes, key=consumer.order))
-    return FilePlan(place, consumer.text(body), notes, listed)
+    return FilePlan(place, consumer.text(body), notes, sizes, listed)
 
 
 def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
@@ -155,18 +163,30 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
         stage=offer.stage,
         source=offer.source,
         verified=offer.verified,
-        tuned=offer.tuned,
-        tuned_us=offer.tuned_us,
         results=results,
     )
 
 
-def with_times(note: Note, offer: Offer | None, notes: dict[str, Note]) -> Note:
-    """A new note with the times, at its M, of the other configs of the file."""
-    if offer is None or offer.config.name != note.name or note.kind == DEFAULT:
-        return note
-    names = {other.name for other in notes.values()} - {note.name}
-    return replace(note, times_us={name: offer.timings[name] for name in sorted(names) if name in offer.timings})
+def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, Timed]) -> dict[str, Timed]:
+    """What is known of each M, of a file's configs only. Of two for one M the faster choice is kept."""
+    names = {note.name for note in notes.values()}
+    sizes = dict(old)
+    seen = set()
+    for offer in offers:
+        m = str(offer.problem.m)
+        if m in seen:
+            continue
+        seen.add(m)
+        times = {name: us for name, us in offer.timings.items() if name in names}
+        if offer.time_us is not None and offer.config.name in names:
+            times[offer.config.name] = offer.time_us
+        new, before = Timed(offer.tuned, offer.tuned_us, times), old.get(m)
+        if before is not None and (new.tuned_us is None or (before.tuned_us or math.inf) < new.tuned_us):
+            new = replace(before, times_us={**times, **before.times_us})
+        elif before is not None:
+            new = replace(new, times_us={**before.times_us, **times})
+        sizes[m] = replace(new, times_us={name: us for name, us in sorted(new.times_us.items()) if name in names})
+    return dict(sorted(sizes.items(), key=lambda item: int(item[0]) if item[0].isdecimal() else 0))
 
 
 def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Sidecar], results: dict[str, Any]) -> None:
@@ -189,6 +209,8 @@ def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Side
             if plan.differs:
                 write_text_atomically(root / plan.place, plan.text)
             side.files[plan.place.name] = plan.notes
+            if plan.sizes:
+                side.sizes[plan.place.name] = plan.sizes
         side.results.update(results)
         used = {note.results for notes in side.files.values() for note in notes.values()} | set(results)
         side.results = {sha: facts for sha, facts in side.results.items() if sha in used}

@@ -10,7 +10,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.export import sidecar
 from gemm_tuner.export.consumer import Served, SizeFile
 from gemm_tuner.export.nearest import GRID
-from gemm_tuner.export.sidecar import MEASURED_KINDS, Note
+from gemm_tuner.export.sidecar import Note, Timed
 
 
 @dataclass(frozen=True)
@@ -69,23 +69,17 @@ def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[in
     except UserError as error:
         return Answer(file, (), error.what)
     notes = {key: note for key, entry in body.items() if (note := known.known(file.path.name, key, entry))}
-    tuned = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS}
+    sizes = known.sizes.get(file.path.name, {})
     servings: list[Serving] = []
-    for m in ms or sorted({*GRID, *tuned}):
+    for m in ms or sorted({*GRID, *(int(key) for key in sizes if key.isdecimal())}):
         try:
             key = served.look_up(body, m)
         except ValueError as error:
             return Answer(file, tuple(servings), str(error))
-        servings.append(_serving(m, key, body[key], notes.get(key), tuned.get(m)))
+        servings.append(_serving(m, key, body[key], notes.get(key), sizes.get(str(m))))
     return Answer(file, tuple(servings))
 
 
-def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, tuned: Note | None) -> Serving:
-    if note is None:
-        return Serving(m, key, config, "", None, tuned.tuned_us if tuned else None)
-    time_us = None
-    if tuned is not None and note.name == tuned.name:
-        time_us = tuned.time_us
-    elif tuned is not None:
-        time_us = tuned.times_us.get(note.name)
-    return Serving(m, key, config, note.kind, time_us, tuned.tuned_us if tuned else None)
+def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, timed: Timed | None) -> Serving:
+    time_us = timed.times_us.get(note.name) if note is not None and timed is not None else None
+    return Serving(m, key, config, note.kind if note else "", time_us, timed.tuned_us if timed else None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gemm_tuner.json_records import load_json, record_of
 
 FILE_NAME = "gemm_tuner_provenance.json"
 FORMAT_VERSION = 1
-TUNED, TABLE, STAND_IN, DEFAULT = "tuned", "from_table", "stand_in", "default"
+TUNED, TABLE, STAND_IN, FAR, DEFAULT = "tuned", "from_table", "stand_in", "far_stand_in", "default"
 MEASURED_KINDS = (TUNED, TABLE)
 
 
@@ -28,12 +29,11 @@ class Note:
     """What is known of one entry.
 
     kind:     ``tuned``: the size's own config; ``from_table``: the best of the run's table that the consumer can
-              launch; ``stand_in``: another M's config; ``default``: the consumer's own default.
+              launch; ``stand_in``: the config of an M near by; ``far_stand_in``: of one far off; ``default``: the
+              consumer's own default.
     entry:    the entry as written.
     m:        the M that it was measured at; 0 for a default.
     time_us:  median kernel time there; None when not known. stage: ``results``, ``finals`` or ``screen``.
-    tuned, tuned_us: name and time of the size's own config.
-    times_us: time at this M of the other configs of the file, by name, as far as the run timed them.
     results:  which results file; a key of Sidecar.results.
     """
 
@@ -45,19 +45,30 @@ class Note:
     stage: str = ""
     source: str = ""
     verified: bool = False
-    tuned: str = ""
+    results: str = ""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What is known of one M of a file, whether or not it has an entry of its own.
+
+    tuned, tuned_us: name and median time of the config that tuning chose, of whatever family.
+    times_us:        time at this M of the configs of the file, by name, as far as a run timed them.
+    """
+
+    tuned: str
     tuned_us: float | None = None
     times_us: dict[str, float] = field(default_factory=dict)
-    results: str = ""
 
 
 @dataclass
 class Sidecar:
-    """files: notes by data file and key. results: by consumer and sha256 of a results file its name, its header and
-    what was left out."""
+    """files: notes by data file and key. sizes: by data file and M. results: by consumer and sha256 of a results file
+    its name, its header and what was left out."""
 
     format_version: int = FORMAT_VERSION
     files: dict[str, dict[str, Note]] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Timed]] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def known(self, file: str, key: str, entry: object) -> Note | None:
@@ -83,8 +94,12 @@ def read(folder: Path) -> Sidecar:
 
 def write(folder: Path, sidecar: Sidecar) -> None:
     """Writes the provenance of a folder's files, whole or not at all."""
-    files = {file: {key: _plain(note) for key, note in notes.items()} for file, notes in sorted(sidecar.files.items())}
-    document = {"format_version": FORMAT_VERSION, "files": files, "results": dict(sorted(sidecar.results.items()))}
+    document = {
+        "format_version": FORMAT_VERSION,
+        "files": _plain(sidecar.files),
+        "sizes": _plain(sidecar.sizes),
+        "results": dict(sorted(sidecar.results.items())),
+    }
     write_text_atomically(folder / FILE_NAME, json.dumps(document, indent=1) + "\n")
 
 
@@ -98,7 +113,11 @@ def read_entries(path: Path) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _plain(note: Note) -> dict[str, Any]:
-    """A note without what is at its default."""
-    defaults = {f.name: f.default for f in dataclasses.fields(Note)}
-    return {k: v for k, v in dataclasses.asdict(note).items() if v not in (defaults[k], {})}
+def _plain(by_file: Mapping[str, Mapping[str, Note | Timed]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Records as JSON has them, without what is at its default."""
+    return {file: {key: _fields(one) for key, one in records.items()} for file, records in sorted(by_file.items())}
+
+
+def _fields(record: Note | Timed) -> dict[str, Any]:
+    defaults = {f.name: f.default for f in dataclasses.fields(record)}
+    return {k: v for k, v in dataclasses.asdict(record).items() if v not in (defaults[k], {})}
