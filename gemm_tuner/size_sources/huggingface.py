@@ -1,0 +1,56 @@
+"""A model's config.json, as on Hugging Face: its linear layers at the numbers of tokens asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemm_tuner.documents import show
+from gemm_tuner.errors import UserError
+from gemm_tuner.json_records import parse_json
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.problem_keys import Defaults, problem_of
+from gemm_tuner.size_sources import layers, weights
+from gemm_tuner.size_sources.found import Asked, Found, Read, Remark
+from gemm_tuner.size_sources.layers import Layer, Model
+from gemm_tuner.size_sources.weights import Weights
+
+
+def matches(text: str) -> bool:
+    return text.lstrip().startswith("{") and '"hidden_size"' in text
+
+
+def read(text: str, asked: Asked, where: str) -> Read:
+    """The layers of the model. Raises UserError for a config.json that lacks what they are made of."""
+    whole = parse_json(text, "model's config", where)
+    config = whole.get("text_config", whole) if isinstance(whole, dict) else whole
+    if not isinstance(config, dict) or "hidden_size" not in config:
+        raise UserError("is no config.json of a transformer", where=where, accepted="one with hidden_size")
+    inherited = {key: whole[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in whole}
+    config = {**inherited, **config}
+    model = Model(config, asked.tp, where)
+    types = weights.of_config(config, asked, where)
+    found: list[Found] = []
+    remarks: list[Remark] = []
+    if model.model_type not in layers.KNOWN:
+        why = "is not known here and read as Llama's: q, k and v in one product, gate and up in one"
+        remarks.append(Remark(0, f"model_type {show(model.model_type)}", why, kept=True))
+    for layer in layers.of_model(model, lm_head=asked.lm_head):
+        if layer.experts and not asked.experts:
+            remarks.append(_experts_left_out(layer))
+            continue
+        found.extend(Found(problem, layer.name) for problem in _problems(layer, types, asked, where))
+    return Read(tuple(found), tuple(remarks))
+
+
+def _experts_left_out(layer: Layer) -> Remark:
+    what = f"{layer.name}, {layer.experts} experts of N {layer.n} and K {layer.k}"
+    return Remark(0, what, "many products of unequal M in one kernel; --experts takes one expert's even share")
+
+
+def _problems(layer: Layer, types: Weights, asked: Asked, where: str) -> list[GemmProblem]:
+    """A layer at every number of tokens; of a mixture, at an expert's even share, rounded up."""
+    dtype, scaling = (types.plain, "none") if layer.plain else (types.dtype, types.scaling)
+    common: dict[str, Any] = {"N": layer.n, "K": layer.k, "dtype_a": dtype, "dtype_b": dtype, "dtype_c": types.plain}
+    common.update(layout_b="col", bias=layer.bias, scaling=scaling)
+    rows = [-(-m * layer.chosen // layer.experts) if layer.experts else m for m in asked.m_values]
+    return [problem_of({"M": m, **common}, f"{where}, {layer.name}", Defaults()) for m in rows]
