@@ -21,8 +21,8 @@ class Guided:
     Which round it is follows from what is known: the rounds are worked out again from the first on, until one asks for
     something that is not known. So a run that was killed within a round goes on with the rest of that round.
 
-    first_share, learned_share, polish_share: of a size's candidates, at most, by round; but ``least`` in the first two.
-    likeness_cost: of the first round, see ``spread``. optimism: by how many spreads of the trees an estimate is lowered.
+    first_share, learned_share, polish_share: of the candidates, by round; at least ``least`` in the first two.
+    likeness_cost: see ``spread``. optimism: by how many spreads of the trees an estimate is lowered.
     leaders: how many have their neighbours tried by the polish. min_gain: expected gain below which it does not try.
     """
 
