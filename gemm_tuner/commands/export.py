@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from rich.markup import escape
 
 from gemm_tuner import options
 from gemm_tuner.commands import Consoles
-from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.documents import write_text_atomically
+from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import CONSUMERS, devices, job
 from gemm_tuner.export.sidecar import FAR
 from gemm_tuner.options import Parser
@@ -29,10 +31,12 @@ examples:
   tune_gemm.py export tuned.yaml --to sglang --device_name "NVIDIA H20" --for H20,L40S
   tune_gemm.py export tuned.yaml --to aiter -o "$SITE_PACKAGES"
   tune_gemm.py export tuned.yaml --to csv -o out             everything, in one table
+  tune_gemm.py export tuned.yaml --to module -o out          out/tuned_gemm.py, with matmul(a, b, bias=None)
 
 exit status: 0 written, or nothing to change; 1 --check found something to change, or no size could be
 exported; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
+MODULE, MODULE_FILE = "module", "tuned_gemm.py"
 FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
@@ -45,8 +49,9 @@ def build_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py")
-    parser.add_argument("--to", metavar="CONSUMER", type=options.one_of(CONSUMERS), required=True,
-                        help=f"whom the files are for: {', '.join(CONSUMERS)}")  # fmt: skip
+    parser.add_argument("--to", metavar="CONSUMER", type=options.one_of((*CONSUMERS, MODULE)), required=True,
+                        help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
+                        "with the kernels and matmul(a, b)")  # fmt: skip
     parser.add_argument("-o", "--output_dir", metavar="DIR", type=Path, default=Path("export"),
                         help="the files go below it, to where the consumer's package has them: give site-packages "
                         "to install them (default: %(default)s)")  # fmt: skip
@@ -69,6 +74,8 @@ def build_parser() -> Parser:
 
 def main(words: list[str], shown: Consoles) -> int:
     arguments = build_parser().parse(words)
+    if arguments.to == MODULE:
+        return module(arguments, shown)
     export = job.prepare(
         arguments.results,
         CONSUMERS[arguments.to],
@@ -94,6 +101,36 @@ def main(words: list[str], shown: Consoles) -> int:
     if not export.plans:
         return EXIT_UNVERIFIED
     return EXIT_UNVERIFIED if arguments.check and export.differs else EXIT_OK
+
+
+def module(arguments: argparse.Namespace, shown: Consoles) -> int:
+    """``--to module``: the file is written anew, whole. Raises UserError for flags that say nothing there."""
+    from gemm_tuner.module_export import write_module
+
+    for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
+                        ("--overwrite", arguments.overwrite), ("--predicted", arguments.predicted)):  # fmt: skip
+        if given:
+            raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
+    path = arguments.output_dir / MODULE_FILE
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    with tempfile.TemporaryDirectory() as folder:
+        made = write_module(arguments.results, Path(folder) / MODULE_FILE)
+        text = made.path.read_text(encoding="utf-8")
+    differs = text != before
+    if differs and not arguments.check:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(path, text)
+    left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
+    for row in left_out:
+        shown.log.print(escape(f"left out: {row['size']}: {row['reason']}"), highlight=False)
+    facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
+    if arguments.json:
+        told = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out})
+        shown.out.print(told, markup=False, highlight=False, soft_wrap=True)
+    else:
+        state = "unchanged" if not differs else "would change" if arguments.check else "written"
+        shown.out.print(escape(f"{path}: {state}, {made.num_sizes} sizes"), highlight=False)
+    return EXIT_UNVERIFIED if arguments.check and differs else EXIT_OK
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:

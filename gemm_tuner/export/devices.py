@@ -81,7 +81,10 @@ def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
                 for rule in rules
                 if rule.backend in ("", device.target.backend) and (not rule.families or config.family in rule.families)
             ]
-            if not all(prune.ask(rule, columns, problem, device)[0] for rule in asked):
+            # Block scales change their layout through shared memory: 4 bytes a row and a column of the tile.
+            scales_bytes = 4 * (config.BLOCK_SIZE_M + config.BLOCK_SIZE_N) if problem.scaling == "block" else 0
+            left = replace(device, shared_memory_bytes=device.shared_memory_bytes - scales_bytes)
+            if not all(prune.ask(rule, columns, problem, left)[0] for rule in asked):
                 return f"its tiles take more shared memory than {device.name} has, {device.shared_memory_bytes} bytes"
         return ""
 

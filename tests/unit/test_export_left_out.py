@@ -16,6 +16,7 @@ from export_samples import (
     VLLM,
     edited,
     export,
+    faster,
     side,
     with_table,
 )
@@ -77,6 +78,14 @@ def test_for_leaves_out_what_a_device_cannot_hold_and_takes_what_it_can(tmp_path
     assert "4096x7168x2048_fp8_e4m3_fp8_e4m3_bf16_nt_scale_block" in err
     assert "than T4 has, 65536 bytes" in err
     assert json.loads((tmp_path / "t4" / FILE).read_text())["64"]["num_stages"] == 4
+
+
+def test_for_counts_the_scales_that_lie_beside_the_tiles(tmp_path: Path, capsys: Any) -> None:
+    """4 * 128 * (64 + 64) bytes are all that T4 has."""
+    for stages, status in ((4, 0), (5, 1)):
+        results = faster(tmp_path / "r.yaml", 64, 9.0, num_stages=stages)
+        assert export(results, "--to", "vllm", "-o", tmp_path, "--for", "T4", "--check") == 1
+        assert ("T4 has" in capsys.readouterr().err) == bool(status)
 
 
 def test_an_unknown_device_is_refused_with_the_known_ones(tmp_path: Path, capsys: Any) -> None:
@@ -160,3 +169,20 @@ def test_triton_config_takes_the_entries(tmp_path: Path) -> None:
         made = triton.Config(**entry)
         assert made.kwargs["matrix_instr_nonkdim"] in (16, 32)
         assert made.num_warps == entry["num_warps"]
+
+
+def test_a_module_is_written_and_checked_like_the_others(tmp_path: Path, capsys: Any) -> None:
+    def plain(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in found if row["dtype_a"] == "bf16"]
+
+    results = edited(H20, tmp_path / "r.yaml", configs=plain)
+    words = (results, "--to", "module", "-o", tmp_path / "out")
+    assert export(*words, "--check") == 1
+    assert not (tmp_path / "out").exists()
+    assert export(*words) == 0
+    assert "def matmul" in (tmp_path / "out" / "tuned_gemm.py").read_text()
+    capsys.readouterr()
+    assert export(*words, "--check", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["sizes"] == 1
+    assert export(*words, "--for", "T4") == 2
+    assert "--for" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_vllms_loader_reads_the_files(tmp_path: Path, monkeypatch: pytest.Monkey
     export(H20, "--to", "vllm", "-o", tmp_path)
     platform = types.SimpleNamespace(get_device_name=lambda device_id: "NVIDIA H20")
     monkeypatch.setitem(sys.modules, "vllm.platforms", types.SimpleNamespace(current_platform=platform))
-    namespace = common("NVIDIA H20")
+    namespace = {**common("NVIDIA H20"), "cache": functools.cache}
     cut_out(names, {"get_device_name_as_file_name"}, namespace)
     namespace["__file__"] = str(tmp_path / "vllm/model_executor/layers/quantization/utils/fp8_utils.py")
     cut_out(path, {"get_w8a8_block_fp8_configs"}, namespace)
