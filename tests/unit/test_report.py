@@ -271,6 +271,13 @@ def test_without_the_vendor_there_is_no_ratio(tmp_path: Path) -> None:
     assert report.sizes[0].time_us == pytest.approx(10)
 
 
+def test_without_samples_the_time_is_the_table_s(tmp_path: Path) -> None:
+    first, second = (configs()[row].name for row in (0, 1))
+    runs = write_run(tmp_path, size(finals=(), chosen=second), size(768, finals=(), chosen=first))
+    times = [(one.time_us, one.time_source) for one in data.load(runs).sizes]
+    assert times == [(10.0, "finals"), (10.5, "screen")]
+
+
 def test_labels_leave_out_what_all_sizes_share() -> None:
     assert data.short_labels(["1x2x3_bf16_nn", "1x2x3_bf16_nt"]) == ["1x2x3 nn", "1x2x3 nt"]
     assert data.short_labels(["1x2x3_bf16_nn"]) == ["1x2x3 bf16 nn"]

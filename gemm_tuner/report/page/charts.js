@@ -92,14 +92,15 @@ function drawPoints(size, table, axis, open) {
   const colours = palette([...groups.keys()]);
   const datasets = [...groups].map(([value, data], i) => ({
     label: axis === "family" ? shown(value) : `${axis} ${shown(value)}`, data, backgroundColor: `${colours[i]}`, borderWidth: 0,
-    pointRadius: data.length > 400 ? 2.2 : 3, pointHitRadius: 4,
+    pointRadius: points.length > 800 ? 2.3 : 3, pointHitRadius: 4,
   }));
   const untimed = timed ? points.filter((point) => !point.timed) : [];
   if (untimed.length) {
     datasets.push({ label: `${NOT_TIMED} (${untimed.length})`, data: untimed, pointStyle: "crossRot", borderColor: colour("quiet"), borderWidth: 1, pointRadius: 3.5 });
   }
   const chosen = points.filter((point) => table.names[point.row] === size.chosen);
-  datasets.unshift({ label: "chosen", data: chosen, pointStyle: "rectRot", pointRadius: 8, borderWidth: 2, borderColor: colour("text"), backgroundColor: "transparent" });
+  datasets.unshift({ label: "chosen", data: chosen, pointStyle: "rectRot", pointRadius: 8, pointHoverRadius: 8,
+    borderWidth: 2, pointHoverBorderWidth: 2, borderColor: colour("text"), backgroundColor: "transparent", pointHoverBackgroundColor: "transparent" });
   const scales = pointScales(points, timed, size.vendor_us);
   if (timed) {
     const { min, max } = scales.x, low = Math.max(min, scales.y.min), high = Math.min(max, scales.y.max);
@@ -132,7 +133,8 @@ function pointScales(points, timed, vendor_us) {
 
 function pointLines(table, row) {
   const text = (name) => table.columns.get(name)?.[row];
-  const lines = [table.names[row], `${text("status") ?? "no status"}; measured ${number(table.measured[row])} us, predicted ${number(text("predicted_us"))} us`];
+  const lines = [table.names[row], `measured ${number(table.measured[row])} us`,
+    `predicted ${number(text("predicted_us"))} us`, `status ${text("status") ?? "not known"}`];
   if (text("message")) lines.push(text("message").slice(0, 150));
   return lines;
 }
