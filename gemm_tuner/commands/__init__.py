@@ -15,6 +15,7 @@ SUBCOMMANDS: dict[str, str] = {
     "export": "write tuned configs as the files of vLLM, SGLang, AITER, Triton and others",
     "serve-check": "say which config a consumer really gets from such files, for each M",
     "sizes": "make a size file of TunableOp's or AITER's CSV, a server's log or a model's config.json",
+    "compare": "say which sizes became faster or slower between two results, for CI too",
     "report": "show a run as an HTML page, in the terminal or as JSON",
 }
 

@@ -15,7 +15,7 @@ from gemm_tuner.problem_keys import Defaults, problem_of
 from gemm_tuner.size_sources import aiter
 from gemm_tuner.size_sources.found import Asked, CannotExpress, Found, Read, Remark
 
-_SERVED = re.compile(r"[Cc]onfig file not found at \[?'?(?:[^'\"]*?/)?((?:E=\d+,)?N=\d[^/'\"]*?\.json)")
+_SERVED = re.compile(r"[Cc]onfig file not found at \[?'?(?:[^'\"\n]*?/)?((?:E=\d+,)?N=\d[^/'\"]*?\.json)")
 _DENSE = re.compile(
     r"N=(\d{1,12}),K=(\d{1,12}),device_name=([^,]*),dtype=([^,]*)(?:,block_shape=\[(\d{1,6}), ?(\d{1,6})\])?\.json"
 )

@@ -1,0 +1,86 @@
+"""One of the two that are compared: a results file, or a run's folder with the samples of its finals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gemm_tuner import results, run_record
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.run_record import RunRecord, SizeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a size was given. Times in microseconds of one call.
+
+    config:     the configuration's name.
+    p20_us, p80_us: of the samples; None where the file does not say.
+    samples_us: of the finals; empty for a results file.
+    """
+
+    config: str
+    source: str
+    median_us: float | None
+    p20_us: float | None = None
+    p80_us: float | None = None
+    samples_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """header: of the results file or of the run. failures: the sizes without a config, each with the reason."""
+
+    path: Path
+    header: dict[str, str | int]
+    sizes: dict[GemmProblem, Timed]
+    failures: dict[GemmProblem, str] = field(default_factory=dict)
+
+
+def load(path: Path) -> Side:
+    """A side from a results file or a run's folder. Raises UserError when it is neither."""
+    if path.is_dir():
+        return _of_run(path, run_record.read(path))
+    found = results.read(path)
+    sizes = {}
+    for row in found.rows:
+        assert row.config is not None
+        facts = row.facts
+        source = str(facts.get("source", found.header.get("source", "")))
+        time_us = facts.get("predicted_us" if source == "predicted" else "median_us")
+        sizes[row.problem] = Timed(
+            row.config.name, source, _time(time_us), _time(facts.get("p20_us")), _time(facts.get("p80_us"))
+        )
+    return Side(path, found.header, sizes, dict(found.without_config))
+
+
+def _of_run(path: Path, record: RunRecord) -> Side:
+    header = {key: value for key, value in record.header.items() if isinstance(value, (str, int))}
+    source = str(header.get("source", ""))
+    chosen = {size.problem: _chosen(path, size, source) for size in record.sizes if size.chosen}
+    return Side(path, header, chosen, {size.problem: size.failure for size in record.sizes if not size.chosen})
+
+
+def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
+    """The chosen configuration with its samples of the finals; a predicted one has none."""
+    samples = next((final.samples_us for final in size.finals if final.name == size.chosen), ())
+    if samples:
+        return Timed(
+            size.chosen, source, _quantile(samples, 0.5), _quantile(samples, 0.2), _quantile(samples, 0.8), samples
+        )
+    table = run_record.read_table(path, size.key)
+    row = table[table["name"] == size.chosen].to_dict("records") if "name" in table.columns else []
+    columns = ("predicted_us",) if source == "predicted" else ("finals_us", "screen_us")
+    times = (_time(row[0].get(column)) for column in columns) if row else iter(())
+    return Timed(size.chosen, source, next((time for time in times if time is not None), None))
+
+
+def _time(value: object) -> float | None:
+    """A cell or a fact as a time; None for what is none."""
+    return float(value) if isinstance(value, (int, float)) and 0 < value < float("inf") else None
+
+
+def _quantile(samples: tuple[float, ...], share: float) -> float:
+    return float(np.quantile(samples, share))

@@ -1,0 +1,175 @@
+"""Two results side by side: what counts as a change, what is warned of, and what CI is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_samples import HEADER, TILES, choice, size, write_results, write_run, write_table
+from samples import problem
+
+from gemm_tuner.cli import main
+from gemm_tuner.compare import judge, sides
+from gemm_tuner.compare.judge import Compared, Comparison, Verdict
+from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
+from gemm_tuner.records import Choice, Status
+
+P, Q, R = problem(64, 64, 64), problem(128, 64, 64), problem(256, 64, 64)
+A, B = TILES["a"], TILES["b"]
+
+
+def files(tmp_path: Path, before: list[Choice], after: list[Choice]) -> tuple[Path, Path]:
+    return write_results(tmp_path / "a.yaml", before), write_results(tmp_path / "b.yaml", after)
+
+
+def compared(tmp_path: Path, before: Choice, after: Choice, tolerance: float = 0.02) -> Compared:
+    a, b = files(tmp_path, [before], [after])
+    return judge.compare(sides.load(a), sides.load(b), tolerance).compared[0]
+
+
+@pytest.mark.parametrize(
+    ("after_us", "spread", "tolerance", "verdict", "regression"),
+    [
+        (100.0, 0.01, 0.02, Verdict.SAME, False),
+        (101.5, 0.01, 0.02, Verdict.SAME, False),  # the ranges touch
+        (110.0, 0.01, 0.02, Verdict.SLOWER, True),
+        (110.0, 0.01, 0.15, Verdict.SLOWER, False),  # slower, and tolerated
+        (90.0, 0.01, 0.02, Verdict.FASTER, False),
+        (110.0, 0.20, 0.02, Verdict.UNCLEAR, False),  # the noise is larger than the difference
+        (110.0, None, 0.02, Verdict.SLOWER, True),  # nothing known of the noise
+        (101.0, None, 0.02, Verdict.SAME, False),
+    ],
+)
+def test_rows_are_judged_by_their_quantiles(
+    tmp_path: Path, after_us: float, spread: float | None, tolerance: float, verdict: Verdict, regression: bool
+) -> None:
+    one = compared(tmp_path, choice(P, A, 100.0, spread), choice(P, A, after_us, spread), tolerance)
+    assert (one.verdict, one.regression) == (verdict, regression)
+    assert one.ratio == pytest.approx(after_us / 100)
+
+
+def run_of(folder: Path, samples: tuple[float, ...], chosen: str = "a") -> Path:
+    return write_run(folder, [size(P, chosen, {chosen: samples, "f": (1e3,) * 30})])
+
+
+def noisy(center: float, spread: float, count: int, seed: int) -> tuple[float, ...]:
+    return tuple(center * (1 + spread * np.random.default_rng(seed).standard_normal(count)))
+
+
+def judged(a: Path, b: Path) -> Comparison:
+    return judge.compare(sides.load(a), sides.load(b), 0.02)
+
+
+def test_runs_are_judged_by_the_samples_of_their_finals(tmp_path: Path) -> None:
+    """Quantiles of 3 % noise overlap at 5 % difference; 200 samples of each tell it."""
+    a = run_of(tmp_path / "a", noisy(100, 0.03, 200, 1))
+    b = run_of(tmp_path / "b", noisy(105, 0.03, 200, 2), "b")
+    (one,) = judged(a, b).compared
+    assert one.noise == "bootstrap" and one.interval is not None
+    assert one.verdict == Verdict.SLOWER and one.regression and one.config_changed
+    assert 1.03 < one.interval[0] < 1.05 < one.interval[1] < 1.07
+    (back,) = judged(b, a).compared
+    assert back.verdict == Verdict.FASTER and not back.regression
+
+
+def test_two_takes_of_the_same_are_the_same(tmp_path: Path) -> None:
+    """A 95 % interval misses 1 about once in 20 takes: of 60, and the tolerance lets none of them be a regression."""
+    verdicts = []
+    for seed in range(60):
+        a = run_of(tmp_path / f"a{seed}", noisy(100, 0.01, 30, 2 * seed))
+        b = run_of(tmp_path / f"b{seed}", noisy(100, 0.01, 30, 2 * seed + 1))
+        (one,) = judged(a, b).compared
+        assert not one.regression
+        verdicts.append(one.verdict)
+    assert verdicts.count(Verdict.SAME) >= 50
+
+
+def test_too_few_samples_are_judged_by_their_quantiles(tmp_path: Path) -> None:
+    a, b = run_of(tmp_path / "a", (99.0, 100.0, 101.0)), run_of(tmp_path / "b", (119.0, 120.0, 121.0))
+    (one,) = judged(a, b).compared
+    assert one.noise == "p20-p80" and one.verdict == Verdict.SLOWER
+
+
+def test_a_run_without_finals_takes_the_time_of_its_table(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [size(P, "a")])
+    write_table(folder, P, {"a": (Status.OK, 42.0, None)})
+    assert sides.load(folder).sizes[P].median_us == 42.0
+
+
+def test_a_folder_and_a_file_can_be_compared(tmp_path: Path) -> None:
+    a = run_of(tmp_path / "run", noisy(100, 0.001, 30, 0))
+    b = write_results(tmp_path / "b.yaml", [choice(P, A, 200.0)])
+    (one,) = judged(a, b).compared
+    assert one.noise == "p20-p80" and one.regression and not one.config_changed
+
+
+def test_sizes_of_one_side_and_sizes_that_lost_their_config(tmp_path: Path) -> None:
+    a = write_results(tmp_path / "a.yaml", [choice(P, A, 1.0), choice(Q, A, 1.0)])
+    b = write_results(tmp_path / "b.yaml", [choice(R, A, 1.0)], too_large=P)
+    comparison = judged(a, b)
+    assert (comparison.only_a, comparison.only_b) == ((Q,), (R,))
+    (one,) = comparison.compared
+    assert one.verdict == Verdict.LOST and one.regression and one.why == "too_large"
+    (back,) = judged(b, a).compared
+    assert back.verdict == Verdict.FOUND and not back.regression
+    both = write_results(tmp_path / "c.yaml", [choice(R, A, 1.0)], slow=P)
+    assert [c.verdict for c in judged(b, both).compared] == [Verdict.SAME, Verdict.NOT_COMPARABLE]
+
+
+def test_a_prediction_is_not_compared_with_a_measurement(tmp_path: Path) -> None:
+    predicted = choice(P, A, 1.0, None, "predicted")
+    assert compared(tmp_path, choice(P, A, 100.0), predicted).verdict == Verdict.NOT_COMPARABLE
+    assert compared(tmp_path, predicted, predicted).verdict == Verdict.SAME
+
+
+def test_what_differs_beside_the_sizes_is_warned_of(tmp_path: Path) -> None:
+    a = write_results(tmp_path / "a.yaml", [choice(P, A, 1.0)])
+    other = replace(HEADER, device="NVIDIA H100", driver="580.1", triton="3.9.0", profiler="proton", l2="rotating")
+    b = write_results(tmp_path / "b.yaml", [choice(P, A, 1.0)], other)
+    assert judged(a, b).warnings == (
+        "device differs: device NVIDIA H200 and NVIDIA H100, driver 570.86 and 580.1",
+        "versions differs: triton 3.6.0 and 3.9.0",
+        "method differs: profiler nsys and proton, l2 flushed and rotating",
+    )
+    assert judged(a, a).warnings == ()
+    later = write_results(tmp_path / "c.yaml", [choice(P, A, 1.0)], replace(HEADER, date="2027-01-01T00:00:00Z"))
+    assert judged(a, later).warnings == ()
+
+
+def test_the_exit_status_is_for_ci(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = map(
+        str, files(tmp_path, [choice(P, A, 100.0), choice(Q, A, 50.0)], [choice(P, B, 106.0), choice(Q, A, 40.0)])
+    )
+    assert main(["compare", a, a]) == EXIT_OK
+    assert main(["compare", b, a, "--tolerance", "30%"]) == EXIT_OK
+    assert main(["compare", a, b, "--tolerance", "7%"]) == EXIT_OK
+    capsys.readouterr()
+    assert main(["compare", a, b]) == EXIT_UNVERIFIED
+    shown = capsys.readouterr().out
+    assert "slower (regression)" in shown and "1 slower, " not in shown.split("sizes of both")[0]
+    assert "1 faster, 1 slower; 1 with another configuration" in shown
+    assert "B / A, geometric mean: 0.921" in shown and "regressions beyond 2 %: 1" in shown
+    assert main(["compare", a, b, "--json"]) == EXIT_UNVERIFIED
+    document = json.loads(capsys.readouterr().out)
+    assert [entry["verdict"] for entry in document["sizes"]] == ["slower", "faster"]
+    assert document["sizes"][0]["b_config"] == B.name and document["regressions"] == 1
+
+
+@pytest.mark.parametrize("text", ["2", "x", "-1%", "nan", "1e-2"])
+def test_a_tolerance_that_could_mean_two_things_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = map(str, files(tmp_path, [choice(P, A, 1.0)], [choice(P, A, 1.0)]))
+    assert main(["compare", a, b, f"--tolerance={text}"]) == EXIT_INPUT
+    assert "such as 2% or 0.02" in capsys.readouterr().err
+
+
+def test_what_is_neither_is_refused(tmp_path: Path) -> None:
+    sizes = tmp_path / "sizes.yaml"
+    sizes.write_text("- {M: 1, N: 1, K: 1}\n")
+    for path in (sizes, tmp_path, tmp_path / "none"):
+        with pytest.raises(UserError):
+            sides.load(path)
