@@ -1,0 +1,68 @@
+"""A call of an exported module hands the launcher the same when it passes Triton's own launch by."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from work import ROOT
+
+from gemm_tuner import results
+from gemm_tuner.kernel_env import launcher_env
+from gemm_tuner.module_export import write_module
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig
+
+HEADER = results.Header(
+    *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),
+    *("nsys", "2025.3", "randn", 0, "flushed", "measured"),
+)
+CONFIGS = {
+    (64, 64, 4096): KernelConfig("gemm_tile", 64, 32, 64, 2, 4, 4, 2),
+    (128, 192, 64): KernelConfig("gemm_persistent", 64, 96, 64, 1, 1, 4, 2, EPILOGUE_SUBTILE=3),
+    (256, 256, 64): KernelConfig(
+        "gemm_persistent", 128, 128, 64, 8, 1, 4, 3, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, WARP_SPECIALIZE=1
+    ),
+    (16, 64, 512): KernelConfig("gemm_split_k", 16, 64, 64, 1, 3, 4, 3),
+    (192, 128, 256): KernelConfig("gemm_stream_k", 64, 64, 64, 1, 1, 4, 2, PROGRAMS_PER_SM=1),
+    (2, 128, 256): KernelConfig("gemv", 2, 16, 64, 1, 2, 4, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    folder = tmp_path_factory.mktemp("launches")
+    choices = [
+        Choice(GemmProblem(*size), config, "measured", True, 10.0, 9.5, 10.5, 30, 12.0, 0.0, 0.0, "", None, False, 70.0)
+        for size, config in CONFIGS.items()
+    ]
+    results.write(folder / "tuned.yaml", HEADER, choices)
+    write_module(folder / "tuned.yaml", folder / "gemm.py")
+    script = ROOT / "tests" / "compile" / "module_launches.py"
+    command = [sys.executable, os.fspath(script), str(folder / "gemm.py"), str(folder / "found.json")]
+    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(folder / "cache", {}))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: list[Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_both_ways_hand_over_the_same_kernel_grid_and_arguments(rows: list[Any]) -> None:
+    assert [(name, biased) for name, biased, _ in rows] == [
+        (config.name, biased) for config in CONFIGS.values() for biased in (False, True)
+    ]
+    for name, biased, (first, second) in rows:
+        assert first == second, (name, biased)
+        assert first and all(len(grid) == 3 for _, grid, _ in first)
+
+
+def test_every_call_launches_with_its_own_operands(rows: list[Any]) -> None:
+    """a, b, c, and the bias where there is one, each at least once in a call; scratch where K is split."""
+    for name, biased, calls in rows:
+        for launches in calls:
+            places = {one["address"] for _, _, given in launches for one in given if isinstance(one, dict)}
+            assert places - {-1} == set(range(4 if biased else 3)), name
+            shares = "_SK1_" not in name or name.startswith("gemm_stream_k")
+            assert (-1 in places) == shares, name

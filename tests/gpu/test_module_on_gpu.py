@@ -1,0 +1,244 @@
+"""The exported module on the GPU at hand: right, under torch.compile, in CUDA graphs, without waiting for the GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from gpu_work import ROOT, Gpu
+
+from gemm_tuner import results
+from gemm_tuner.module_export import write_module
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:.*TF32.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*ynchronization debug mode.*:UserWarning"),
+]
+
+ROW, COL = Layout.ROW, Layout.COL
+KINDS = {"bf16_nn": (ROW, ROW), "bf16_nt": (ROW, COL), "bf16_tn": (COL, ROW)}
+SIDES = (1, 2, 7, 16, 33, 64, 100, 512, 1000, 1001, 2047, 4096)
+
+
+def tuned(gpu: Gpu) -> dict[tuple[int, int, int], KernelConfig]:
+    """A size for each family that the GPU takes, with configurations that split K by locks and by a second kernel."""
+    wanted = {
+        (512, 512, 512): gpu.config(64, 64, 64),
+        (64, 64, 4096): gpu.config(64, 32, 64, split_k=4, group=2),
+        (1000, 1000, 1000): gpu.config(128, 64, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1),
+        (1024, 960, 512): gpu.config(128, 192, 64, family="gemm_persistent", warps=8, EPILOGUE_SUBTILE=3),
+        (2048, 2048, 512): gpu.config(
+            128, 128, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1
+        ),
+        (16, 1024, 4096): gpu.config(16, 64, 64, family="gemm_split_k", split_k=4),
+        (1024, 1088, 1024): gpu.config(
+            128, 128, 64, family="gemm_stream_k", warps=8, stages=3, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2
+        ),
+        (2, 1024, 4096): gpu.config(2, 32, 64, family="gemv", split_k=2, group=1),
+    }
+    return {size: config for size, config in wanted.items() if gpu.takes(GemmProblem(*size), config)}
+
+
+def choice(problem: GemmProblem, config: KernelConfig) -> Choice:
+    timed = (True, 10.0, 9.5, 10.5, 30, 12.0, 0.01, 0.001, "", None, False, 70.0)
+    return Choice(problem, config, "measured", *timed)
+
+
+@pytest.fixture(scope="module")
+def module(gpu: Gpu) -> Iterator[ModuleType]:
+    header = results.Header(
+        *("0.1.0", "2026-01-31T12:00:00Z", gpu.device.name, gpu.device.target.arch, gpu.device.num_sms),
+        *("", "", "", "", "nsys", "", "randn", 0, "flushed", "measured"),
+    )
+    rows = [
+        choice(GemmProblem(*size, layout_a=layout_a, layout_b=layout_b), config)
+        for layout_a, layout_b in KINDS.values()
+        for size, config in tuned(gpu).items()
+    ]
+    path = gpu.folder / "tuned_module.yaml"
+    results.write(path, header, rows)
+    yield loaded(write_module(path, gpu.folder / "tuned_module.py").path)
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def operands_of(problem: GemmProblem, seed: int) -> tuple[Any, tuple[Any, Any, Any]]:
+    """The operands of a problem, and a, b and bias as matmul takes them."""
+    from gemm_tuner.launcher.operands import make_operands
+
+    operands = make_operands(problem, "randn", seed, "cuda")
+    return operands, (*operands.logical(problem), operands.bias)
+
+
+def fault(module: ModuleType, problem: GemmProblem, seed: int) -> str:
+    """What is wrong with matmul for a problem, called three times; empty when it is right."""
+    from gemm_tuner.launcher.check import compare
+    from gemm_tuner.launcher.reference import reference
+
+    operands, given = operands_of(problem, seed)
+    wanted = reference(problem, operands)
+    for _ in range(3):
+        verdict = compare(module.matmul(*given), *wanted, problem, "matmul")
+        if not verdict.ok:
+            return f"{problem.key}: {verdict.message}"
+    return ""
+
+
+def counters_are_zero(module: ModuleType) -> bool:
+    return all(not bool(one.memory.any()) for one in module._COUNTERS.values())
+
+
+def test_tuned_sizes_are_right_in_every_class(gpu: Gpu, module: ModuleType) -> None:
+    problems = [
+        GemmProblem(*size, layout_a=layout_a, layout_b=layout_b, bias=bias)
+        for layout_a, layout_b in KINDS.values()
+        for size in tuned(gpu)
+        for bias in (False, True)
+    ]
+    assert len(tuned(gpu)) >= 4
+    assert [text for seed, problem in enumerate(problems) if (text := fault(module, problem, seed))] == []
+    assert counters_are_zero(module)
+
+
+def test_thirty_random_sizes_are_right(module: ModuleType) -> None:
+    draw = random.Random(30)
+    problems = []
+    for _ in range(30):
+        layout_a, layout_b = draw.choice(list(KINDS.values()))
+        size = [draw.choice((draw.choice(SIDES), draw.randint(1, 3000))) for _ in range(3)]
+        problems.append(GemmProblem(*size, layout_a=layout_a, layout_b=layout_b, bias=draw.random() < 0.5))
+    assert [text for seed, problem in enumerate(problems) if (text := fault(module, problem, seed))] == []
+    assert counters_are_zero(module)
+
+
+def test_matrices_that_start_at_odd_addresses_are_right(module: ModuleType) -> None:
+    import torch
+
+    memory = torch.randn(2 * 1000 * 1000 + 1, device="cuda").bfloat16()
+    for start_a, start_b in ((0, 1), (1, 0), (1, 1), (0, 0)):
+        a = memory[start_a:][: 1000 * 1000].view(1000, 1000)
+        b = memory[1000 * 1000 + start_b :][: 1000 * 1000].view(1000, 1000)
+        torch.testing.assert_close(module.matmul(a, b), a @ b, rtol=2e-2, atol=0.5)
+
+
+SPLIT = GemmProblem(16, 1024, 4096, layout_b=COL, bias=True)
+
+
+def test_torch_compile_gives_the_same(gpu: Gpu, module: ModuleType) -> None:
+    """Also with CUDA graphs, as mode reduce-overhead has them, and for sizes that change."""
+    import torch
+
+    for mode in ("default", "reduce-overhead"):
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda *given: torch.relu(module.matmul(*given)) + 1, mode=mode, fullgraph=True)
+        for problem in (SPLIT, replace(SPLIT, m=64), GemmProblem(1000, 1000, 1000, layout_b=COL, bias=True)):
+            _, given = operands_of(problem, 5)
+            expected = torch.relu(module.matmul(*given)) + 1
+            for _ in range(4):
+                torch.testing.assert_close(compiled(*given).clone(), expected, msg=f"{mode} {problem.key}")
+    assert counters_are_zero(module)
+
+
+def test_the_operator_passes_torchs_checks(module: ModuleType) -> None:
+    import torch
+
+    for problem in (SPLIT, GemmProblem(100, 99, 98)):
+        _, given = operands_of(problem, 6)
+        torch.library.opcheck(module.operator, given)
+
+
+def test_a_graph_replays_with_new_values_beside_eager_calls(gpu: Gpu, module: ModuleType) -> None:
+    """Every family in one graph, replayed on a stream of its own while eager calls run on another."""
+    import torch
+
+    sets = [operands_of(GemmProblem(*size, layout_b=COL, bias=True), 7)[1] for size in tuned(gpu)]
+    for given in sets:
+        module.matmul(*given)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = [module.matmul(*given) for given in sets]
+    side = torch.cuda.Stream()
+    for scale in (1.0, -0.5, 2.0):
+        for a, _, _ in sets:
+            a.mul_(scale)
+        expected = [module.matmul(*given) for given in sets]
+        for output in outputs:
+            output.fill_(float("nan"))
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            for _ in range(20):
+                graph.replay()
+        beside = [[module.matmul(*given) for given in sets] for _ in range(20)]
+        torch.cuda.synchronize()
+        for output, one, others in zip(outputs, expected, zip(*beside, strict=True), strict=True):
+            assert torch.equal(output, one)
+            assert all(torch.equal(other, one) for other in others)
+    assert counters_are_zero(module)
+
+
+def test_streams_do_not_share_counters(module: ModuleType) -> None:
+    import torch
+
+    sets = [operands_of(SPLIT, seed)[1] for seed in range(4)]
+    expected = [module.matmul(*given) for given in sets]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in sets]
+    found: list[list[Any]] = [[] for _ in sets]
+    for _ in range(50):
+        for stream, given, kept in zip(streams, sets, found, strict=True):
+            with torch.cuda.stream(stream):
+                kept.append(module.matmul(*given))
+    torch.cuda.synchronize()
+    assert all(torch.equal(one, wanted) for kept, wanted in zip(found, expected, strict=True) for one in kept)
+
+
+def test_a_call_never_waits_for_the_gpu(gpu: Gpu, module: ModuleType) -> None:
+    import torch
+
+    sets = [operands_of(GemmProblem(*size), 8)[1] for size in tuned(gpu)]
+    for given in sets:
+        module.matmul(*given)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for given in sets:
+            module.matmul(*given)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_another_device_and_type_are_told(module: ModuleType) -> None:
+    import torch
+
+    on_cpu = torch.randn(64, 64).bfloat16()
+    with pytest.raises(ValueError, match="accepted: a GPU"):
+        module.matmul(on_cpu, on_cpu)
+    with pytest.raises(TypeError, match=r"tuned: torch\.bfloat16 by torch\.bfloat16"):
+        module.matmul(on_cpu.float().cuda(), on_cpu.cuda())
+
+
+def test_the_shipped_results_give_a_module_that_is_right(gpu: Gpu) -> None:
+    """The H200's own, on a GPU of its architecture, at one tuned size of each configuration family and bias."""
+    if gpu.device.target.arch != "sm_90":
+        pytest.skip("the shipped results are for sm_90")
+    path = ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
+    shipped = loaded(write_module(path, gpu.folder / "shipped_module.py").path)
+    rows = [row for row in results.read(path).rows if row.problem.m * row.problem.n * row.problem.k <= 2**36]
+    problems = [replace(row.problem, bias=number % 2 == 0) for number, row in enumerate(rows)]
+    assert [text for seed, problem in enumerate(problems) if (text := fault(shipped, problem, seed))] == []

@@ -1,0 +1,159 @@
+"""Runs an exported module in Triton's interpreter, in a process of its own.
+
+As a script: ``module_runner.py MODULE WHAT FOUND.json``. WHAT is ``cases CASES.json``, products to compare with a
+reference, or the name of a function here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from gemm_tuner.kernel_env import launcher_env  # noqa: E402
+from gemm_tuner.records import GemmProblem  # noqa: E402
+
+
+def interpret(module: Path, what: str, folder: Path) -> Any:
+    """What the function ``what`` returns for a module, run in a process of its own. Raises AssertionError with its
+    output when it fails."""
+    found = folder / "found.json"
+    env = launcher_env(folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
+    command = [sys.executable, os.fspath(Path(__file__).resolve()), str(module), what, str(found)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(found.read_text(encoding="utf-8"))
+
+
+def products(module: Any, problems: list[GemmProblem]) -> dict[str, Any]:
+    """For each problem its verdict's message, empty when right, and the configuration; what counters hold in the end.
+
+    Each is computed twice, the second time by the plan that was kept.
+    """
+    import torch
+
+    from gemm_tuner.launcher.check import compare
+    from gemm_tuner.launcher.operands import make_operands
+    from gemm_tuner.launcher.reference import reference
+    from gemm_tuner.launcher.scratch import STAND_IN_SMS
+
+    rows = []
+    for problem in problems:
+        operands = make_operands(problem, "randn", 1, "cpu")
+        a, b = operands.logical(problem)
+        plain = GemmProblem.from_dict({**problem.to_dict(), "bias": False})
+        first, second = (module.matmul(a, b, operands.bias) for _ in range(2))
+        verdict = compare(first, *reference(problem, operands), problem, "matmul")
+        message = verdict.message if torch.equal(first, second) else "two calls differ"
+        sizes = (problem.m, problem.n, problem.k, problem.bias, STAND_IN_SMS)
+        rows.append((problem.key, message, module.choose(plain.class_key, *sizes)))
+    return {"rows": rows, "plans": len(module._PLANS), "counters": counters(module)}
+
+
+def counters(module: Any) -> int:
+    """The sum of all that kernels count with."""
+    return sum(int(one.memory.abs().sum()) for one in module._COUNTERS.values())
+
+
+def operator(module: Any) -> list[str]:
+    """torch's own check of the operator, its gradients, and torch.compile, on sizes that split K and that do not."""
+    import torch
+
+    done = []
+    for m, n, k in ((16, 64, 256), (64, 64, 128), (33, 17, 65)):
+        a, b, bias = (torch.randn(shape, dtype=torch.float16) for shape in ((m, k), (k, n), (n,)))
+        expected = torch.addmm(bias, a, b)
+        torch.library.opcheck(module.operator, (a, b, bias))
+        torch.library.opcheck(module.operator, (a, b.t().contiguous().t()))
+        compiled = torch.compile(lambda *x: module.matmul(*x).relu() * 2, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(a, b, bias), expected.relu() * 2, rtol=1e-2, atol=1e-1)
+        gradients = []
+        for product in (module.matmul, lambda a, b, bias: torch.addmm(bias, a, b)):
+            leaves = [tensor.clone().requires_grad_() for tensor in (a, b, bias)]
+            product(*leaves).sum().backward()
+            gradients.append([leaf.grad for leaf in leaves])
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-2, atol=1e-1)
+        done.append(f"{m}x{n}x{k}")
+    assert counters(module) == 0
+    return done
+
+
+def faults(module: Any) -> dict[str, str]:
+    """What is said of calls that are not taken."""
+    import torch
+
+    def half(*shape: int) -> Any:
+        return torch.randn(shape, dtype=torch.float16)
+
+    calls: dict[str, tuple[Any, ...]] = {
+        "inner": (half(8, 4), half(5, 8)),
+        "3d": (half(2, 8, 4), half(4, 8)),
+        "empty": (half(0, 4), half(4, 8)),
+        "type": (half(8, 4), torch.randn(4, 8)),
+        "gaps in a": (half(8, 8)[:, :4], half(4, 8)),
+        "layout": (half(4, 8).t(), half(8, 4).t()),
+        "bias shape": (half(8, 4), half(4, 8), half(8, 1)),
+        "bias type": (half(8, 4), half(4, 8), torch.randn(8)),
+        "bias stride": (half(8, 4), half(4, 8), half(16)[::2]),
+        "device": (half(8, 4), half(4, 8).to("meta")),
+    }
+    said = {}
+    for name, tensors in calls.items():
+        try:
+            module.matmul(*tensors)
+            said[name] = "nothing"
+        except (TypeError, ValueError, RuntimeError) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+    module._INTERPRETED = False
+    module._PLANS.clear()
+    try:
+        module.matmul(half(8, 4), half(4, 8))
+    except ValueError as error:
+        said["cpu"] = str(error)
+    return said
+
+
+def unaligned(module: Any) -> list[str]:
+    """A tuned size by descriptors whose matrices start 2 bytes late; the same matrix for both; the same plan again."""
+    import torch
+
+    memory = torch.randn(2 * 96 * 96 + 1, dtype=torch.float16)
+    done = []
+    for start in (0, 1):
+        a, b = memory[start:][: 96 * 32].view(96, 32), memory[start:][4096:][: 32 * 64].view(32, 64)
+        torch.testing.assert_close(module.matmul(a, b), a @ b, rtol=1e-2, atol=1e-1)
+        done.append(next(reversed(module._PLANS.values())).config["family"])
+    square = memory[: 64 * 64].view(64, 64)
+    torch.testing.assert_close(module.matmul(square, square), square @ square, rtol=1e-2, atol=1e-1)
+    other = torch.randn(64, 64, dtype=torch.float16)
+    torch.testing.assert_close(module.matmul(square, other), square @ other, rtol=1e-2, atol=1e-1)
+    torch.testing.assert_close(module.matmul(other, square), other @ square, rtol=1e-2, atol=1e-1)
+    return done
+
+
+def main(path: str, what: str, found: str) -> None:
+    warnings.simplefilter("ignore")  # numpy's, on overflowing fp16
+    spec = importlib.util.spec_from_file_location("exported", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["exported"] = module
+    spec.loader.exec_module(module)
+    if what.startswith("cases "):
+        rows = json.loads(Path(what.removeprefix("cases ")).read_text(encoding="utf-8"))
+        answer: Any = products(module, [GemmProblem.from_dict(row) for row in rows])
+    else:
+        answer = {"operator": operator, "faults": faults, "unaligned": unaligned}[what](module)
+    Path(found).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
