@@ -28,11 +28,11 @@ class Guided:
 
     seed: int = 0
     jobs: int = 1
-    first_share: float = 0.03
+    first_share: float = 0.035
     learned_share: float = 0.025
     polish_share: float = 0.02
-    least: int = 12
-    likeness_cost: float = 0.7
+    least: int = 16
+    likeness_cost: float = 3.0
     optimism: float = 0.5
     leaders: int = 3
     min_gain: float = 0.002

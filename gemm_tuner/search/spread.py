@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 AXES = tuple(field for field in CONFIG_FIELDS if field != "family")
 # How much one doubling of an axis sets two configurations apart; 1 where nothing is said.
-WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7}
+WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7, "PROGRAMS_PER_SM": 3.0}
 # Two families are this many doublings apart.
 FAMILY_DISTANCE = 4.0
 
