@@ -57,6 +57,7 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "tflops": size.tflops,
         "intensity": size.intensity,
         "roofline_us": record.roofline_us,
+        "roofline_tflops": size.problem.flops / record.roofline_us / 1e6 if record.roofline_us else None,
         "roofline_pct": size.roofline_pct,
         "vendor_us": size.vendor.median_us if size.vendor else None,
         "vendor_tflops": size.problem.flops / size.vendor.median_us / 1e6 if size.vendor else None,

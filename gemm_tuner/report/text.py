@@ -87,6 +87,7 @@ def _pairs(
     console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any], justify: str = "right"
 ) -> None:
     table = _table(title, (left,), (right,)) if justify == "right" else _table(title, (left, right), ())
+    table.show_header = bool(left)
     for key, value in mapping.items():
         table.add_row(_cell(key), _cell(whole(value) if isinstance(value, int) and justify == "right" else value))
     console.print(table)

@@ -132,6 +132,9 @@ def test_what_is_missing_breaks_nothing_in_the_browser(browser: Any, tmp_path: P
     guess = Opened(browser, predicted_run(tmp_path))
     assert guess("charts.get('points').options.scales.x.title.text") == "rank by prediction"
     assert guess("charts.get('points').data.datasets[1].data.map((p) => p.y)") == [8, 9, 10, 11]
+    assert guess.names() == [configs()[row].name for row in (1, 0, 2, 3)]
+    on_the_roof = guess("charts.get('roofline').data.datasets.find((d) => d.label === 'not timed').data[0].y")
+    assert on_the_roof == pytest.approx(2 * 512**3 / 5e-6 / 1e12)
     guess.assert_quiet()
     for path in (tmp_path / run_record.TABLES).iterdir():
         path.unlink()

@@ -127,8 +127,8 @@ function rankedPoints(table, predicted) {
 function pointScales(points, timed, vendor_us) {
   const xs = points.map((point) => point.x), ys = points.map((point) => point.y).concat(vendor_us ? [vendor_us] : []);
   const span = (values) => [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
-  const titles = timed ? ["predicted, us", "measured, us"] : ["rank by prediction", "predicted, us"];
-  return { x: logAxis(titles[0], ...span(xs)), y: logAxis(titles[1], ...span(ys)) };
+  if (!timed) return { x: plainAxis(0, points.length + 1, "rank by prediction"), y: logAxis("predicted, us", ...span(ys)) };
+  return { x: logAxis("predicted, us", ...span(xs)), y: logAxis("measured, us", ...span(ys)) };
 }
 
 function pointLines(table, row) {
@@ -159,19 +159,23 @@ function drawFinals(size) {
 
 // Every size against the datasheet's bandwidth and matrix rates.
 function drawRoofline(open) {
-  const sizes = report.sizes.map((size, index) => ({ ...size, index })).filter((size) => size.tflops);
-  const rates = Object.entries(report.roofs_tflops), xs = report.sizes.map((size) => size.intensity);
-  const [left, right] = [Math.min(...xs) / 1.6, Math.max(...xs) * 1.6], slope = report.dram_gbps / 1e3;
+  const all = report.sizes.map((size, index) => ({ ...size, index })), sizes = all.filter((size) => size.tflops);
+  const rates = Object.entries(report.roofs_tflops), slope = report.dram_gbps / 1e3;
+  const xs = [...report.sizes.map((size) => size.intensity), ...(slope ? rates.map(([, rate]) => rate / slope) : [])];
+  const left = Math.min(...xs, 1e9) / 1.6, right = Math.max(...xs, 1) * 1.6;
   const datasets = rates.filter(() => slope).map(([type, rate], i) => ({
     ...line([{ x: left, y: Math.min(rate, slope * left) }, ...(rate / slope > left && rate / slope < right ? [{ x: rate / slope, y: rate }] : []), { x: right, y: Math.min(rate, slope * right) }], `c${(i + 4) % 8}`),
     label: `${shown(report.dram_gbps)} GB/s, ${shown(rate)} TFLOP/s (${type})`,
   }));
   const point = (size, y) => ({ x: size.intensity, y, index: size.index, lines: [size.key, `ours ${number(size.tflops)} TFLOP/s, ${number(size.roofline_pct, 3)} % of the roofline`, `vendor ${number(size.vendor_tflops)} TFLOP/s`] });
   const vendor = sizes.filter((size) => size.vendor_tflops);
-  datasets.unshift({ label: "ours", data: sizes.map((size) => point(size, size.tflops)), backgroundColor: colour("c0"), pointRadius: 5, borderWidth: 0 });
+  if (sizes.length) datasets.unshift({ label: "ours", data: sizes.map((size) => point(size, size.tflops)), backgroundColor: colour("c0"), pointRadius: 5, borderWidth: 0 });
   if (vendor.length) datasets.push({ label: "vendor", data: vendor.map((size) => point(size, size.vendor_tflops)), pointStyle: "crossRot", borderColor: colour("good"), borderWidth: 1.5, pointRadius: 5 });
-  const ys = sizes.flatMap((size) => [size.tflops, size.vendor_tflops ?? size.tflops]);
-  const low = Math.min(...ys, ...(sizes.length ? [] : [slope * left])) / 1.6, high = Math.max(...ys, ...rates.map(([, rate]) => rate)) * 1.6;
+  const untimed = all.filter((size) => !size.tflops && size.roofline_tflops);
+  const above = untimed.map((size) => ({ x: size.intensity, y: size.roofline_tflops, index: size.index, lines: [size.key, "not timed: where the roofline would let it be"] }));
+  if (untimed.length) datasets.push({ label: NOT_TIMED, data: above, borderColor: colour("quiet"), backgroundColor: "transparent", pointRadius: 5, borderWidth: 1.5 });
+  const ys = sizes.flatMap((size) => [size.tflops, size.vendor_tflops ?? size.tflops]).concat(above.map((point) => point.y));
+  const low = Math.min(...ys, slope * left || 1) / 1.6, high = Math.max(...ys, ...rates.map(([, rate]) => rate)) * 1.6;
   draw("roofline", { type: "scatter", data: { datasets }, options: {
     scales: { x: logAxis("FLOP per byte of device memory", left, right), y: logAxis("TFLOP/s", low, high) },
     onClick: (_, items) => items.length && items[0].element.$context.raw.index !== undefined && open(items[0].element.$context.raw.index),

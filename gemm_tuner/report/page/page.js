@@ -71,7 +71,8 @@ function showConfigs(size, table) {
   const first = ["status", ...report.time_columns, "predicted_us"].filter((name) => table.columns.has(name));
   const rest = [...table.columns.keys()].filter((name) => !first.includes(name) && !table.constant.has(name));
   const columns = [...first, ...rest].map((title) => ({ title, values: table.columns.get(title), kind: KINDS[title] ?? "", show: title.endsWith("_us") ? number : shown }));
-  const rows = ordered([...table.names.keys()], (row) => table.measured[row], false);
+  const times = table.measured.some((time) => time !== null) ? table.measured : table.columns.get("predicted_us") ?? [];
+  const rows = ordered([...table.names.keys()], (row) => times[row] ?? null, false);
   configs = new ColumnTable(at("configs-table"), [{ title: "name", kind: "name", values: table.names }, ...columns], { rows, limit: ROWS_AT_FIRST, mark: (row) => (table.names[row] === size.chosen ? "chosen" : "") });
   configs.all = rows;
   const same = [...table.constant].map(([name, value]) => `${name} ${shown(value)}`);
