@@ -76,7 +76,8 @@ class Guided:
         chosen = {}
         for size, one in self._estimated(sizes, device):
             near = np.zeros(len(size.candidates), dtype=bool)
-            for leader in sorted(size.timed_us, key=lambda name: size.timed_us[name])[: self.leaders]:
+            # Equal times go by name: the order in which they came to be known must not count.
+            for leader in sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self.leaders]:
                 near |= neighbours(size.candidates, leader)
             worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
             names = [name for name in not_asked(size, self._order(size, one), {}) if name in worth]

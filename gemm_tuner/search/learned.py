@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +46,10 @@ def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int
         np.concatenate([table[rows] for table, rows in zip(tables, known, strict=True)]),
         np.concatenate([target[rows] for target, rows in zip(targets, known, strict=True)]),
     )
-    return [_estimate(size, table, forest.estimators_) for size, table in zip(sizes, tables, strict=True)]
+    rows = np.concatenate(tables).astype(np.float32)
+    by_tree = np.stack([tree.predict(rows, check_input=False) for tree in forest.estimators_])
+    parts = np.split(by_tree, np.cumsum([len(table) for table in tables])[:-1], axis=1)
+    return [_estimate(size, part) for size, part in zip(sizes, parts, strict=True)]
 
 
 def _targets(size: SizeView) -> Floats:
@@ -60,10 +62,10 @@ def _targets(size: SizeView) -> Floats:
     return targets
 
 
-def _estimate(size: SizeView, table: Floats, trees: Sequence[Any]) -> Estimate:
-    rows = table.astype(np.float32)
+def _estimate(size: SizeView, ratios: Floats) -> Estimate:
+    """ratios: logarithm of time over prediction, (trees, candidates)."""
     log_predicted = np.log(size.candidates["predicted_us"].to_numpy(np.float64))
-    by_tree = np.stack([tree.predict(rows) for tree in trees]) + log_predicted
+    by_tree = ratios + log_predicted
     log_best = np.log(min(size.timed_us.values(), default=np.inf))
     gain = 1 - np.exp(np.minimum(by_tree - log_best, 0)).mean(axis=0)
     return Estimate(by_tree.mean(axis=0), by_tree.std(axis=0), gain)
