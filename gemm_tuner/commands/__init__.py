@@ -14,6 +14,7 @@ from rich.console import Console
 SUBCOMMANDS: dict[str, str] = {
     "export": "write tuned configs as the files of vLLM, SGLang, AITER, Triton and others",
     "serve-check": "say which config a consumer really gets from such files, for each M",
+    "check": "say what this machine has, what a run would use, what is wrong and what mends it",
     "sizes": "make a size file of TunableOp's or AITER's CSV, a server's log or a model's config.json",
     "compare": "say which sizes became faster or slower between two results, for CI too",
     "report": "show a run as an HTML page, in the terminal or as JSON",

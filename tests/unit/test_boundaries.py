@@ -53,6 +53,7 @@ STAGES: dict[str, set[str]] = {
     "report": {"launcher", "run_record"},  # VENDOR
     "export": {"config_keys", "problem_keys", "prune", "results", "rule", "run_record", "sizes", "space", "values"},
     "run_record": set(),
+    "machine_check": {"device", "kernel_env", "profilers", "space"},
     "compare": {"results", "run_record"},
     "size_sources": {"problem_keys"},
     "device": set(),
