@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gemm_tuner import binary, codegen, space
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool
-from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.compile_worker import CompileTask, code_hash
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 
@@ -91,6 +93,18 @@ def test_code_is_told_without_the_name_of_the_kernel(which: str, request: pytest
     assert result.name.encode() in image and result.name.encode() not in code
     renamed = image.replace(result.name.encode(), b"x" * len(result.name))
     assert binary.code_of(renamed) == code
+
+
+def test_the_hash_is_over_the_code_and_how_it_is_launched(cubin: tuple[bytes, CompileResult]) -> None:
+    image, result = cubin
+    metadata = SimpleNamespace(name=result.name, shared=1024, num_warps=4, tensordesc_meta=[])
+
+    def hashed(registers: int = 64, **changes: Any) -> str:
+        return code_hash([(image, SimpleNamespace(**{**vars(metadata), **changes}))], registers)
+
+    assert hashed() == hashed(name="another") == code_hash([(image, metadata)], 64)
+    others = {hashed(shared=2048), hashed(num_warps=8), hashed(tensordesc_meta=[{"swizzle": 1}]), hashed(registers=65)}
+    assert len({hashed(), code_hash([(image, metadata)] * 2, 64), *others}) == 6
 
 
 @pytest.mark.parametrize("kind", [".text", ".rodata"])
