@@ -51,16 +51,16 @@ def group(
 ) -> tuple[dict[PurePosixPath, list[Offer]], list[LeftOut]]:
     """The offers by file, the best of each key first, and those that give way to another of the same key."""
     files: dict[PurePosixPath, list[Offer]] = {}
+    firsts: dict[tuple[PurePosixPath, str], Offer] = {}
     left_out = []
     for offer in sorted(offers, key=consumer.rank):
         key = consumer.key(offer.problem)
         for number, place in enumerate(consumer.places(offer.problem, target)):
-            ours = files.setdefault(place, [])
-            first = next((one for one in ours if consumer.key(one.problem) == key), None)
-            if first is not None and number == 0:
+            first = firsts.setdefault((place, key), offer)
+            if first is not offer and number == 0:
                 reason = f"shares the key {key} with {first.problem.key}, which comes first"
                 left_out.append(LeftOut(offer.problem.key, offer.config.name, reason))
-            ours.append(offer)
+            files.setdefault(place, []).append(offer)
     return files, left_out
 
 

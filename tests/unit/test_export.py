@@ -77,6 +77,23 @@ def test_aiter_gets_the_tuned_config_in_either_layout(default_in: str, tmp_path:
         assert len(served) == 11  # the ten keys, and kpack on gfx942
 
 
+@pytest.mark.parametrize("default_in", ["gfx942/triton/gemm/gemm_a8w8_blockscale", "gemm"])
+def test_only_the_layout_whose_default_is_there_gets_aiters_files(default_in: str, tmp_path: Path) -> None:
+    folder = tmp_path / AITER / default_in
+    folder.mkdir(parents=True)
+    default = "gfx942-GEMM-A8W8_BLOCKSCALE.json" if default_in == "gemm" else "DEFAULT.json"
+    (folder / default).write_text('{"any": {"BLOCK_SIZE_M": 64}}')
+    export(MI300X, "--to", "aiter", "-o", tmp_path)
+    assert [path.parent for path in tmp_path.rglob("*BLOCKSCALE-N=7168*")] == [folder]
+
+
+def test_aiters_block_scaled_kernel_deals_no_tiles_to_chiplets_and_the_others_do(tmp_path: Path) -> None:
+    results = edited(MI300X, tmp_path / "r.yaml", configs=lambda found: [{**row, "NUM_XCDS": 8} for row in found])
+    assert export(results, "--to", "aiter", "-o", tmp_path) == 0
+    names = {path.name for path in tmp_path.rglob("*GEMM-*")}
+    assert names == {"GEMM-A8W8-N=4096-K=4096.json", "gfx942-GEMM-A8W8-N=4096-K=4096.json"}
+
+
 def test_every_aiter_bucket_is_there(tmp_path: Path) -> None:
     export(MI300X, "--to", "aiter", "-o", tmp_path)
     body = json.loads((tmp_path / AITER / "gemm/gfx942-GEMM-A8W8_BLOCKSCALE-N=7168-K=2048.json").read_text())

@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export_samples import (
-    DEFAULT,
-    FILE,
-    H20,
-    VLLM,
-    export,
-    faster,
-    files,
-)
+from export_samples import AITER, DEFAULT, FILE, H20, MI300X, VLLM, edited, export, faster, files
 
 
 def test_a_second_export_changes_nothing(tmp_path: Path) -> None:
@@ -92,3 +84,42 @@ def test_csv_and_json_are_merged_by_size_too(tmp_path: Path) -> None:
         by_key = {row["key"]: row for row in csv.DictReader(file)}
     assert (by_key[key]["median_us"], by_key[key]["num_stages"], len(by_key)) == ("9.0", "2", 9)
     assert json.loads((tmp_path / "triton_configs.json").read_text())[key]["num_stages"] == 2
+
+
+def bucket_of_32(folder: Path) -> int:
+    """BLOCK_SIZE_N under M_LEQ_32 of AITER's file."""
+    body = json.loads((folder / AITER / "gemm/gfx942-GEMM-A8W8_BLOCKSCALE-N=7168-K=2048.json").read_text())
+    return int(body["M_LEQ_32"]["BLOCK_SIZE_N"])
+
+
+def at(out: Path, *sizes: tuple[int, int, float]) -> Path:
+    """AMD results of M = 1 and of sizes with a BLOCK_SIZE_N and a time each, tiles of 32 rows."""
+
+    def made(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        base = next(row for row in found if row["M"] == 32)
+        return [found[0], *({**base, "M": m, "BLOCK_SIZE_N": n, "median_us": us} for m, n, us in sizes)]
+
+    return edited(MI300X, out, configs=made)
+
+
+def test_a_bucket_goes_to_the_larger_size_whatever_its_time(tmp_path: Path) -> None:
+    seen = []
+    for m, n, us in ((24, 16, 5.0), (32, 32, 9.0), (24, 64, 4.0)):
+        export(at(tmp_path / "r.yaml", (m, n, us)), "--to", "aiter", "-o", tmp_path)
+        seen.append(bucket_of_32(tmp_path))
+    assert seen == [16, 32, 32]
+
+
+def test_a_filling_of_a_larger_size_gives_way_to_a_measured_entry(tmp_path: Path) -> None:
+    export(at(tmp_path / "r.yaml", (64, 16, 5.0)), "--to", "aiter", "-o", tmp_path)
+    assert bucket_of_32(tmp_path) == 16
+    export(at(tmp_path / "r.yaml", (32, 64, 9.0)), "--to", "aiter", "-o", tmp_path)
+    assert bucket_of_32(tmp_path) == 64
+
+
+def test_a_file_in_which_nothing_changes_is_left_as_it_is(tmp_path: Path) -> None:
+    export(H20, "--to", "vllm", "-o", tmp_path)
+    other_form = json.dumps(json.loads((tmp_path / FILE).read_text()))
+    (tmp_path / FILE).write_text(other_form)
+    assert export(H20, "--to", "vllm", "-o", tmp_path) == 0
+    assert (tmp_path / FILE).read_text() == other_form
