@@ -36,7 +36,7 @@ class Consumer(ABC):
     """One reader of tuned configs. A file of it maps keys to entries."""
 
     name: str
-    device_key = "device"  # the key of a results file's header that names the device the consumer's way
+    device_key = "device"  # the key of a results file's header that names the device the consumer's way; or ""
     grid: tuple[tuple[str, int], ...] = ()  # keys that every file must have, each with the M that it stands for
     floor_stands_in = False  # a key that nothing near can fill takes the config of a smaller M
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner import results
 from gemm_tuner.documents import MAX_FILE_BYTES
+from gemm_tuner.errors import UserError
 from gemm_tuner.export import offers, plan, sidecar
 from gemm_tuner.export.consumer import Consumer, Target
 from gemm_tuner.export.devices import Fits
@@ -45,6 +46,8 @@ def prepare(
 
     device: name to use in place of the header's; empty for the header's. Raises UserError.
     """
+    if device and not consumer.device_key:
+        raise UserError(f"no file for {consumer.name} is named after the device", where="--device_name")
     found = results.read(path)
     arch = str(found.header.get("arch", ""))
     target = Target(root, device or str(found.header.get(consumer.device_key, "")), arch)

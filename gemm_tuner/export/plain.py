@@ -21,6 +21,8 @@ from gemm_tuner.sizes import FACTS
 class Everything(Consumer):
     """A file that takes every size and every family, with all that the results say."""
 
+    device_key = ""  # no file's name has the device
+
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         return ""
 

@@ -102,6 +102,8 @@ def test_the_device_is_spelt_as_each_consumer_asks_for_it(tmp_path: Path, capsys
     assert (tmp_path / str(FILE).replace("NVIDIA_H20", "AMD_Radeon_MI50_MI60")).is_file()
     assert export(H20, "--to", "sglang", "-o", tmp_path, "--device_name", name) == 2
     assert "slash" in capsys.readouterr().err
+    assert export(H20, "--to", "csv", "-o", tmp_path, "--device_name", name) == 2
+    assert "--device_name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", "../../evil", "a\x00b", "x" * 300, "a\nb/../c"])
