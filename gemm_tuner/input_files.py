@@ -71,3 +71,11 @@ def _open_regular(path: str | os.PathLike[str]) -> int:
         return descriptor
     os.close(descriptor)
     raise OSError(0, next((words for is_kind, words in _KINDS if is_kind(mode)), "it is no regular file"))
+
+
+def ends_a_line(path: str | os.PathLike[str]) -> bool:
+    """Whether the last byte of a file ends a line, as in all that the tuner writes."""
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 1))
+        return file.read(1) in (b"\n", b"\r")

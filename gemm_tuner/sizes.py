@@ -14,6 +14,7 @@ from typing import Any
 from gemm_tuner.config_keys import CONFIG_KEYS, config_form, config_of
 from gemm_tuner.documents import check_kind, load_yaml, printable, refuse_unknown, show
 from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import ends_a_line
 from gemm_tuner.problem_keys import SIZE_KEYS, Defaults, problem_of
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
 
@@ -107,6 +108,9 @@ def read_document(path: str | os.PathLike[str], defaults: Defaults, what: str = 
     """Read and check a size file or a results file, every key and type. Raises UserError."""
     raw, name = load_yaml(path, what), printable(path)
     if isinstance(raw, dict):
+        if not ends_a_line(path):
+            hint = "copy it again, or end it with a line break if it is whole"
+            raise UserError("ends inside a line: it may be cut short", where=name, hint=hint)
         return _results_document(raw, name)
     rows = [parse_row(item, _where(name, "entry", i, item), defaults) for i, item in _items(raw, name)]
     return Document(False, {}, tuple(rows), ())
