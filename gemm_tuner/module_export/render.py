@@ -61,7 +61,7 @@ def rendered(
         _Kind(product, tuple(one for one in tuned if one.product == product), general_configs(product, target))
         for product in dict.fromkeys(one.product for one in tuned)
     ]
-    twins = {one.config: twin for one in tuned if (twin := pointer_twin(one.config, target)) is not None}
+    twins = {one.config: twin for one in tuned if (twin := pointer_twin(one.problem, one.config, target)) is not None}
     space = sections.merge(_sections(templates, kinds, target))
     general = (config for kind in kinds for config in kind.general)
     configs = dict.fromkeys((*(one.config for one in tuned), *twins.values(), *general))

@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from work import ROOT
+from work import ROOT, compile_work, space_of
 
 from gemm_tuner import results
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig
+from gemm_tuner.module_export.fallback import general_configs, pointer_twin
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Status
 
 HEADER = results.Header(
     *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),
@@ -66,3 +68,15 @@ def test_every_call_launches_with_its_own_operands(rows: list[Any]) -> None:
             assert places - {-1} == set(range(4 if biased else 3)), name
             shares = "_SK1_" not in name or name.startswith("gemm_stream_k")
             assert (-1 in places) == shares, name
+
+
+def test_pointer_kernels_for_odd_sizes_do_not_spill(tmp_path: Path) -> None:
+    """Twins of the largest tiles that were tuned, and the largest general one, with a bias."""
+    device = space_of("sm_90").device
+    odd = GemmProblem(1001, 1001, 1001, layout_b=Layout.COL, bias=True)
+    large = KernelConfig("gemm_persistent", 128, 256, 64, 8, 1, 8, 4, EPILOGUE_SUBTILE=2, PROGRAMS_PER_SM=1)
+    deep = KernelConfig("gemm_persistent", 64, 128, 128, 1, 1, 4, 4)
+    twins = [pointer_twin(odd, one, device.target) for one in (large, deep)]
+    configs = [*(twin for twin in twins if twin), general_configs(odd, device.target)[0]]
+    found = compile_work(device, [(odd, config) for config in configs], tmp_path)
+    assert [(result.status, result.spills) for result in found] == [(Status.OK, 0)] * 3

@@ -225,13 +225,13 @@ def test_the_twin_of_every_tuned_kernel_by_descriptor_is_valid() -> None:
     device, twins = samples.device("sm_90"), 0
     for row in results.read(H200).rows:
         assert row.config is not None
-        twin = pointer_twin(row.config, device.target)
+        twin = pointer_twin(row.problem, row.config, device.target)
         if twin is not None:
             odd = replace(row.problem, n=row.problem.n + 1, k=row.problem.k + 1)
             assert is_valid(odd, twin, device), twin.name
             twins += 1
     assert twins == 29
-    assert pointer_twin(samples.config(family="gemm_persistent"), samples.device("gfx942").target) is None
+    assert pointer_twin(PLAIN, samples.config(family="gemm_persistent"), samples.device("gfx942").target) is None
 
 
 SCRIPT = '''
