@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
     PLAIN_NUMBERS,
     Dispatch,
@@ -135,11 +136,11 @@ def nanoseconds(row: Row, value: str, unit: str) -> float:
     """
     scale = NANOSECONDS.get(unit)
     if scale is None:
-        raise row.error(f"the unit {unit!r} of {METRIC} is not known", accepted="ns, us, ms, s")
+        raise row.error(f"the unit {show(unit)} of {METRIC} is not known", accepted="ns, us, ms, s")
     certain = GROUPED_DECIMAL.fullmatch(value) or (DECIMAL.fullmatch(value) and not POINT_OR_GROUP.fullmatch(value))
     if value.isascii() and (value.isdigit() or certain or (scale == 1 and GROUPED.fullmatch(value))):
         return float(Decimal(value.replace(",", "")) * scale)
-    what = f"the duration {value!r} {unit} is not a number"
+    what = f"the duration {show(value)} {unit} is not a number"
     if POINT_OR_GROUP.fullmatch(value) or "," in value or value.count(".") > 1:
-        what = f"the duration {value!r} {unit} may have been written under another locale"
+        what = f"the duration {show(value)} {unit} may have been written under another locale"
     raise row.error(what, accepted="digits, as in 239008", hint="run ncu with LC_ALL=C and --print-units base")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
 
@@ -95,7 +96,7 @@ def nanoseconds(row: Row, column: str) -> int | Decimal:
     unit = row.header.unit(column)
     scale = NANOSECONDS.get(unit)
     if scale is None:
-        raise row.error(f"the unit {unit!r} of {row.title(column)!r} is not known", accepted="ns, us, ms, sec")
+        raise row.error(f"the unit {show(unit)} of {show(row.title(column))} is not known", accepted="ns, us, ms, sec")
     value = row.text(column)
     if scale > 1 and DECIMAL.fullmatch(value):
         return Decimal(value) * scale

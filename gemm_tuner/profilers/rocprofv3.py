@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 
@@ -61,6 +62,6 @@ def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
     for row in read_rows(path, LAYOUTS):
         kind = row.text("kind")
         if kind != KERNEL:
-            raise row.error(f"the column 'Kind' holds {kind!r}", accepted=KERNEL)
+            raise row.error(f"the column 'Kind' holds {show(kind)}", accepted=KERNEL)
         duration_ns = row.elapsed_ns(START, END)
         yield row, Dispatch(row.kernel_name("kernelname"), row.whole_number(START), float(duration_ns))

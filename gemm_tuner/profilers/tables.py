@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import SEE_LOG, Dispatch, TraceError, no_kernels, unreadable
 
 MISSING = frozenset(("", "none", "null", "n/a"))
@@ -87,9 +88,9 @@ class Row:
         """The field without blanks round it; '' when the tool wrote that there is no value."""
         index = self.header.columns[column]
         if index >= len(self.fields):
-            raise self.error(f"the row ends before its column {self.title(column)!r}: the file may be cut short")
+            raise self.error(f"the row ends before its column {show(self.title(column))}: the file may be cut short")
         if not self.whole and index == len(self.fields) - 1:
-            raise self.error(f"the file ends inside the column {self.title(column)!r}", accepted="a complete line")
+            raise self.error(f"the file ends inside the column {show(self.title(column))}", accepted="a complete line")
         value = self.fields[index].strip()
         return "" if value.casefold() in MISSING else value
 
@@ -99,14 +100,14 @@ class Row:
         if not name:
             raise self.error("the kernel has no name")
         if WHOLE_NUMBER.fullmatch(name):
-            raise self.error(f"the column {self.title(column)!r} holds {name!r}", accepted="a kernel's name")
+            raise self.error(f"the column {show(self.title(column))} holds {show(name)}", accepted="a kernel's name")
         return name
 
     def whole_number(self, column: str) -> int:
         value = self.text(column)
         if not WHOLE_NUMBER.fullmatch(value) or int(value) > LARGEST_INT64:
             raise self.error(
-                f"the column {self.title(column)!r} holds {value!r}",
+                f"the column {show(self.title(column))} holds {show(value)}",
                 accepted="a whole number, 0 or more",
                 hint=f"the row's fields may be shifted; {SEE_LOG}",
             )
@@ -120,7 +121,9 @@ class Row:
         """The time between two columns of nanoseconds; refuses an end before its start."""
         elapsed = self.whole_number(end) - self.whole_number(start)
         if elapsed < 0:
-            raise self.error(f"{self.title(end)!r} comes {-elapsed} ns before {self.title(start)!r}: negative duration")
+            raise self.error(
+                f"{show(self.title(end))} comes {-elapsed} ns before {show(self.title(start))}: negative duration"
+            )
         return elapsed
 
 
@@ -267,7 +270,7 @@ def no_header(path: Path, layouts: Sequence[Layout], refused: Header | None, not
         return no_kernels(path)
     errors = [note for note in notes if note.startswith("==ERROR==")]
     if errors:
-        return unreadable(path, None, f"the profiler reported {errors[0]}")
+        return unreadable(path, None, f"the profiler reported {errors[0][:300]}")
     if refused:
         return unreadable(path, refused.line, refused.layout.refusal, hint="")
     wanted = " or ".join(", ".join(one.titles) for one in layouts if not one.refusal)

@@ -185,3 +185,16 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: Path, profiler: Any) -> 
 )
 def test_normalised_titles(title: str, expected: tuple[str, str]) -> None:
     assert normalise(title) == expected
+
+
+@pytest.mark.parametrize("name", [V1_MI250, V2, V3, NSYS, NCU_RAW])
+def test_a_message_shows_little_of_a_long_field(tmp_path: Path, name: str) -> None:
+    """A field in which 5000 digits stood was printed whole."""
+    lines = lines_of(name)
+    fields = lines[-1].split(",")
+    for index in range(len(fields)):
+        spoilt = ",".join([*fields[:index], "9" * 5000, *fields[index + 1 :]])
+        try:
+            READ[name][0](write(tmp_path, [*lines[:-1], spoilt]))
+        except TraceError as error:
+            assert len(error.one_line()) < 1000
