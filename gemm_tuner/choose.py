@@ -39,17 +39,24 @@ def without(ranked: Ranked, names: Container[str]) -> Ranked:
 
 
 def measured_choice(
-    ranked: Ranked, name: str, config: KernelConfig, verdicts: Sequence[Verdict], device: Device, source: str
+    ranked: Ranked,
+    name: str,
+    config: KernelConfig,
+    verdicts: Sequence[Verdict],
+    device: Device,
+    source: str,
+    ties: Container[str] = (),
 ) -> Choice:
     """The record of a chosen, verified configuration; times are those of ``ranked``.
 
-    The runner-up is the next slower one: those before the chosen were checked and are wrong.
+    The runner-up is the fastest of the others that are not known to be wrong. ties: names that noise cannot tell from
+    the fastest.
     """
-    place = [t.name for t in ranked.timings].index(name)
-    timing = ranked.timings[place]
+    timing = next(t for t in ranked.timings if t.name == name)
     ours = median_us(timing)
     p20, p80 = (float(np.quantile(timing.samples_us, q)) for q in (0.2, 0.8))
-    runner_up = ranked.timings[place + 1] if place + 1 < len(ranked.timings) else None
+    others = [t for t in ranked.timings if t.name != name]
+    runner_up = min(others, key=median_us, default=None)
     return Choice(
         problem=ranked.problem,
         config=config,
@@ -64,7 +71,7 @@ def measured_choice(
         error_over_bound=max(v.error_over_bound for v in verdicts),
         runner_up=runner_up.name if runner_up else "",
         gap_pct=(median_us(runner_up) / ours - 1) * 100 if runner_up else None,
-        tie=runner_up is not None and median_us(runner_up) <= p80,
+        tie=runner_up is not None and name in ties and runner_up.name in ties,
         roofline_pct=roofline_us(ranked.problem, device) / ours * 100,
     )
 

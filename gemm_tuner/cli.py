@@ -14,7 +14,7 @@ from gemm_tuner import commands, options
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import Layout
+from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_sizes, one_size
 
@@ -41,9 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         fault = error
     except KeyboardInterrupt:
-        text = (
-            "interrupted; sizes that were finished are in the results file; compiled kernels are kept for the next run"
-        )
+        text = "interrupted; what was found is kept: the same command goes on from here, with --fresh it starts over"
         print(f"tune_gemm.py: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
@@ -119,6 +117,15 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
 
+def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
+    """The configurations of the file of --update, by problem. Raises UserError."""
+    if path is None:
+        return {}
+    from gemm_tuner import results
+
+    return {row.problem: row.config for row in results.read(path).rows if row.config is not None}
+
+
 def check_results_file(path: Path | None, size_file: str | None) -> None:
     """Finds before hours of tuning what would go wrong after them. Raises UserError."""
     if path is None:
@@ -174,7 +181,13 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         init_type=arguments.init_type,
         seed=arguments.seed,
         rotating_mib=arguments.rotating_tensor,
-        check_all_finalists=arguments.compare,
+        compare=arguments.compare or "",
+        search=arguments.search,
+        budget_s=arguments.budget,
+        launch_limit_s=float(arguments.launch_limit),
+        older=read_older(arguments.update),
+        min_improvement_pct=arguments.min_improvement,
+        fresh=arguments.fresh,
         compile_stage=not arguments.no_warmup,
         keep=arguments.keep,
         verbose=arguments.verbose,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,6 +28,12 @@ from gemm_tuner.records import CompileResult, Status, Target
 
 START_LIMIT_S = 120.0
 EXIT_LIMIT_S = 2.0
+# How soon a task that another thread adds is seen while no worker answers.
+LOOK_S = 0.05
+# A compile may take this many times the median of those before it, 30 s at least and the pool's limit at most.
+TIMES_THE_MEDIAN = 30.0
+LEAST_LIMIT_S = 30.0
+ENOUGH_TO_JUDGE = 20
 
 Answer = tuple[CompileTask, CompileResult]
 
@@ -39,9 +47,10 @@ class Worker:
     task: CompileTask | None = None
     ready: bool = False
     deadline: float = 0.0
+    limit_s: float = START_LIMIT_S
 
     def give(self, task: CompileTask, limit_s: float) -> None:
-        self.task, self.deadline = task, time.monotonic() + limit_s
+        self.task, self.limit_s, self.deadline = task, limit_s, time.monotonic() + limit_s
         with contextlib.suppress(OSError):  # a worker that just died: reading from it tells
             self.connection.send(task)
 
@@ -52,6 +61,58 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.connection.close()
+
+
+class Feed:
+    """Tasks that wait for a worker: what is wanted first, then what may be wanted later. Any thread may add some.
+
+    An open feed ends when it is closed, any other when it is empty. taken: (script, kernel, specialisation) of what
+    workers have taken so far.
+    """
+
+    def __init__(self, tasks: Iterable[CompileTask] = (), *, stays_open: bool = False) -> None:
+        self._wanted, self._spare = deque(tasks), deque[CompileTask]()
+        self._changed = threading.Condition()
+        self.taken: set[tuple[str, str, str]] = set()
+        self.open, self.closed = stays_open, False
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._wanted) + len(self._spare)
+
+    def want(self, tasks: Iterable[CompileTask]) -> None:
+        with self._changed:
+            self._wanted.extend(tasks)
+            self._changed.notify()
+
+    def offer(self, tasks: Iterable[CompileTask]) -> None:
+        """What workers take up when nothing is wanted; replaces what was offered before."""
+        with self._changed:
+            self._spare = deque(tasks)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Drops what waits and ends the feed; compiles that run are not waited for."""
+        with self._changed:
+            self._wanted.clear()
+            self._spare.clear()
+            self.open, self.closed = False, True
+            self._changed.notify()
+
+    def take(self) -> CompileTask | None:
+        with self._changed:
+            waiting = self._wanted or self._spare
+            if not waiting:
+                return None
+            task = waiting.popleft()
+            self.taken.add((task.script, task.name, task.specialisation))
+            return task
+
+    def wait(self) -> bool:
+        """Waits for a task; False when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._wanted or self._spare or not self.open))
+            return bool(self._wanted or self._spare)
 
 
 @dataclass
@@ -67,6 +128,7 @@ class CompilePool:
     log_path: Path
     limit_s: float = 60.0
     _workers: list[Worker] = field(default_factory=list)
+    _seconds: list[float] = field(default_factory=list)
 
     def __enter__(self) -> CompilePool:
         return self
@@ -85,46 +147,66 @@ class CompilePool:
         theirs.close()
         return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
 
-    def run(self, tasks: Iterable[CompileTask]) -> Iterator[Answer]:
+    def run(self, tasks: Iterable[CompileTask] | Feed) -> Iterator[Answer]:
         """Yields every task with its result, in the order they end."""
-        waiting = deque(tasks)
-        left = len(waiting)
-        while len(self._workers) < min(self.workers, left):
-            self._workers.append(self._start_worker())
-        for worker in self._workers:
-            if worker.ready and waiting:
-                worker.give(waiting.popleft(), self.limit_s)
-        while left:
-            for answer in self._step(waiting):
-                left -= 1
-                yield answer
+        feed = tasks if isinstance(tasks, Feed) else Feed(tasks)
+        while not feed.closed:
+            self._hand_out(feed)
+            if any(worker.task is not None for worker in self._workers) or len(feed):
+                yield from self._step(feed)
+            elif not feed.wait():
+                return
 
-    def _step(self, waiting: deque[CompileTask]) -> Iterator[Answer]:
-        """Waits for the next answer or deadline, and hands out work."""
+    def _hand_out(self, feed: Feed) -> None:
+        """Gives idle workers tasks, and starts workers while there are more tasks than that."""
+        for worker in self._workers:
+            if worker.ready and worker.task is None:
+                task = feed.take()
+                if task is None:
+                    return
+                worker.give(task, self.limit)
+        starting = sum(1 for worker in self._workers if not worker.ready)
+        missing = min(self.workers - len(self._workers), len(feed) - starting)
+        for _ in range(missing):
+            self._workers.append(self._start_worker())
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the next compile may take: adapts to those before it."""
+        if len(self._seconds) < ENOUGH_TO_JUDGE:
+            return self.limit_s
+        return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(self._seconds)))
+
+    def _step(self, feed: Feed) -> Iterator[Answer]:
+        """Waits for the next answer or deadline."""
         busy = {w.connection: w for w in self._workers if w.task is not None or not w.ready}
         next_deadline = min((w.deadline for w in busy.values()), default=time.monotonic())
-        answered = wait(list(busy), timeout=max(0.0, next_deadline - time.monotonic()))
+        timeout = max(0.0, next_deadline - time.monotonic())
+        answered = wait(list(busy), timeout=min(timeout, LOOK_S) if feed.open else timeout)
         for connection in answered:
             worker = busy[connection]
             try:
                 answer = worker.connection.recv()
             except (EOFError, OSError):
                 worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
-                yield from self._replace(worker, waiting, Status.COMPILE_ERROR, "the compiler died")
+                yield from self._replace(worker, Status.COMPILE_ERROR, "the compiler died")
                 continue
             done, worker.task, worker.ready = worker.task, None, True
-            if waiting:
-                worker.give(waiting.popleft(), self.limit_s)
             if done is not None:
+                if not answer.cached:
+                    self._seconds.append(answer.seconds)
+                task = feed.take()
+                if task is not None:
+                    worker.give(task, self.limit)
                 yield done, answer
         now = time.monotonic()
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
-                message = f"not compiled within {self.limit_s:g} s"
-                yield from self._replace(worker, waiting, Status.COMPILE_TIMEOUT, message)
+                message = f"not compiled within {worker.limit_s:g} s"
+                yield from self._replace(worker, Status.COMPILE_TIMEOUT, message)
 
-    def _replace(self, worker: Worker, waiting: deque[CompileTask], status: Status, message: str) -> Iterator[Answer]:
-        """Kills a worker; its task is answered with a failure and a new worker takes its place."""
+    def _replace(self, worker: Worker, status: Status, message: str) -> Iterator[Answer]:
+        """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it."""
         task = worker.task
         worker.kill()
         exit_code = worker.process.exitcode
@@ -132,11 +214,9 @@ class CompilePool:
             what = f"a compile worker ended at its start, exit status {exit_code}"
             raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
         self._workers.remove(worker)
-        if waiting:
-            self._workers.append(self._start_worker())
         if task is not None:
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
-            yield task, CompileResult(task.name, task.specialisation, status, seconds=self.limit_s, message=text)
+            yield task, CompileResult(task.name, task.specialisation, status, seconds=worker.limit_s, message=text)
 
 
 @lru_cache(maxsize=1)

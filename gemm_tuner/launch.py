@@ -13,23 +13,29 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import Plan
+from gemm_tuner.launcher.plan import STOP_FILE, Plan
 from gemm_tuner.outcomes import Key, after, blame, collect, failures, given_up, without
 from gemm_tuner.processes import Ended, run_watched
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.records import Status, Timing
 
 MAX_ATTEMPTS = 25
-STALL_LIMIT_S = 180.0
+# Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
+START_LIMIT_S = 180.0
+# One configuration: its first launch, which may still load it, and a few calls.
+LAUNCH_LIMIT_S = 60.0
 # Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
 REPORT_LIMIT_S = 900.0
 
 OnEvent = Callable[[dict[str, Any]], None]
+OnFound = Callable[[dict[Key, Timing]], None]
+# Beside a launcher's journal: what it holds is in the run's account.
+ACCOUNTED = "accounted"
 
 
 @dataclass
@@ -43,19 +49,25 @@ class StageRun:
     seconds: float = 0.0
 
 
-def nobody(event: dict[str, Any]) -> None:
+def nobody(event: Any) -> None:
     """For those who do not want to hear of events."""
 
 
 @dataclass(frozen=True)
 class LiveLauncher:
-    """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it."""
+    """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it.
+
+    wind_down: whether the run is to end after the launch that runs.
+    launch_limit_s: how long one configuration may take before its launcher is killed.
+    """
 
     profiler: Profiler
     cache_dir: Path
     backend: str
     gpu: int = 0
     source: str = "measured"
+    wind_down: Callable[[], bool] = field(default=lambda: False)
+    launch_limit_s: float = LAUNCH_LIMIT_S
     stop: threading.Event = field(default_factory=threading.Event)
 
     def environment(self) -> dict[str, str]:
@@ -67,8 +79,12 @@ class LiveLauncher:
                 env.pop(name, None)
         return env
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
-        """Times every entry of the plan. Raises EnvironmentFault when the profiler or the GPU fails as a whole."""
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        """Times every entry of the plan that its deadline leaves time for.
+
+        on_found: hears of each start's timings before the next one begins.
+        Raises EnvironmentFault when the profiler or the GPU fails as a whole.
+        """
         run = StageRun()
         started = time.monotonic()
         profiler = self.profiler
@@ -91,19 +107,23 @@ class LiveLauncher:
                     raise
                 found = failures(left, journal)
             if finished:
-                run.timings.update(found)
-                require_a_trace(run.timings, self.profiler, ended)
-                break
-            if blamed is None:
+                require_a_trace({**run.timings, **found}, self.profiler, ended)
+            elif blamed is None:
                 raise profiler_failed(self.profiler, ended)
-            # What ran before the crash and is not in the trace went down with it: it runs again.
-            run.timings.update({key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE})
-            run.timings.setdefault((blamed.problem, blamed.name), blamed)
+            else:
+                # What ran before the crash and is not in the trace went down with it: it runs again.
+                found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
+                found.setdefault((blamed.problem, blamed.name), blamed)
+            on_found(found)
+            (where / ACCOUNTED).touch()
+            run.timings.update(found)
             left = without(left, run.timings)
-            if not left.work:
+            if finished or not left.work or self.wind_down():
                 break
         else:
-            run.timings.update(given_up(left, MAX_ATTEMPTS))
+            found = given_up(left, MAX_ATTEMPTS)
+            on_found(found)
+            run.timings.update(found)
         run.seconds = time.monotonic() - started
         return run
 
@@ -112,7 +132,8 @@ class LiveLauncher:
         where.mkdir(parents=True)
         plan.write(where / "plan.json")
         argv = [sys.executable, plan.scripts[0], "--plan", str(where / "plan.json")]
-        ended = watch(self.profiler.command(argv, where), self.environment(), where, on_event, self.stop)
+        command = self.profiler.command(argv, where)
+        ended = watch(command, self.environment(), where, on_event, self)
         export = self.profiler.export_command(where)
         if export is not None and (where / "journal.jsonl").exists():
             convert = run_watched(
@@ -124,7 +145,7 @@ class LiveLauncher:
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
         """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
-        check_plan(plan, folder, self.environment(), on_event)
+        check_plan(plan, folder, self.environment(), on_event, self)
 
     def cancel(self) -> None:
         """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
@@ -151,13 +172,29 @@ class InterpreterLauncher:
 
     cache_dir: Path
     source: str = "predicted"
+    wind_down: Callable[[], bool] = field(default=lambda: False)
+    launch_limit_s: float = START_LIMIT_S
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
         env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
-        check_plan(replace(plan, device="cpu"), folder, env, on_event)
+        check_plan(replace(plan, device="cpu"), folder, env, on_event, self)
 
 
-def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent) -> None:
+class Watched(Protocol):
+    """What a launcher says of the process it has started."""
+
+    @property
+    def wind_down(self) -> Callable[[], bool]: ...
+
+    @property
+    def launch_limit_s(self) -> float: ...
+
+    @property
+    def stop(self) -> threading.Event: ...
+
+
+def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent, of: Watched) -> None:
     """Runs a verify plan, in a new process after each configuration that kills or hangs one."""
     left = plan
     for attempt in range(MAX_ATTEMPTS):
@@ -165,7 +202,8 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent)
         where.mkdir(parents=True)
         left.write(where / "plan.json")
         argv = [sys.executable, left.scripts[0], "--plan", str(where / "plan.json")]
-        ended = watch(argv, env, where, on_event)
+        ended = watch(argv, env, where, on_event, of)
+        (where / ACCOUNTED).touch()
         journal = read_journal(where / "journal.jsonl")
         if any(e["event"] == "finished" for e in journal):
             return
@@ -192,6 +230,7 @@ class JournalTail:
     plan: Plan
     on_event: OnEvent
     finished_at: float | None = None
+    running: bool = False
     _offset: int = 0
 
     def beat(self) -> object:
@@ -211,22 +250,28 @@ class JournalTail:
     def _pass_on(self, event: dict[str, Any]) -> None:
         if event["event"] == "finished":
             self.finished_at = time.monotonic()
+        if event["event"] in ("begin", "end", "fail"):
+            self.running = event["event"] == "begin"
         if "work" in event and event["event"] != "call":
             self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
 
 
-def watch(
-    argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, stop: threading.Event | None = None
-) -> Ended:
-    """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``stop`` is set."""
+def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Watched) -> Ended:
+    """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
+    set; a run that winds down lets it finish the configuration it is at."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
 
     def heartbeat() -> object:
-        if stop is not None and stop.is_set():
+        if of.stop.is_set():
             raise KeyboardInterrupt
+        if of.wind_down():
+            (where / STOP_FILE).touch()
         return tail.beat()
 
-    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=STALL_LIMIT_S)
+    def limit_s() -> float:
+        return of.launch_limit_s if tail.running else START_LIMIT_S
+
+    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:

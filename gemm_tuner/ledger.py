@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gemm_tuner.prune import Pruned
@@ -62,10 +63,71 @@ class Ledger:
             }
         self.record(timing.name, timing.status, timing.message, **numbers)
 
+    def copy_timing(self, twin: str, name: str) -> None:
+        """Books a configuration whose code is that of another with the other's times."""
+        row = self.rows.get(twin, {})
+        if "status" in row:
+            numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
+            self.record(name, Status(row["status"]), f"same code as {twin}", **numbers)
+
+    def admit(self, config: KernelConfig, predicted_us: float) -> None:
+        """Takes a configuration among the kept ones, whether or not the space has it or the rules keep it."""
+        if config.name in self.kept:
+            return
+        fields = config.to_dict()
+        same = (self.configs[list(fields)] == pd.Series(fields)).all(axis=1).to_numpy()
+        if not same.any():
+            self.configs = pd.concat([self.configs, pd.DataFrame([fields])], ignore_index=True)
+            same = np.arange(len(self.configs)) == len(self.configs) - 1
+        self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, np.flatnonzero(same)[:1]))
+        self.kept[config.name] = config
+        self.predicted_us[config.name] = predicted_us
+
+    def ended(self, name: str) -> bool:
+        """Whether it is known what became of a configuration."""
+        return "status" in self.rows.get(name, {})
+
+    def is_compiled(self, name: str) -> bool:
+        return "registers" in self.rows.get(name, {}) and not self.ended(name)
+
+    def screened_us(self) -> dict[str, float]:
+        """Median of the screening by name, us; of those stopped early, their first call."""
+        return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}
+
+    def best_screened_us(self) -> float:
+        """The best of them; 0 when there is none."""
+        return min(self.screened_us().values(), default=0.0)
+
+    def failed(self) -> frozenset[str]:
+        """Those that ended without a time."""
+        return frozenset(name for name, row in self.rows.items() if "status" in row and "screen_us" not in row)
+
+    def candidates(self) -> pd.DataFrame:
+        """The kept ones as a search sees them: their fields and predicted_us, by name."""
+        frame = self.configs.iloc[self.pruned.kept].copy()
+        frame.index = pd.Index(list(self.kept), name="name")
+        frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
+        return frame
+
+    def fastest(self, count: int) -> list[str]:
+        """The names that were screened to the end and came out fastest, best first; of those with the same code one."""
+        full = {
+            name: row["screen_us"]
+            for name, row in self.rows.items()
+            if row.get("status") == Status.OK.value and "screen_us" in row and not row.get("message")
+        }
+        return sorted(full, key=lambda name: (full[name], name))[:count]
+
     def cut(self, names: list[str], rule: str) -> None:
         """Configurations that the search left out; ``rule`` says which search and how many it takes."""
         for name in names:
             self.record(name, Status.PRUNED, rule=rule)
+
+    def blame(self, begun: dict[str, int], most: int) -> None:
+        """Gives up configurations that were running, ``most`` times or more, when the whole run died."""
+        for name, times in begun.items():
+            if name in self.kept and times >= most and not self.ended(name):
+                self.record(name, Status.CRASHED, f"was running {times} times when the run died")
 
     def named(self, status: Status) -> list[str]:
         """The kept configurations that ended in a status."""

@@ -19,6 +19,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.operands import INIT_TYPES
 from gemm_tuner.problem import ACTIVATIONS, MAX_BATCH, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
+from gemm_tuner.search.registry import SEARCHES
 from gemm_tuner.values import FACTOR_FORM, did_you_mean, is_factor
 
 DESCRIPTION = """\
@@ -69,8 +70,8 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             is_file = word.endswith((".yaml", ".yml"))
             near = difflib.get_close_matches(word[:60], SUBCOMMANDS, 1)
-            hint = "name a file of sizes by --gemm_size_file" if is_file else SEE_HELP
-            hint = f"did you mean the subcommand {near[0]}?" if near else hint
+            hint = f"did you mean the subcommand {near[0]}?" if near else SEE_HELP
+            hint = "name a file of sizes by --gemm_size_file" if is_file else hint
             raise UserError(f"unexpected argument {show(word)}", hint=hint)
         flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
         near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
@@ -217,8 +218,12 @@ def _what_to_do(parser: Parser) -> None:
     group = parser.add_argument_group("what to do (default: tune)")
     group.add_argument(
         "--compare",
-        action="store_true",
-        help="check every finalist of each size; without it, finalists are checked best first until one is right",
+        nargs="?",
+        const="finalists",
+        type=one_of(("finalists", "all")),
+        metavar="WHICH",
+        help="check every finalist of each size, or with 'all' every configuration that was timed; without it, "
+        "finalists are checked best first until one is right",
     )
     one = group.add_mutually_exclusive_group()
     one.add_argument(
@@ -237,6 +242,17 @@ def _what_to_do(parser: Parser) -> None:
 
 def _space(parser: Parser) -> None:
     group = parser.add_argument_group("the space of configurations")
+    group.add_argument("--search", metavar="KIND", type=one_of(SEARCHES), default=SEARCHES[0],
+                       help="which of them are timed: guided, some 5 %% of them in rounds that learn from each "
+                       "other; full, all; quick, the model's best 16 (default: %(default)s)")  # fmt: skip
+    group.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
+                       help="end after this wall time, such as 90s or 10m, with the best so far")  # fmt: skip
+    group.add_argument("--update", metavar="FILE", type=Path,
+                       help="an older results file: its configurations are timed in the finals, and replaced only "
+                       "by clearly faster ones")  # fmt: skip
+    group.add_argument("--min_improvement", metavar="PCT", type=percent, default=2.0,
+                       help="with --update: percent by which a new configuration must be faster "
+                       "(default: %(default)s)")  # fmt: skip
     group.add_argument("--arch", metavar="ARCH", default="", help="sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx950 "
                        "(default: this machine's GPU, sm_90 without one)")  # fmt: skip
     group.add_argument("--no_heuristics", action="store_true", help="keep whatever is valid: a much larger space")
@@ -260,6 +276,8 @@ def _timing(parser: Parser) -> None:
                        help="compile workers, which are processes (default: all cores, %(default)s)")  # fmt: skip
     group.add_argument("--compile_limit", type=positive, metavar="S", default=60,
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
+    group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
+                       help="seconds one configuration may run before it is killed (default: %(default)s)")  # fmt: skip
     group.add_argument("--jobs", type=positive, metavar="N", default=1,
                        help="profiler starts that a GPU's screening is dealt over (default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
@@ -281,10 +299,37 @@ def _output(parser: Parser) -> None:
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
     group.add_argument("--output_dir", metavar="DIR", type=Path, default=Path("results"),
                        help="where each run makes a folder (default: %(default)s)")  # fmt: skip
+    group.add_argument("--fresh", action="store_true",
+                       help="start over; otherwise the same command goes on with a run that did not end")  # fmt: skip
     group.add_argument("--keep", action="store_true", help="keep the generated scripts and the profiler's raw output")
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a time such as 90, 90s, 10m, 1h30m."""
+    found = DURATION.fullmatch(text)
+    seconds = (
+        sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    )
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{show(text)} is no time; accepted: 90, 90s, 10m, 1h30m")
+    return float(seconds)
+
+
+def percent(text: str) -> float:
+    """A number from 0 to 100, with or without its sign."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100")
+    return value
 
 
 def underscored(argv: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner import attribution
-from gemm_tuner.launcher.plan import VENDOR, Plan, Work
+from gemm_tuner.launcher.plan import AGAIN, VENDOR, Plan, Work
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
@@ -27,11 +27,16 @@ def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where
         problem = plan.work[work].problem
         samples = joined.samples_us.get((work, name), ())
         if samples:
-            status, message = (Status.EARLY_STOPPED if early else Status.OK), ""
+            # The second contender of a kernel says whose twin it is.
+            status, message = (Status.EARLY_STOPPED if early else Status.OK), twin_of(plan.work[work], name)
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
         found[problem, name] = Timing(problem, name, status, samples, message)
     return found
+
+
+def twin_of(work: Work, name: str) -> str:
+    return work.again if name == AGAIN else ""
 
 
 def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
@@ -44,14 +49,20 @@ def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
     return found
 
 
-def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
-    """The configuration that a launcher died or hung at: the last that began and did not end."""
+def running_at_end(journal: list[dict[str, Any]]) -> tuple[int, str] | None:
+    """(work, configuration) that began last and did not end, or ended the launcher."""
     at: tuple[int, str] | None = None
     for event in journal:
         if event["event"] == "begin":
             at = (event["work"], event["name"])
         elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
             at = None if at == (event["work"], event["name"]) else at
+    return at
+
+
+def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
+    """The configuration that a launcher died or hung at."""
+    at = running_at_end(journal)
     if at is None:
         return None
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
@@ -67,7 +78,8 @@ def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
         entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
         if entries:
             vendor = one.vendor and (one.problem, VENDOR) not in done
-            work.append(replace(one, entries=entries, vendor=vendor))
+            again = one.again if any(name == one.again for _, name in entries) else ""
+            work.append(replace(one, entries=entries, vendor=vendor, again=again))
     return replace(plan, work=tuple(work))
 
 

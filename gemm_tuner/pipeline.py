@@ -3,72 +3,124 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 
-from gemm_tuner import codegen, compile_stage, predict, prepare, profilers, replay, run_folder, show
+from gemm_tuner import (
+    codegen,
+    interruption,
+    predict,
+    prepare,
+    profilers,
+    replay,
+    resume,
+    run_record,
+    run_start,
+    run_summary,
+    show,
+)
+from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
+from gemm_tuner.fleet import Launcher
+from gemm_tuner.gpu_watch import find_sensor
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, Verdict
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
-from gemm_tuner.steps import check_candidates, compile_wanted, write_scripts
-from gemm_tuner.tune import Launcher, Tuning
+from gemm_tuner.steps import check_candidates, write_scripts
+from gemm_tuner.tune import Tuning
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
-    """Tunes all sizes; exit status 0 when every one has a verified configuration."""
+    """Tunes all sizes; exit status 0 when every one has a verified configuration.
+
+    Goes on with a run of the same sizes that did not end, unless the settings say fresh.
+    """
     setting = prepare.find_setting(settings)
-    candidates = prepare.load_space(settings, setting.device)
-    ledgers, empty = [], {}
-    for entry in settings.entries:
+    with opened(settings, setting, console, out) as (launchers, session):
+        if resume.is_finished(session.store):
+            return say_finished(session)
+        candidates = prepare.load_space(settings, setting.device)
+        ledgers, empty = [], {}
+        for entry in settings.entries:
+            try:
+                ledgers.append(prepare.open_ledger(candidates, entry.problem, setting.device))
+            except UserError as error:
+                empty[entry.problem] = error
+        if not ledgers:
+            raise next(iter(empty.values()))
+        announce(session, ledgers, len(candidates.configs))
+        for problem, fault in empty.items():
+            session.settle(problem, None, fault.one_line())
         try:
-            ledgers.append(prepare.open_ledger(candidates, entry.problem, setting.device))
-        except UserError as error:
-            empty[entry.problem] = error
-    if not ledgers:
-        raise next(iter(empty.values()))
-    launchers, session = open_session(settings, setting, console, out)
-    announce(session, ledgers, len(candidates.configs))
-    for problem, fault in empty.items():
-        session.settle(problem, None, fault.one_line())
-    try:
-        if launchers:
-            Tuning(session, ledgers, launchers).run()
-        else:
-            predict.run(session, ledgers)
-    finally:
-        write_tables(session, ledgers)
-    for ledger in ledgers:
-        ledger.assert_complete()
-    return finish(session)
+            if launchers:
+                Tuning(session, ledgers, launchers).run()
+            else:
+                predict.run(session, ledgers)
+        finally:
+            write_records(session, ledgers)
+        for ledger in ledgers:
+            ledger.assert_complete()
+        return finish(session)
 
 
-def open_session(
-    settings: Settings, setting: Setting, console: Console, out: Console, *, timed: bool = True
-) -> tuple[list[Launcher], Session]:
-    """The launchers, one a GPU and none without, and the session. Raises before any file is written."""
+@contextmanager
+def opened(
+    settings: Settings, setting: Setting, console: Console, out: Console, *, timed: bool = True, resumes: bool = True
+) -> Iterator[tuple[list[Launcher], Session]]:
+    """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
+
+    timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
+    Raises before any file is written where that is possible.
+    """
     codegen.environment(settings.templates_dir)
-    launchers: list[Launcher] = []
-    backend = setting.device.target.backend
-    profiler = None
+    profiler: profilers.Profiler | None = None
     if setting.source == "measured":
         # A check needs no profiler: proton is always there and never started.
-        profiler = profilers.select(settings.profiler if timed else "proton", backend)
-    folder = run_folder.create(settings.output_dir)
-    session = Session(settings, setting, folder, console, out)
+        profiler = profilers.select(settings.profiler if timed else "proton", setting.device.target.backend)
+    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
+    with interruption.Interruption().listening() as asked, ExitStack() as stack:
+        folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
+        session = Session(settings, setting, folder, store, asked, console, out)
+        yield launchers_for(session, profiler), session
+
+
+def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
+    """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
+    setting, folder, settings = session.setting, session.folder, session.settings
+    backend = setting.device.target.backend
     if profiler is not None:
         session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
-        launchers += [LiveLauncher(profiler, folder.cache, backend, gpu) for gpu in setting.gpus]
-        replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler, session.how())
-    elif setting.recording is not None:
+        session.sensor = find_sensor(backend)
+        if not (folder.raw / replay.RECORDING).exists():
+            replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler, session.how())
+        asked, limit_s = session.interruption, settings.launch_limit_s
+        return [
+            LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
+            for gpu in setting.gpus
+        ]
+    if setting.recording is not None:
         session.profiler_name = f"replay of {setting.recording.profiler.name}"
         session.profiler_version = setting.recording.profiler_version
-        launchers.append(replay.ReplayLauncher(setting.recording))
-    return launchers, session
+        return [replay.ReplayLauncher(setting.recording)]
+    return []
+
+
+def say_finished(session: Session) -> int:
+    """For a command whose run has ended before: says so and measures nothing."""
+    record = run_record.read(session.folder.root)
+    chosen = sum(1 for size in record.sizes if size.chosen)
+    session.console.print(
+        f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
+        f"measured {record.header['date']}; --fresh tunes again",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
+    return EXIT_OK if chosen == len(session.settings.entries) else EXIT_UNVERIFIED
 
 
 def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
@@ -90,10 +142,12 @@ def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
             )
 
 
-def write_tables(session: Session, ledgers: Iterable[Ledger]) -> None:
+def write_records(session: Session, ledgers: Iterable[Ledger]) -> None:
+    """The tables of all sizes and run.json."""
     with session.stage("write tables"):
         for ledger in ledgers:
             ledger.write(session.folder.tables)
+    run_record.write(session.folder.root, run_summary.record_of(session, ledgers))
 
 
 def finish(session: Session) -> int:
@@ -102,9 +156,12 @@ def finish(session: Session) -> int:
     if session.settings.time_breakdown or session.settings.verbose:
         show.stage_table(session.out, session)
     say = session.console.print
+    for line in show.notes(session):
+        say(line, highlight=False, soft_wrap=True)
     say(show.summary_line(session, time.monotonic() - session.started), highlight=False, soft_wrap=True)
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
+    session.store.set_fact("state", resume.FINISHED)
     session.folder.tidy(keep=session.settings.keep)
     if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
         say("[red]kernels were compiled in the profiled process although all were compiled before: please report this")
@@ -130,34 +187,43 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
     if setting.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     ledgers = given(settings, setting)
-    launchers, session = open_session(settings, setting, console, out)
-    Tuning(session, ledgers, launchers).run_given()
-    return finish(session)
+    with opened(settings, setting, console, out, resumes=False) as (launchers, session):
+        try:
+            Tuning(session, ledgers, launchers).run_given()
+        finally:
+            write_records(session, ledgers)
+        return finish(session)
 
 
 def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
     """Checks the configurations of a results file; exit status 1 when one is wrong."""
     setting = prepare.find_setting(settings)
     ledgers = given(settings, setting)
-    launchers, session = open_session(settings, setting, console, out, timed=False)
+    with opened(settings, setting, console, out, timed=False, resumes=False) as (launchers, session):
+        return check_given(session, ledgers, launchers)
+
+
+def check_given(session: Session, ledgers: list[Ledger], launchers: list[Launcher]) -> int:
+    settings, setting = session.settings, session.setting
     wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
     scripts = write_scripts(session, wanted)
-    if setting.source != "replayed":
-        compile_wanted(session, wanted, scripts, ledgers, "compile")
     found: dict[GemmProblem, tuple[str, list[Verdict]]] = {}
 
     def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
         found[problem] = (name or "", verdicts)
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
-    order = [(ledger, compile_stage.runnable(ledger)) for ledger in ledgers]
-    order = [(ledger, names) for ledger, names in order if names]
-    verdicts = check_candidates(session, checker, scripts, order, settled)
+    with Compiling(session, scripts) as compiling:
+        if setting.source != "replayed":
+            compiling.ledgers([(ledger, list(ledger.kept)) for ledger in ledgers], "compile")
+        order = [(ledger, [n for n in ledger.kept if not ledger.ended(n)]) for ledger in ledgers]
+        order = [(ledger, names) for ledger, names in order if names]
+        verdicts = check_candidates(session, checker, scripts, order, settled, compiling)
     show.verdicts_table(
-        out, [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
+        session.out, [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
     )
     right = sum(1 for name, _ in found.values() if name)
     where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"
-    console.print(f"{right} of {len(ledgers)} configurations are right, checked {where}", highlight=False)
+    session.console.print(f"{right} of {len(ledgers)} configurations are right, checked {where}", highlight=False)
     session.folder.tidy(keep=settings.keep)
     return EXIT_OK if right == len(ledgers) else EXIT_UNVERIFIED

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gemm_tuner import choose, compile_stage
+from gemm_tuner import choose
+from gemm_tuner.codegen import Script
+from gemm_tuner.compiling import Compiling, pairs
 from gemm_tuner.launch import InterpreterLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import best_predicted
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.session import Session
-from gemm_tuner.steps import check_candidates, compile_wanted, write_scripts
+from gemm_tuner.steps import check_candidates, write_scripts
 
 CHECKED_A_SIZE = 3
 
@@ -20,30 +22,60 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
     for ledger in ledgers:
         chosen = set(tried[ledger.problem])
         ledger.cut([name for name in ledger.kept if name not in chosen], f"not_in_best_{count}_predicted")
-    wanted = [(ledger.problem, ledger.kept[name]) for ledger in ledgers for name in tried[ledger.problem]]
+    wanted = [(ledger, tried[ledger.problem]) for ledger in ledgers]
     with session.stage("write scripts"):
-        scripts = write_scripts(session, wanted)
+        scripts = write_scripts(session, pairs(wanted))
     if not session.settings.compile_stage:
         session.console.print("--no_warmup changes nothing without a GPU: what is predicted must be known to compile")
-    compile_wanted(session, wanted, scripts, ledgers, "compile")
+    with Compiling(session, scripts) as compiling:
+        compiling.ledgers(wanted, "compile")
+        order = []
+        for ledger, names in wanted:
+            fitting = best_predicted(ledger, [n for n in names if not ledger.ended(n)], count)
+            for name in fitting:
+                ledger.record(name, Status.OK, "compiled; its time is predicted")
+            if session.store.settled(ledger.problem) is not None:
+                restore(session, ledger)
+            elif fitting:
+                order.append((ledger, fitting[:CHECKED_A_SIZE]))
+            else:
+                session.settle(ledger.problem, None, "none of the candidates compiles and fits")
+        check(session, scripts, order, compiling)
 
-    order = []
-    for ledger in ledgers:
-        fitting = best_predicted(ledger, compile_stage.runnable(ledger), count)
-        for name in fitting:
-            ledger.record(name, Status.OK, "compiled; its time is predicted")
-        if fitting:
-            order.append((ledger, fitting[:CHECKED_A_SIZE]))
-        else:
-            session.settle(ledger.problem, None, "none of the candidates compiles and fits")
+
+def check(
+    session: Session,
+    scripts: dict[tuple[str, str], Script],
+    order: list[tuple[Ledger, list[str]]],
+    compiling: Compiling,
+) -> None:
+    """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
+    by_problem = {ledger.problem: ledger for ledger, _ in order}
 
     def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-        if name is None:
-            session.settle(problem, None, "none of the best candidates is right in the interpreter")
-            return
-        ledger = next(one for one, _ in order if one.problem == problem)
-        predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
-        device = session.setting.device
-        session.settle(problem, choose.predicted_choice(problem, name, ledger.kept, predicted, verdicts, device))
+        reason = "" if name else "none of the best candidates is right in the interpreter"
+        session.store.settle(problem, name or "", reason)
+        settle(session, by_problem[problem], name, verdicts, reason)
 
-    check_candidates(session, InterpreterLauncher(session.folder.cache), scripts, order, settled)
+    asked = session.interruption
+    launcher = InterpreterLauncher(session.folder.cache, wind_down=lambda: asked.asked)
+    check_candidates(session, launcher, scripts, order, settled, compiling)
+    asked.check()
+
+
+def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Verdict], reason: str) -> None:
+    if not name:
+        session.settle(ledger.problem, None, reason)
+        return
+    predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
+    device = session.setting.device
+    chosen = choose.predicted_choice(ledger.problem, name, ledger.kept, predicted, verdicts, device)
+    session.settle(ledger.problem, chosen)
+
+
+def restore(session: Session, ledger: Ledger) -> None:
+    """Settles again a size that an earlier start of this run had settled."""
+    for name, status, message in session.store.failures(ledger.problem):
+        ledger.record(name, status, message)
+    name, reason = session.store.settled(ledger.problem) or ("", "")
+    settle(session, ledger, name, session.store.verdicts(ledger.problem, name), reason)

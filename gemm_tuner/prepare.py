@@ -125,8 +125,13 @@ def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> 
     """The account of a size whose single configuration was given, not searched for."""
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
-    predicted = float(model.predict_us(prune.columns_of(row), problem, device)[0])
-    return Ledger(problem, row, pruned, {config.name: config}, {config.name: predicted})
+    return Ledger(problem, row, pruned, {config.name: config}, {config.name: predicted_us(problem, config, device)})
+
+
+def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> float:
+    """The model's time of one configuration."""
+    row = pd.DataFrame([config.to_dict()])
+    return float(model.predict_us(prune.columns_of(row), problem, device)[0])
 
 
 def best_predicted(ledger: Ledger, names: Sequence[str], count: int) -> list[str]:

@@ -5,17 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemm_tuner import guarded
+
 TICK_S = 0.2
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 64 * 1024
 MARK = "GEMM_TUNER_MARK"
+# The process that a marked one belongs to, "<pid> <its start time in clock ticks since boot>".
+OWNER = "GEMM_TUNER_OWNER"
+LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +62,28 @@ def run_watched(
     log_path: Path,
     *,
     heartbeat: Callable[[], object],
-    stall_limit_s: float,
+    stall_limit_s: float | Callable[[], float],
     cwd: Path | None = None,
 ) -> Ended:
     """Runs a command in a process group of its own, its output in ``log_path``.
 
     ``heartbeat`` is called a few times a second; while the value it returns changes, the process is
-    alive. When it stays the same for ``stall_limit_s`` the command is killed with all it started, those
-    included that made a session of their own (nsys does so with what it profiles): they are known by a
-    mark in their environment. All are killed too when this process leaves by an exception (Ctrl-C).
+    alive. When it stays the same for ``stall_limit_s``, which may change as it goes, the command is killed with
+    all it started, those included that made a session of their own (nsys does so with what it profiles): they
+    are known by a mark in their environment. All are killed too when this process leaves by an exception (Ctrl-C).
     Raises FileNotFoundError for a command that does not exist.
     """
+    if shutil.which(argv[0], path=env.get("PATH")) is None:
+        raise FileNotFoundError(2, "no such command", argv[0])
     mark = secrets.token_hex(8)
     started = last_change = time.monotonic()
     seen: object = object()
     stalled = False
+    limit_s = stall_limit_s() if callable(stall_limit_s) else stall_limit_s
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            argv,
-            env={**env, MARK: mark},
+            [sys.executable, "-I", "-S", guarded.__file__, *argv],
+            env={**env, MARK: mark, OWNER: identity(os.getpid())},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -88,13 +99,13 @@ def run_watched(
                     break
                 if beat != seen:
                     seen, last_change = beat, now
-                elif now - last_change > stall_limit_s:
+                elif now - last_change > (limit_s := stall_limit_s() if callable(stall_limit_s) else stall_limit_s):
                     stalled = True
                     kill_family(process.pid, mark)
         finally:
             kill_family(process.pid, mark)
             process.wait()
-    return Ended(process.returncode, stalled, time.monotonic() - started, log_path, stall_limit_s)
+    return Ended(process.returncode, stalled, time.monotonic() - started, log_path, limit_s)
 
 
 def kill_family(pid: int, mark: str) -> None:
@@ -104,6 +115,36 @@ def kill_family(pid: int, mark: str) -> None:
     for marked in marked_processes(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(marked, signal.SIGKILL)
+
+
+def identity(pid: int) -> str:
+    """A process, told from a later one of the same number by its start; "" when it is gone (or where nobody tells)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in ("Z", "X") else f"{pid} {fields[19]}"
+
+
+def die_with_the_tuner() -> None:
+    """Starts a thread that ends this process, and all that carry its mark, once the tuner that started it is gone.
+
+    A profiler may give what it profiles a session and a parent of its own, so that no signal comes.
+    """
+    owner, mark = os.environ.get(OWNER, ""), os.environ.get(MARK, "")
+    if not owner or not mark:
+        return  # started by hand
+
+    def look() -> None:
+        while identity(int(owner.split()[0])) == owner:
+            time.sleep(LOOK_S)
+        for pid in marked_processes(mark):
+            if pid != os.getpid():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=look, name="owner", daemon=True).start()
 
 
 def marked_processes(mark: str) -> list[int]:

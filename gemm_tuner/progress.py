@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -20,6 +22,7 @@ class Step:
         self.title, self.total, self.done, self._bar = title, total, 0, bar
         self._task = bar.add_task(title, total=total) if bar else None
         self._started = self._said = time.monotonic()
+        self._lock = threading.Lock()
 
     def advance(self, count: int = 1) -> None:
         self.done += count
@@ -27,6 +30,12 @@ class Step:
             self._bar.update(self._task, completed=self.done)
         elif time.monotonic() - self._said >= PLAIN_SECONDS:
             self._say()
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """Advances at the end of a configuration; launchers of several GPUs may call it at once."""
+        if event["event"] in ("end", "fail"):
+            with self._lock:
+                self.advance()
 
     def _say(self) -> None:
         self._said = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
-from gemm_tuner.launch import OnEvent, StageRun, nobody
+from gemm_tuner.launch import OnEvent, OnFound, StageRun, nobody
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import VENDOR, VERIFY, Plan
+from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.outcomes import Key, collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import Status, Timing
@@ -121,17 +121,23 @@ class ReplayLauncher:
             if plan.stage == stage:
                 yield path.parent, plan, read_journal(path.parent / "journal.jsonl", len(plan.work))
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
         recorded: dict[Key, Timing] = {}
         run = StageRun()
         for where, old_plan, journal in self._starts(plan.stage):
-            recorded.update(collect(old_plan, journal, self.recording.profiler, where))
+            for key, timing in collect(old_plan, journal, self.recording.profiler, where).items():
+                before = recorded.get(key) if plan.stage == FINALS else None
+                if before is not None and before.samples_us and timing.samples_us:  # finals in several blocks
+                    timing = replace(timing, samples_us=before.samples_us + timing.samples_us)
+                recorded[key] = timing
             run.starts += 1
         for work in plan.work:
-            for name in [name for _, name in work.entries] + ([VENDOR] if work.vendor else []):
+            beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if (work.problem, AGAIN) in recorded else [])
+            for name in [name for _, name in work.entries] + beside:
                 absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
                 on_event({"event": "end", "name": name, "work_problem": work.problem})
+        on_found(run.timings)
         return run
 
     def cancel(self) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.store import STORE_FILE
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """root: this run's folder, new and its own. scripts: the generated kernels. cache: compiled kernels,
-    shared by all runs started here."""
+    """root: this run's folder. scripts: the generated kernels. cache: compiled kernels, shared by all runs started
+    here."""
 
     root: Path
     scripts: Path
@@ -27,15 +27,30 @@ class RunFolder:
 
     @property
     def tables(self) -> Path:
-        """One table of all configurations a size."""
+        """One table of all kept configurations a size."""
         return self.root / "configs"
+
+    @property
+    def store(self) -> Path:
+        return self.root / STORE_FILE
 
     def stage(self, name: str) -> Path:
         """The folder of one more stage, numbered in the order they ran."""
-        count = sum(1 for path in self.raw.iterdir() if path.is_dir()) if self.raw.exists() else 0
-        path = self.raw / f"{count:02d}-{name}"
+        numbers = [int(path.name[:2]) for path in self.raw.glob("[0-9][0-9]*-*") if path.is_dir()]
+        path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
         path.mkdir(parents=True)
         return path
+
+    def make(self) -> None:
+        """Makes what is not there yet. Raises EnvironmentFault when that cannot be written."""
+        try:
+            for path in (self.raw, self.tables, self.scripts, self.cache):
+                path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            where = Path(error.filename)
+            mine = where.is_relative_to(self.root)
+            hint = "choose another --output_dir" if mine else "start in a folder that can be written"
+            raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
 
     def tidy(self, *, keep: bool) -> None:
         """Removes what only a look behind the scenes needs."""
@@ -44,22 +59,28 @@ class RunFolder:
             shutil.rmtree(self.scripts, ignore_errors=True)
 
 
-def create(output_dir: Path) -> RunFolder:
-    """A new folder under output_dir, and one of the same name for the scripts under generated/.
-
-    Raises EnvironmentFault when either cannot be written.
-    """
-    name = time.strftime("%Y%m%d-%H%M%S") + "-" + secrets.token_hex(2)
+def _named(output_dir: Path, name: str) -> RunFolder:
     generated = Path("generated")
-    folder = RunFolder(
+    return RunFolder(
         (output_dir / name).resolve(), (generated / name).resolve(), (generated / "triton_cache").resolve()
     )
-    try:
-        for path in (folder.raw, folder.tables, folder.scripts, folder.cache):
-            path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        where = Path(error.filename)
-        mine = where.is_relative_to(folder.root)
-        hint = "choose another --output_dir" if mine else "start in a folder that can be written"
-        raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
+
+
+def create(output_dir: Path, key: str) -> RunFolder:
+    """A new folder under output_dir, and one of the same name for the scripts under generated/.
+
+    key: names what the run tunes, so that the same command finds it again. Raises EnvironmentFault when either
+    cannot be written.
+    """
+    stamp, count = time.strftime("%Y%m%d-%H%M%S"), 0
+    while (output_dir / f"{stamp}{f'-{count}' if count else ''}-{key}").exists():
+        count += 1
+    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}")
+    folder.make()
     return folder
+
+
+def find(output_dir: Path, key: str) -> RunFolder | None:
+    """The newest run of this key that has a store, else None."""
+    found = sorted(path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
+    return _named(output_dir, found[-1]) if found else None

@@ -1,8 +1,9 @@
-"""One run's working state: its folder, console, stage times, and the results written so far."""
+"""One run's working state: its folder, store, console, stage times, and the results written so far."""
 
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner import __version__, results
+from gemm_tuner.gpu_watch import GpuWatch, Sensor
+from gemm_tuner.interruption import Interruption
+from gemm_tuner.launch import StageRun, visible_gpu
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import Choice, GemmProblem
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings
+from gemm_tuner.store import Store
 
 
 @dataclass
@@ -26,14 +31,18 @@ class Session:
     settings: Settings
     setting: Setting
     folder: RunFolder
+    store: Store
+    interruption: Interruption
     console: Console
     out: Console
+    sensor: Sensor | None = None
     profiler_name: str = ""
     profiler_version: str = ""
     choices: dict[GemmProblem, Choice] = field(default_factory=dict)
     failures: dict[GemmProblem, str] = field(default_factory=dict)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
@@ -48,6 +57,30 @@ class Session:
 
     def count(self, fact: str, number: int) -> None:
         self.facts[fact] = self.facts.get(fact, 0) + number
+
+    def count_run(self, run: StageRun) -> None:
+        """Counts what one launcher did."""
+        self.count("profiler starts", run.starts)
+        self.count("compiled under the profiler", run.compiled)
+
+    def note_compiling(self, busy_s: float) -> None:
+        """Keeps the share of the search during which compile workers had nothing to do."""
+        stages = ("search", "compile", "screen")
+        spent = self.settings.compile_workers * sum(self.stage_seconds.get(name, 0.0) for name in stages)
+        if spent:
+            self.notes["compile_pool_idle_pct"] = round(100 * max(0.0, 1 - busy_s / spent), 1)
+
+    def note_gpu(self, title: str, watch: GpuWatch) -> None:
+        """Keeps the clocks, power and temperature of a block, where they are known."""
+        found = watch.summary()
+        if found:
+            self.notes.setdefault("gpu", {})[title] = found
+
+    def watched_gpus(self) -> tuple[Sensor | None, list[int]]:
+        """What GpuWatch needs: the GPUs as the driver numbers them."""
+        backend = self.setting.device.target.backend
+        names = [visible_gpu(backend, gpu, os.environ) for gpu in self.setting.gpus]
+        return self.sensor, [int(name) for name in names if name.isdigit()]
 
     @property
     def results_path(self) -> Path:

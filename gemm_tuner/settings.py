@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.sizes import SizeEntry
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU."""
+    """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU.
+
+    compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
+    budget_s: wall time of the run; 0 is no bound.
+    older:    configurations of an earlier results file, to be beaten by min_improvement_pct.
+    fresh:    start a new run even where this one was begun before.
+    """
 
     entries: tuple[SizeEntry, ...]
     templates_dir: Path
@@ -34,8 +42,18 @@ class Settings:
     init_type: str = "randn"
     seed: int = 0
     rotating_mib: int = 0
-    check_all_finalists: bool = False
+    compare: str = ""
+    search: str = "guided"
+    budget_s: float = 0.0
+    launch_limit_s: float = 60.0
+    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    min_improvement_pct: float = 2.0
+    fresh: bool = False
     compile_stage: bool = True
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False
+
+    @property
+    def check_all_finalists(self) -> bool:
+        return bool(self.compare)

@@ -96,3 +96,29 @@ def summary_line(session: Session, seconds: float) -> str:
     facts = ", ".join(f"{number} {fact}" for fact, number in session.facts.items())
     done = f"sizes with a verified configuration: {len(session.choices)} of {len(session.settings.entries)}"
     return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
+
+
+def notes(session: Session) -> list[str]:
+    """What a reader of the times should know: the noise, the clocks, how busy the compile pool was."""
+    found = session.notes
+    lines = []
+    if "noise_pct" in found:
+        typical, worst = found["noise_pct"]
+        lines.append(
+            f"noise floor: one kernel as two contenders differs by {typical:.2f} % (median), {worst:.2f} % (most)"
+        )
+    for title, state in found.get("gpu", {}).items():
+        clock, power, heat = (state[name] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+        slow = ", THROTTLED" if state["throttled"] else ""
+        lines.append(
+            f"GPU in the {title}: {clock[1]:.0f} MHz ({clock[0]:.0f} to {clock[2]:.0f}), {power[1]:.0f} W, "
+            f"{heat[2]:.0f} C at most{slow}"
+        )
+    if "compile_pool_idle_pct" in found:
+        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
+    if "updated" in found:
+        counts = found["updated"]
+        lines.append(
+            f"older configurations: {counts['kept']} kept, {counts['replaced']} replaced by clearly faster ones"
+        )
+    return lines

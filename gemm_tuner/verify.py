@@ -16,6 +16,14 @@ from gemm_tuner.records import GemmProblem, Status, Verdict
 OnSettled = Callable[[GemmProblem, str | None, list[Verdict]], None]
 
 
+class Keeper(Protocol):
+    """Where verdicts are kept as they come."""
+
+    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None: ...
+
+    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None: ...
+
+
 class Checker(Protocol):
     """What can run a verify plan: a GPU, the interpreter, a recording."""
 
@@ -43,9 +51,14 @@ class Verification:
     """
 
     def __init__(
-        self, candidates: Iterable[tuple[Ledger, list[str]]], on_settled: OnSettled, *, all_of_them: bool = False
+        self,
+        candidates: Iterable[tuple[Ledger, list[str]]],
+        on_settled: OnSettled,
+        keeper: Keeper,
+        *,
+        all_of_them: bool = False,
     ) -> None:
-        self._all_of_them = all_of_them
+        self._all_of_them, self._keeper = all_of_them, keeper
         self.sizes = {ledger.problem: Checked(ledger, list(names)) for ledger, names in candidates}
         self._on_settled = on_settled
 
@@ -54,23 +67,29 @@ class Verification:
         size = self.sizes[event["problem"] if event["event"] == "died" else event["work_problem"]]
         name = event["name"]
         if event["event"] == "verdict":
-            size.verdicts.setdefault(name, []).append(verdict_of(event))
+            verdict = verdict_of(event)
+            self._keeper.add_verdict(size.ledger.problem, verdict)
+            size.verdicts.setdefault(name, []).append(verdict)
         elif event["event"] == "fail":
-            size.ledger.record(name, Status(event["status"]), event["message"])
+            self._fail(size, name, Status(event["status"]), event["message"])
             size.verdicts[name] = []
         elif event["event"] == "died":
-            size.ledger.record(name, Status.CRASHED, event["message"])
+            self._fail(size, name, Status.CRASHED, event["message"])
             size.verdicts[name] = []
             self._done(size, name)
         elif event["event"] == "end":
             self._done(size, name)
+
+    def _fail(self, size: Checked, name: str, status: Status, message: str) -> None:
+        self._keeper.add_failure(size.ledger.problem, name, status, message)
+        size.ledger.record(name, status, message)
 
     def _done(self, size: Checked, name: str) -> None:
         verdicts = size.verdicts.get(name, [])
         wrong = [v for v in verdicts if not v.ok]
         if wrong:
             at = f"at {wrong[0].problem.m} x {wrong[0].problem.n} x {wrong[0].problem.k}"
-            size.ledger.record(name, Status.WRONG, f"{at}: {wrong[0].message}")
+            self._fail(size, name, Status.WRONG, f"{at}: {wrong[0].message}")
         if verdicts and not wrong and size.right is None:
             size.right = name
         if name in size.left:

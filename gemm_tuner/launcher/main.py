@@ -15,10 +15,11 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.kernels import load_script
 from gemm_tuner.launcher.operands import make_operands, require_memory
-from gemm_tuner.launcher.plan import SCREEN, VERIFY, Journal, Plan
+from gemm_tuner.launcher.plan import SCREEN, STOP_FILE, VERIFY, Journal, Plan
 from gemm_tuner.launcher.scratch import provide_descriptor_memory
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
 from gemm_tuner.launcher.vendor import vendor_call
+from gemm_tuner.processes import die_with_the_tuner
 
 EXIT_STICKY = 75
 HELP = """\
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
+    die_with_the_tuner()
     try:
         plan = Plan.read(arguments.plan)
         scripts = load_scripts(plan, arguments.plan)
@@ -46,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         journal = Journal(stream)
         compiles = CompileCounter()
         try:
-            run(plan, journal, scripts)
+            run(plan, journal, scripts, arguments.plan.parent / STOP_FILE)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
@@ -88,22 +90,25 @@ def load_scripts(plan: Plan, where: Path) -> list[ModuleType]:
     return scripts
 
 
-def run(plan: Plan, journal: Journal, scripts: list[ModuleType]) -> None:
+def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
+    """Runs the plan's stage; ends early, between two configurations, once the file ``stop`` is there."""
     import torch
 
     if plan.device == "cuda":
         provide_descriptor_memory()
     if plan.stage == VERIFY:
-        verify(plan, journal, scripts)
+        verify(plan, journal, scripts, stop)
         return
     journal.write("device", name=torch.cuda.get_device_name(), torch=torch.__version__)
-    bench = Bench(plan.method, journal, plan.scopes, plan.device)
+    bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop)
     warm_vendor(plan)
     bench.spin_up()
     if plan.capture_range:
         torch.cuda.profiler.start()
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
     for index, work in enumerate(plan.work):
+        if bench.stopped:
+            break
         stage(bench, index, work, scripts)
         torch.cuda.empty_cache()
     if plan.capture_range:
@@ -125,13 +130,15 @@ def warm_vendor(plan: Plan) -> None:
     torch.cuda.empty_cache()
 
 
-def verify(plan: Plan, journal: Journal, scripts: list[ModuleType]) -> None:
+def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
     """Checks each work's entries best first, each at the tuned size and at odd sizes."""
     from gemm_tuner.launcher.check import check
     from gemm_tuner.launcher.companions import odd_companion, small_companion
 
     for index, work in enumerate(plan.work):
         for script, name in work.entries:
+            if stop.exists():
+                return
             journal.write("begin", work=index, name=name)
             config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
             sized = work.problem if plan.device == "cuda" else small_companion(work.problem, config)

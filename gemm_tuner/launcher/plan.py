@@ -15,6 +15,10 @@ from gemm_tuner.records import GemmProblem
 
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
+# The second contender of the same kernel in finals: what tells them apart is noise.
+AGAIN = "A/A"
+# A file of this name beside the plan ends the launcher after the configuration that it is at.
+STOP_FILE = "stop"
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
 DEVICES = ("cuda", "cpu")
 # Kernels of the measurement itself, in the trace by these names: round a vendor call, and before every timed call.
@@ -46,11 +50,20 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The configurations of one problem that a launcher runs; ``script`` indexes Plan.scripts."""
+    """The configurations of one problem that a launcher runs: (index into Plan.scripts, name) each.
+
+    vendor:  finals time the vendor library's call too.
+    again:   finals run this entry's kernel as a second contender, AGAIN; "" for none.
+    rounds:  of these finals; 0 is the method's timed_calls.
+    best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
+    """
 
     problem: GemmProblem
     entries: tuple[tuple[int, str], ...]
     vendor: bool = False
+    again: str = ""
+    rounds: int = 0
+    best_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class Plan:
     scopes:              each call runs in a proton scope of its own.
     capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
     stop_at_first_right: verify best first and stop at the first right one.
+    deadline:            Unix time after which no further configuration is screened; 0 is none.
     """
 
     stage: str
@@ -70,10 +84,12 @@ class Plan:
     scopes: bool = False
     capture_range: bool = False
     stop_at_first_right: bool = True
+    deadline: float = 0.0
 
     def write(self, path: Path) -> None:
-        work = [{"problem": w.problem.to_dict(), "entries": w.entries, "vendor": w.vendor} for w in self.work]
-        row = {**asdict(self), "work": work, "format": PLAN_FORMAT}
+        row = {**asdict(self), "format": PLAN_FORMAT}
+        for work, of in zip(row["work"], self.work, strict=True):
+            work["problem"] = of.problem.to_dict()
         path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
 
     @classmethod

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, require_memory, rotation
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
+from gemm_tuner.launcher.plan import AGAIN, BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
 from gemm_tuner.launcher.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 from gemm_tuner.launcher.vendor import vendor_call
@@ -26,10 +27,13 @@ SPIN_UP_FLUSHES = 2000
 class Bench:
     """Launches calls one after another on one stream, each after emptying L2, and numbers them."""
 
-    def __init__(self, method: Method, journal: Journal, scopes: bool, device: str) -> None:
+    def __init__(
+        self, method: Method, journal: Journal, scopes: bool, device: str, deadline: float, stop: Path
+    ) -> None:
         import torch
 
         self.torch, self.method, self.journal, self.device = torch, method, journal, device
+        self._deadline, self._stop = deadline, stop
         self._number = 0
         self._scopes = scopes
         self.flushes = bool(method.flush_bytes)
@@ -47,6 +51,16 @@ class Bench:
         for _ in range(SPIN_UP_FLUSHES):
             self.support(FLUSH_SYMBOL)
         self.torch.cuda.synchronize()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the tuner wants no more than is running."""
+        return self._stop.exists()
+
+    @property
+    def late(self) -> bool:
+        """Whether to screen no more: the time that it may take is over, or the tuner stops."""
+        return self.stopped or (bool(self._deadline) and time.time() > self._deadline)
 
     def scope(self) -> Any:
         if not self._scopes:
@@ -152,12 +166,14 @@ def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
 
 
 def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
-    """Few calls of every configuration, and fewer of clear losers."""
+    """Few calls of every configuration, and fewer of clear losers. What the deadline cuts off has no event."""
     operands = operands_of(bench, index, work)
     if operands is None:
         return
-    best_us = float("inf")
+    best_us = work.best_us or float("inf")
     for script, name in work.entries:
+        if bench.late:
+            return
         bench.journal.write("begin", work=index, name=name)
         try:
             candidate = Candidate(index, name, operands.launches(scripts[script], name))
@@ -185,7 +201,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     running = finalists(bench, index, work, scripts)
     try:
         order = random.Random(bench.method.seed)
-        for turn in range(bench.method.warmup_calls + bench.method.timed_calls):
+        for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):
             order.shuffle(running)
             for candidate in running:
                 bench.call(candidate, warm=turn < bench.method.warmup_calls)
@@ -213,6 +229,10 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
             running.append(tried(bench, Candidate(index, name, operands.launches(scripts[script], name))))
         except Exception as error:
             report_failure(bench.journal, index, name, error)
+    again = next((script for script, name in work.entries if name == work.again), None)
+    if again is not None and any(candidate.name == work.again for candidate in running):
+        launches = operands.launches(scripts[again], work.again)
+        running.append(tried(bench, Candidate(index, AGAIN, launches)))
     calls = [vendor_call(work.problem, s) for s in operands.sets] if work.vendor else [None]
     if calls[0] is not None:
         bench.journal.write("begin", work=index, name=VENDOR)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gemm_tuner.errors import UserError
-from gemm_tuner.search.guided import Guided
 from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Search
 
@@ -23,5 +22,7 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
     if name == "quick":
         return Quick(QUICK_COUNT)
     if name == "guided":
+        from gemm_tuner.search.guided import Guided  # scikit-learn takes a second
+
         return Guided(seed=seed, jobs=jobs)
     raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))

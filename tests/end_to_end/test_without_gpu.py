@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gemm_tuner import results
+from gemm_tuner import results, run_record
 from gemm_tuner.cli import main
 from gemm_tuner.records import Status
 
@@ -65,11 +65,14 @@ def test_predicted_row_is_compiled_checked_and_marked(
     assert "compile" in printed.out  # the stage table
     (folder,) = (tmp_path / "results").iterdir()
     for table in map(pd.read_csv, (folder / "configs").glob("*.csv.gz")):
-        assert len(table) == {"sm_90": 8, "gfx942": 32}[arch]
+        assert len(table) == table["name"].nunique()
         assert set(table["status"]) <= {status.value for status in Status}
         tried = table[table["status"] == "ok"]
         assert len(tried) > 0 and (tried["registers"] > 0).all() and (tried["shared_bytes"] > 0).all()
         assert table["screen_us"].isna().all()
+
+    for size in run_record.read(folder).sizes:
+        assert sum(size.counts.values()) == size.total == {"sm_90": 8, "gfx942": 32}[arch]
 
     again = main(["--gemm-size-file", "tuned.yaml", "--compare_wo_tuning", "--arch", arch])
     assert again == 0

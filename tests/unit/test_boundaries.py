@@ -36,33 +36,45 @@ STAGES: dict[str, set[str]] = {
     "binary": set(),
     "compile_worker": {"binary", "kernel_env", "launcher"},
     "compile_pool": {"compile_worker"},
-    "compile_stage": {"codegen", "compile_pool", "compile_worker", "ledger"},
+    "compiler": {"compile_pool", "compile_worker"},
+    "compile_stage": {"codegen", "compile_worker", "ledger"},
     "profilers": set(),
-    "processes": set(),
+    "guarded": set(),
+    "processes": {"guarded"},
+    "interruption": set(),
     "kernel_env": set(),
     "attribution": {"launcher"},
     "outcomes": {"attribution", "launcher", "processes", "profilers"},
     "launch": {"kernel_env", "launcher", "outcomes", "processes", "profilers"},
     "choose": {"launcher", "model"},  # VENDOR, the roofline
+    "contest": {"launcher"},  # VENDOR
+    "fleet": {"launch", "launcher", "outcomes"},
+    "gpu_watch": set(),
+    "store": set(),
     "ledger": {"prune"},  # Pruned
     "same_code": {"ledger"},
     "verify": {"launch", "launcher", "ledger", "outcomes"},
     "results": {"combinations", "problem_keys", "sizes"},
     "progress": set(),
-    "run_folder": set(),
+    "run_folder": {"store"},
+    "run_lock": set(),
     "report": {"launcher", "run_record"},  # VENDOR
     "export": {"config_keys", "problem_keys", "prune", "results", "rule", "run_record", "sizes", "space", "values"},
     "run_record": set(),
+    "run_timings": {"config_keys", "run_record"},
+    "compact": {"results", "run_record", "run_timings", "sizes"},
     "machine_check": {"device", "kernel_env", "profilers", "space"},
     "compare": {"results", "run_record"},
     "size_sources": {"problem_keys"},
     "device": set(),
-    "launcher": {"support_kernels"},
+    "launcher": {"support_kernels", "processes"},
 }
 # Those whose work is to put stages in order.
 ORDERING = {
     *("cli", "options", "settings", "prepare", "preview", "session"),
     *("show", "replay", "steps", "tune", "predict", "pipeline", "commands", "module_export"),
+    *("compiling", "rounds", "finals", "plans", "incumbents"),
+    *("resume", "run_start", "run_identity", "run_summary"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from samples import config, device, problem
 
-from gemm_tuner.choose import Ranked, measured_choice, median_us, predicted_choice, rank
+from gemm_tuner.choose import Ranked, measured_choice, median_us, predicted_choice, rank, without
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
 from gemm_tuner.records import Status, Timing, Verdict
@@ -59,21 +59,28 @@ def test_a_measured_choice() -> None:
     assert choice.tflops == pytest.approx(2 * 512**3 / 12e-6 / 1e12)
 
 
-def test_a_runner_up_inside_the_spread_is_a_tie() -> None:
-    found = ranked(timing("a", 10.0, 12.0, 20.0), timing("b", 12.5))
-    assert measured_choice(found, "a", config(), RIGHT, H200, "measured").tie
-    found = ranked(timing("a", 10.0, 12.0, 12.1), timing("b", 12.5))
+def test_a_tie_is_with_the_runner_up() -> None:
+    found = ranked(timing("a", 10.0, 12.0, 20.0), timing("b", 12.5), timing("c", 12.6))
+    assert measured_choice(found, "a", config(), RIGHT, H200, "measured", {"a", "b"}).tie
+    assert not measured_choice(found, "a", config(), RIGHT, H200, "measured", {"a", "c"}).tie
     assert not measured_choice(found, "a", config(), RIGHT, H200, "measured").tie
 
 
-def test_a_faster_one_that_was_wrong_is_no_runner_up() -> None:
-    found = ranked(timing("wrong", 1.0), timing("chosen", 2.0), timing("next", 3.0))
+def test_a_simpler_one_that_ties_says_how_much_faster_the_runner_up_is() -> None:
+    found = ranked(timing("fastest", 10.0), timing("simpler", 10.02), timing("next", 11.0))
+    choice = measured_choice(found, "simpler", config(), RIGHT, H200, "measured", {"fastest", "simpler"})
+    assert (choice.runner_up, choice.tie) == ("fastest", True)
+    assert choice.gap_pct == pytest.approx(-0.2, abs=0.01)
+
+
+def test_one_that_is_known_to_be_wrong_is_no_runner_up() -> None:
+    found = without(ranked(timing("wrong", 1.0), timing("chosen", 2.0), timing("next", 3.0)), ["wrong"])
     choice = measured_choice(found, "chosen", config(), RIGHT, H200, "measured")
     assert (choice.runner_up, choice.gap_pct) == ("next", pytest.approx(50.0))
 
 
 def test_the_only_right_one_has_no_runner_up_and_no_vendor() -> None:
-    for found in (ranked(timing("a", 2.0)), ranked(timing("wrong", 1.0), timing("a", 2.0))):
+    for found in (ranked(timing("a", 2.0)), without(ranked(timing("wrong", 1.0), timing("a", 2.0)), ["wrong"])):
         choice = measured_choice(found, "a", config(), RIGHT, H200, "replayed")
         assert (choice.runner_up, choice.gap_pct, choice.tie, choice.source) == ("", None, False, "replayed")
         assert (choice.vendor_us, choice.vendor_ratio) == (None, None)

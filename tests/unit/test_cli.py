@@ -30,7 +30,7 @@ FLAGS = (
     "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
-    "--precision",
+    "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit",
 )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ BAD_FLAGS = {
     "control characters": ([*ONE, "--\x1b[31mred"], ["unknown flag"]),
     "lines in a value": ([*ONE, "--profiler", "a\nb"], ["--profiler: 'a\\nb'"]),
     "no value": (["-m"], ["-m: expected one argument"]),
-    "value for a switch": ([*ONE, "--compare=yes"], ["--compare: takes no value, and has 'yes'"]),
+    "value for a switch": ([*ONE, "--compare=yes"], ["--compare: 'yes'", "finalists, all"]),
     "two jobs": ([*ONE, "--benchmark", "--dry_run"], ["--dry_run: not allowed with argument --benchmark"]),
     "profiler": ([*ONE, "--profiler", "nsyss"], ["--profiler: 'nsyss'", "auto, rocprofv3", "did you mean nsys?"]),
     "init_type": ([*ONE, "--init_type", "random"], ["--init_type: 'random'", "randn, hpl"]),
@@ -207,7 +207,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], argv: lis
     [
         (OSError(28, "No space left on device", "x.csv"), EXIT_ENVIRONMENT, ["OSError", "No space left", "--debug"]),
         (FileNotFoundError(2, "No such file", "nsys"), EXIT_ENVIRONMENT, ["nsys"]),
-        (KeyboardInterrupt(), EXIT_INTERRUPTED, ["interrupted", "results file"]),
+        (KeyboardInterrupt(), EXIT_INTERRUPTED, ["interrupted", "the same command goes on"]),
     ],
 )
 def test_what_breaks_a_run_from_outside(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from samples import TEMPLATES, config, device
 
-from gemm_tuner import compile_stage, prepare
-from gemm_tuner.compile_stage import Compiled, binary_of, book, tasks_for, write_scripts
+from gemm_tuner import prepare
+from gemm_tuner.compile_stage import Binary, binary_of, book, tasks_for, write_scripts
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 
@@ -55,7 +55,9 @@ def booked(tmp_path: Path) -> tuple[Ledger, Ledger]:
         results[task.script, task.name, task.specialisation] = CompileResult(
             task.name, task.specialisation, status, 2.5, 90, 0, 1024, "ab" * 32 if fine else "", message=message
         )
-    book(ledgers, Compiled(results, len(results), 0), scripts, DEVICE)
+    entered: set[Binary] = set()
+    for ledger in ledgers:
+        book(ledger, ledger.kept, results, scripts, DEVICE, entered)
     return ledgers[0], ledgers[1]
 
 
@@ -64,7 +66,7 @@ def test_every_configuration_gets_the_result_of_its_kernel(booked: tuple[Ledger,
         assert {ledger.rows[one.name]["registers"] for one in GROUPS} == {90}
         assert {ledger.rows[one.name]["binary_hash"] for one in GROUPS} == {"ab" * 32}
         assert ledger.named(Status.COMPILE_ERROR) == [STAGES.name]
-        assert compile_stage.runnable(ledger) == [one.name for one in GROUPS]
+        assert [name for name in ledger.kept if ledger.is_compiled(name)] == [one.name for one in GROUPS]
 
 
 def test_the_seconds_of_a_kernel_are_booked_once(booked: tuple[Ledger, Ledger]) -> None:
@@ -78,5 +80,5 @@ def test_a_failure_costs_all_that_share_the_kernel(tmp_path: Path) -> None:
     scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
     key = binary_of(scripts, PROBLEM, GROUPS[0], DEVICE.target)
     failed = CompileResult(key[1], key[2], Status.COMPILE_TIMEOUT, 60.0, message="not compiled within 60 s")
-    book([ledger], Compiled({key: failed}, 1, 0), scripts, DEVICE)
+    book(ledger, ledger.kept, {key: failed}, scripts, DEVICE, set())
     assert ledger.named(Status.COMPILE_TIMEOUT) == [one.name for one in GROUPS]

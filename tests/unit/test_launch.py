@@ -15,11 +15,11 @@ from samples import problem
 
 from gemm_tuner import launch
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EnvironmentFault
-from gemm_tuner.launch import InterpreterLauncher, JournalTail, LiveLauncher, StageRun, visible_gpu
-from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, VERIFY, Method, Plan, Work
-from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.launch import ACCOUNTED, InterpreterLauncher, JournalTail, LiveLauncher, StageRun, visible_gpu
+from gemm_tuner.launcher.plan import FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.records import GemmProblem, Timing
 
 HERE = Path(__file__).resolve().parent
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -116,25 +116,33 @@ def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
     assert done.starts == 2
 
 
-def test_one_that_hangs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def patient(
-        argv: list[str], env: dict[str, str], log_path: Path, *, heartbeat: Callable[[], object], stall_limit_s: float
-    ) -> Ended:
-        """Counts no stall before the one that hangs has begun: how fast this machine starts Python is no matter."""
-        journal = log_path.parent / "journal.jsonl"
-
-        def beat() -> object:
-            value = heartbeat()
-            return value if journal.exists() and "hangs" in journal.read_text() else object()
-
-        return run_watched(argv, env, log_path, heartbeat=beat, stall_limit_s=stall_limit_s)
-
-    monkeypatch.setattr(launch, "STALL_LIMIT_S", 0.5)
-    monkeypatch.setattr(launch, "run_watched", patient)
-    done = run((ONE, ["good_1", "hangs_2", "good_3"]))
+def test_one_that_hangs(nsys: None, tmp_path: Path) -> None:
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", launch_limit_s=3.0)
+    done = launcher.timings(plan((ONE, ["good_1", "hangs_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "hangs_2": "timeout", "good_3": "ok"}
-    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 0.5 s"
+    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 3 s"
     assert done.starts == 2
+
+
+def test_what_a_start_found_is_told_before_the_next_begins(nsys: None, tmp_path: Path) -> None:
+    heard: list[tuple[list[str], int]] = []
+    folder = tmp_path / "00-screen"
+
+    def found(timings: dict[tuple[GemmProblem, str], Timing]) -> None:
+        heard.append((sorted(name for _, name in timings), len(list(folder.iterdir()))))
+
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), folder, on_found=found)
+    assert heard == [(["good_1", "kills_2"], 1), (["good_3"], 2)]
+    assert all((start / ACCOUNTED).exists() for start in folder.iterdir())
+
+
+def test_a_run_that_winds_down_ends_after_what_is_running(nsys: None, tmp_path: Path) -> None:
+    """The stand-in does not look for the stop file; nothing new is started after it."""
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", wind_down=lambda: True)
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done) == {"good_1": "ok", "kills_2": "crashed"}
+    assert (tmp_path / "00-screen" / "start00" / STOP_FILE).exists()
 
 
 def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

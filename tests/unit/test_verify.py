@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from gemm_tuner import prepare
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import GemmProblem, KernelConfig, Verdict
+from gemm_tuner.store import Store
 from gemm_tuner.verify import Verification, verify_plan
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -27,11 +29,14 @@ def ledger_of(size: GemmProblem, *configs: KernelConfig) -> Ledger:
 class Heard:
     """A verification of ONE with A, B, C and of TWO with B, and what it settled."""
 
-    def __init__(self, *, all_of_them: bool = False) -> None:
+    def __init__(self, folder: Path, *, all_of_them: bool = False) -> None:
         self.settled: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
         self.one, self.two = ledger_of(ONE, A, B, C), ledger_of(TWO, B)
         order = [(self.one, [A.name, B.name, C.name]), (self.two, [B.name])]
-        self.check = Verification(order, lambda *settled: self.settled.append(settled), all_of_them=all_of_them)
+        self.store = Store(folder / "run.sqlite")
+        self.check = Verification(
+            order, lambda *settled: self.settled.append(settled), self.store, all_of_them=all_of_them
+        )
 
     def say(self, size: GemmProblem, config: KernelConfig, event: str, **fields: Any) -> None:
         self.check.hear({"event": event, "name": config.name, "work_problem": size, **fields})
@@ -53,8 +58,8 @@ class Heard:
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def heard(tmp_path: Path) -> Heard:
+    return Heard(tmp_path)
 
 
 def test_the_best_is_right(heard: Heard) -> None:
@@ -142,8 +147,8 @@ def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) 
     assert plan.method.seed == 7
 
 
-def test_with_all_of_them_a_size_is_settled_when_all_are_checked() -> None:
-    heard = Heard(all_of_them=True)
+def test_with_all_of_them_a_size_is_settled_when_all_are_checked(tmp_path: Path) -> None:
+    heard = Heard(tmp_path, all_of_them=True)
     heard.checked(ONE, A)
     assert heard.outcomes() == []
     heard.checked(ONE, B, odd=False)
@@ -152,8 +157,8 @@ def test_with_all_of_them_a_size_is_settled_when_all_are_checked() -> None:
     assert heard.one.rows[B.name]["status"] == "wrong"
 
 
-def test_a_check_that_ends_early_keeps_the_right_one_it_found() -> None:
-    heard = Heard(all_of_them=True)
+def test_a_check_that_ends_early_keeps_the_right_one_it_found(tmp_path: Path) -> None:
+    heard = Heard(tmp_path, all_of_them=True)
     heard.checked(ONE, A)
     heard.check.finish()
     assert heard.outcomes() == [(ONE, A.name), (TWO, None)]

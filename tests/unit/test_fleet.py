@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gemm_tuner.fleet import MOST_ENTRIES_A_START, deal, starts_for
 from gemm_tuner.launcher.plan import Work
 from gemm_tuner.records import GemmProblem
-from gemm_tuner.tune import MOST_ENTRIES_A_START, deal, starts_for
 
 
 def work_of(*counts: int) -> list[Work]:

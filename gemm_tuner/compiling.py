@@ -1,0 +1,104 @@
+"""A run's compiles: wanted ones are waited for and booked, likely ones are done beside the timing, all are stored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+
+from gemm_tuner import compile_stage, progress
+from gemm_tuner.codegen import Script
+from gemm_tuner.compile_pool import CompilePool
+from gemm_tuner.compile_stage import Binary
+from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.compiler import Compiler, key_of
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.session import Session
+
+Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
+
+
+class Compiling:
+    """Use as a context manager around all that a run compiles: workers start once."""
+
+    def __init__(self, session: Session, scripts: dict[tuple[str, str], Script]) -> None:
+        self._session, self._scripts = session, scripts
+        self._target = session.setting.device.target
+        self._class_of = {str(script.path): key for key, script in scripts.items()}
+        self._booked: set[Binary] = set()
+        self._lock = threading.Lock()
+        settings, folder = session.settings, session.folder
+        variables = kernel_env(folder.cache)
+        log = folder.raw / "compile.log"
+        pool = CompilePool(self._target, settings.compile_workers, variables, log, settings.compile_limit_s)
+        self._compiler = Compiler(pool, self._store, self._known())
+
+    def __enter__(self) -> Compiling:
+        self._compiler.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._compiler.__exit__(kind, error, trace)
+        self._session.count("kernels compiled", self._compiler.compiled)
+        self._session.count("kernels found in the cache", self._compiler.cached)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that workers spent in compiles so far, added up."""
+        return self._compiler.busy_s
+
+    def _known(self) -> dict[Binary, CompileResult]:
+        """What an earlier part of this run compiled, by its script of today."""
+        found = {}
+        for (family, class_key, binary, special), result in self._session.store.compiles().items():
+            script = self._scripts.get((family, class_key))
+            if script is not None:
+                found[str(script.path), binary, special] = result
+        return found
+
+    def _store(self, task: CompileTask, result: CompileResult) -> None:
+        if task.name:
+            key = (*self._class_of[task.script], task.name, task.specialisation)
+            self._session.store.add_compiles({key: result})
+
+    def _tasks(self, wanted: Wanted) -> list[CompileTask]:
+        return compile_stage.tasks_for(wanted, self._scripts, self._target)
+
+    def problems(self, wanted: Wanted, title: str, until: float = float("inf")) -> None:
+        """Compiles what these problems need of these configurations, until ``time.monotonic()`` is ``until``.
+
+        Raises EnvironmentFault when nothing at all compiles.
+        """
+        tasks = self._tasks(wanted)
+        tasks = [task for task in tasks if key_of(task) not in self._compiler.results]
+        if not tasks:
+            return
+        support = compile_stage.support_task(tasks[0])
+        session = self._session
+        with session.stage(title), progress.step(title, len(tasks) + 1, session.console) as step:
+            done = self._compiler.compile([support, *tasks], step.advance, until, session.interruption.check)
+        result = self._compiler.results.get(key_of(support))
+        if done and result is not None and result.status != Status.OK:
+            raise EnvironmentFault(f"Triton compiles nothing for this target: {result.message}")
+
+    def ledgers(self, wanted: Iterable[tuple[Ledger, list[str]]], title: str, until: float = float("inf")) -> None:
+        """Compiles the named configurations of these sizes and books what came of them."""
+        wanted = list(wanted)
+        self.problems(pairs(wanted), title, until)
+        for ledger, names in wanted:
+            compile_stage.book(
+                ledger, names, self._compiler.results, self._scripts, self._session.setting.device, self._booked
+            )
+
+    def offer(self, wanted: Iterable[tuple[Ledger, list[str]]]) -> None:
+        """Lets idle workers compile these: they may be asked for next."""
+        self._compiler.offer(self._tasks(pairs(wanted)))
+
+
+def pairs(wanted: Iterable[tuple[Ledger, list[str]]]) -> Wanted:
+    return [(ledger.problem, ledger.kept[name]) for ledger, names in wanted for name in names]

@@ -1,0 +1,119 @@
+"""The finals of a batch: the best of every size and the vendor library, interleaved until they are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from gemm_tuner import choose, contest, progress
+from gemm_tuner.codegen import Script
+from gemm_tuner.contest import Contest
+from gemm_tuner.fleet import Fleet
+from gemm_tuner.gpu_watch import GpuWatch
+from gemm_tuner.launcher.plan import FINALS, SCREEN, Work
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.outcomes import Key
+from gemm_tuner.plans import Planner
+from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.session import Session
+
+# A second block, of this many times the rounds of the first, runs for what the first left undecided.
+MORE_ROUNDS = 2
+
+Finalists = Sequence[tuple[Ledger, list[str]]]
+
+
+@dataclass
+class Finals:
+    """Times and judges. ``timings`` and ``contests`` hold the outcome by problem."""
+
+    session: Session
+    scripts: dict[tuple[str, str], Script]
+    fleet: Fleet
+    timings: dict[GemmProblem, list[Timing]] = field(default_factory=dict)
+    contests: dict[GemmProblem, Contest] = field(default_factory=dict)
+
+    def run(self, finalists: Finalists) -> None:
+        """All finalists of each size and the vendor library; then more rounds of those that are undecided."""
+        planner = Planner(self.session, self.scripts)
+        finalists = [(ledger, names) for ledger, names in finalists if names]
+        self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
+        for ledger, _ in finalists:
+            # Finals are measured together: what a killed run left of them is no part of these.
+            self.session.store.drop_finals(ledger.problem, FINALS)
+        work = [replace(planner.work(ledger, names), vendor=True, again=names[0]) for ledger, names in finalists]
+        self._time(planner, work, finalists, "finals")
+        undecided = [
+            (ledger, list(self.contests[ledger.problem].undecided))
+            for ledger, _ in finalists
+            if self.contests[ledger.problem].undecided
+        ]
+        again = self.session.setting.source == "measured" and not self.session.interruption.asked
+        if undecided and again:
+            rounds = MORE_ROUNDS * self.session.settings.iters
+            more = [replace(planner.work(ledger, names), rounds=rounds) for ledger, names in undecided]
+            self._time(planner, more, undecided, "finals of the undecided")
+
+    def _time(self, planner: Planner, work: list[Work], finalists: Finalists, title: str) -> None:
+        found = self._block(planner, work, title)
+        self.session.store.add_timings(found.values(), FINALS)
+        for ledger, _ in finalists:
+            mine = [timing for (problem, _), timing in found.items() if problem == ledger.problem]
+            self.judge(ledger, joined(self.timings.get(ledger.problem, []), mine))
+
+    def judge(self, ledger: Ledger, timings: list[Timing]) -> None:
+        """Enters a size's timings, of one block or several, and orders its contenders."""
+        timings = joined([], timings)
+        for timing in timings:
+            if timing.name in ledger.kept:
+                ledger.record_timing(timing, FINALS)
+        self.timings[ledger.problem] = timings
+        self.contests[ledger.problem] = contest.hold(timings, ledger.kept)
+
+    def note_noise(self) -> None:
+        """Keeps the median and the most of what kernels differed from themselves, over sizes."""
+        noise = [one.noise_pct for one in self.contests.values() if one.noise_pct is not None]
+        if noise:
+            self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
+
+    def ranked(self, ledger: Ledger) -> choose.Ranked:
+        """The contenders in the order of the contest. A size whose finals died keeps the times of its screening."""
+        outcome = self.contests.get(ledger.problem)
+        timings = self.timings.get(ledger.problem, [])
+        if outcome is None or not outcome.order:
+            return choose.rank(ledger.problem, self.session.store.timings(ledger.problem, SCREEN))
+        by_name = {t.name: t for t in timings}
+        order = tuple(by_name[name] for name in outcome.order)
+        return choose.Ranked(ledger.problem, order, contest.vendor_of(timings))
+
+    def _block(self, planner: Planner, work: list[Work], title: str) -> dict[Key, Timing]:
+        """One block; repeated once when heat or the power supply slowed a GPU down in it."""
+        session = self.session
+        for attempt in ("", ", again: the GPU was throttled"):
+            found: dict[Key, Timing] = {}
+            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
+            bar = progress.step(title + attempt, total, session.console)
+            with session.stage("finals"), bar as step, GpuWatch(session.watched_gpus()) as watch:
+                runs = self.fleet.time(work, planner.finals(), step.on_event, found.update)
+            for run in runs:
+                session.count_run(run)
+            session.note_gpu(title + attempt, watch)
+            if not watch.throttled():
+                break
+        return found
+
+
+def joined(before: list[Timing], more: list[Timing]) -> list[Timing]:
+    """The timings of several blocks, one a contender: samples one behind the other, in the order of the blocks.
+
+    A contender that failed in one block only keeps the samples of the other.
+    """
+    found: dict[str, Timing] = {}
+    for timing in (*before, *more):
+        old = found.get(timing.name)
+        if old is None or old.status != Status.OK:
+            found[timing.name] = timing
+        elif timing.status == Status.OK:
+            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
+    return list(found.values())

@@ -1,0 +1,142 @@
+"""The clocks, power and temperature of GPUs while something is measured on them; nothing is changed.
+
+NVIDIA's through nvidia-ml-py (pynvml), AMD's through amdsmi, each where it is installed; without them nothing is known
+and nothing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+PERIOD_S = 0.2
+# NVML's clocks event reasons that mean a slow-down which is no normal state under load: hardware slowdown, software
+# and hardware thermal slowdown, power brake. The software power cap (0x4) is how a busy GPU runs.
+NVML_THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
+# The share of samples that must show it: a single one is a transient.
+THROTTLED_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """State of one GPU at one moment."""
+
+    gpu: int
+    sm_clock_mhz: float
+    power_w: float
+    temperature_c: float
+    throttled: bool
+
+
+class Sensor(Protocol):
+    """What can be asked about a GPU."""
+
+    def read(self, gpu: int) -> Sample:
+        """The state of the GPU now; raises what its library raises."""
+
+    def close(self) -> None: ...
+
+
+class NvmlSensor:
+    """NVIDIA, by index as NVML numbers GPUs."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml: Any = pynvml
+        pynvml.nvmlInit()
+
+    def read(self, gpu: int) -> Sample:
+        nvml = self._nvml
+        handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
+        reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        return Sample(
+            gpu,
+            float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            bool(reasons & NVML_THROTTLED),
+        )
+
+    def close(self) -> None:
+        self._nvml.nvmlShutdown()
+
+
+class AmdSmiSensor:
+    """AMD, by index as amdsmi numbers GPUs."""
+
+    def __init__(self) -> None:
+        import amdsmi
+
+        self._smi: Any = amdsmi
+        amdsmi.amdsmi_init()
+        self._handles = amdsmi.amdsmi_get_processor_handles()
+
+    def read(self, gpu: int) -> Sample:
+        metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handles[gpu])
+        return Sample(
+            gpu,
+            float(metrics["current_gfxclk"]),
+            float(metrics["average_socket_power"]),
+            float(metrics["temperature_hotspot"]),
+            bool(metrics.get("throttle_status") or 0),
+        )
+
+    def close(self) -> None:
+        self._smi.amdsmi_shut_down()
+
+
+def find_sensor(backend: str) -> Sensor | None:
+    """What is installed and works for GPUs of this backend ('cuda' or 'hip'), else None."""
+    kind = NvmlSensor if backend == "cuda" else AmdSmiSensor
+    with contextlib.suppress(Exception):  # not installed, no driver, no permission: each library has errors of its own
+        return kind()
+    return None
+
+
+class GpuWatch:
+    """Samples the GPUs in a thread while the block runs. ``sensor`` None samples nothing."""
+
+    def __init__(self, watched: tuple[Sensor | None, Sequence[int]]) -> None:
+        self._sensor, self._gpus = watched
+        self.samples: list[Sample] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpu watch", daemon=True)
+
+    def __enter__(self) -> GpuWatch:
+        if self._sensor is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        if self._sensor is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(PERIOD_S):
+            for gpu in self._gpus:
+                with contextlib.suppress(Exception):  # a reading that fails is one sample less
+                    self.samples.append(self._sensor.read(gpu))  # type: ignore[union-attr]
+
+    def throttled(self) -> bool:
+        """Whether heat or the power supply slowed a GPU down for more than a moment."""
+        slowed = sum(sample.throttled for sample in self.samples)
+        return slowed > THROTTLED_SHARE * max(1, len(self.samples))
+
+    def summary(self) -> dict[str, Any]:
+        """Median, least and most of each reading over all GPUs; empty when nothing was read."""
+        if not self.samples:
+            return {}
+        found: dict[str, Any] = {"samples": len(self.samples), "throttled": self.throttled()}
+        for name in ("sm_clock_mhz", "power_w", "temperature_c"):
+            values = [getattr(sample, name) for sample in self.samples]
+            found[name] = [round(value, 1) for value in (min(values), statistics.median(values), max(values))]
+        return found

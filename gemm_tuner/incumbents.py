@@ -1,0 +1,55 @@
+"""``--update``: the configurations of an older results file, which a new one must beat clearly to take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gemm_tuner import prepare
+from gemm_tuner.contest import clearly_faster
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import KernelConfig, Status, Timing
+from gemm_tuner.session import Session
+
+
+def older(session: Session, ledger: Ledger) -> KernelConfig | None:
+    """The older configuration of a size, if the file given has one."""
+    return session.settings.older.get(ledger.problem)
+
+
+def admit(session: Session, ledgers: Iterable[Ledger]) -> None:
+    """Takes the older configurations among the candidates of their sizes, whatever the rules say of them."""
+    for ledger in ledgers:
+        config = older(session, ledger)
+        if config is not None:
+            ledger.admit(config, prepare.predicted_us(ledger.problem, config, session.setting.device))
+
+
+def added(session: Session, ledger: Ledger, finalists: list[str]) -> list[str]:
+    """The finalists and the older configuration; one that an earlier stage has ruled out is not."""
+    config = older(session, ledger)
+    if config is None or config.name in finalists:
+        return finalists
+    status = ledger.rows.get(config.name, {}).get("status", Status.OK.value)
+    may_run = status in (Status.OK.value, Status.EARLY_STOPPED.value)
+    return [*finalists, config.name] if may_run else finalists
+
+
+def note_chosen(session: Session, ledger: Ledger, name: str) -> None:
+    """Counts whether the older configuration of a size kept its place."""
+    config = older(session, ledger)
+    if config is not None:
+        counts = session.notes.setdefault("updated", {"kept": 0, "replaced": 0})
+        counts["kept" if config.name == name else "replaced"] += 1
+
+
+def preferred(session: Session, ledger: Ledger, order: list[str], finals: list[Timing]) -> list[str]:
+    """The order in which to choose: the older configuration before all that do not beat it clearly."""
+    config = older(session, ledger)
+    ran = {t.name: t for t in finals if t.status == Status.OK and t.samples_us}
+    if config is None or config.name not in ran:
+        return order
+    old = ran[config.name]
+    least = session.settings.min_improvement_pct
+    better = [name for name in order if name in ran and name != config.name and clearly_faster(ran[name], old, least)]
+    rest = [name for name in order if name not in better and name != config.name]
+    return [*better, config.name, *rest]

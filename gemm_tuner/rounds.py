@@ -1,0 +1,137 @@
+"""The rounds of a search: compile what it asks for, time it, let it learn; the next is compiled meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemm_tuner import progress
+from gemm_tuner.codegen import Script
+from gemm_tuner.compiling import Compiling
+from gemm_tuner.fleet import Fleet
+from gemm_tuner.launch import StageRun
+from gemm_tuner.launcher.plan import SCREEN, Work
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.outcomes import Key
+from gemm_tuner.plans import Planner
+from gemm_tuner.records import Status, Timing
+from gemm_tuner.same_code import duplicates
+from gemm_tuner.search import Proposals, Search, SizeView
+from gemm_tuner.session import Session
+
+Asked = list[tuple[Ledger, list[str]]]
+# Of a budget of wall time, what finals and checks may need.
+FINALS_SHARE = 0.3
+# Rounds that a search may ask for; a search that never ends is a bug.
+MOST_ROUNDS = 10_000
+
+
+class Rounds:
+    """Screens what a search asks for until it asks for nothing, or the budget is spent."""
+
+    def __init__(
+        self,
+        session: Session,
+        ledgers: Sequence[Ledger],
+        scripts: dict[tuple[str, str], Script],
+        fleet: Fleet,
+        compiling: Compiling | None,
+        search: Search,
+    ) -> None:
+        self._session, self._ledgers, self._fleet = session, ledgers, fleet
+        self._compiling, self._search = compiling, search
+        self._planner = Planner(session, scripts)
+        budget = session.settings.budget_s
+        self._until = session.started + budget * (1 - FINALS_SHARE) if budget else float("inf")
+
+    def run(self) -> None:
+        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
+        for number in range(1, MOST_ROUNDS):
+            self._session.interruption.check()
+            with self._session.stage("search"):
+                proposed = self._search.propose([view_of(one) for one in self._ledgers], self._session.setting.device)
+            if not proposed or time.monotonic() > self._until:
+                return
+            asked = [(by_problem[problem], names) for problem, names in proposed.items()]
+            self._session.count("search rounds", 1)
+            self._round(number, asked)
+        raise AssertionError(f"{self._search.name} asked for more than {MOST_ROUNDS} rounds")
+
+    def _round(self, number: int, asked: Asked) -> None:
+        if self._compiling:
+            self._compiling.ledgers(asked, "compile", self._until)
+        asked = [(ledger, [name for name in names if not ledger.ended(name)]) for ledger, names in asked]
+        if self._compiling:
+            compiled = [(ledger, [n for n in names if ledger.is_compiled(n)]) for ledger, names in asked]
+        else:
+            compiled = asked
+        twins = [(ledger, self._twins(ledger, names)) for ledger, names in compiled]
+        once = [
+            (ledger, [name for name in names if name not in same])
+            for (ledger, names), (_, same) in zip(compiled, twins, strict=True)
+        ]
+        if self._compiling:
+            self._compiling.offer(self._next(asked))
+        self._screen(number, [(ledger, names) for ledger, names in once if names])
+        for ledger, same in twins:
+            for name, twin in same.items():
+                ledger.copy_timing(twin, name)
+        self._session.interruption.check()
+        if time.monotonic() <= self._until:
+            for ledger, names in compiled:
+                for name in names:
+                    if not ledger.ended(name):
+                        ledger.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+
+    def _twins(self, ledger: Ledger, names: list[str]) -> dict[str, str]:
+        """Those of the names that are the same kernel as another which is timed already, or in this round."""
+        same = duplicates(ledger, self._session.setting.device.num_sms)
+        running = set(names)
+        return {n: same[n] for n in names if n in same and (same[n] in running or ledger.ended(same[n]))}
+
+    def _next(self, asked: Asked) -> Asked:
+        """What the search may ask for after this round, the likeliest first."""
+        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
+        running = {ledger.problem: names for ledger, names in asked}
+        views = [view_of(ledger) for ledger in self._ledgers]
+        count = max((len(names) for names in running.values()), default=0)
+        likely: Proposals = self._search.likely_next(views, self._session.setting.device, running, count)
+        return [(by_problem[problem], names) for problem, names in likely.items()]
+
+    def _screen(self, number: int, asked: Asked) -> list[StageRun]:
+        """A few launches of each; clear losers get fewer."""
+        self._fleet.deal({ledger.problem: cost_of(ledger, names) for ledger, names in asked})
+        work = [self._work(ledger, names) for ledger, names in asked]
+        total = sum(len(one.entries) for one in work)
+        if not total:
+            return []
+        session, by_problem = self._session, {ledger.problem: ledger for ledger in self._ledgers}
+
+        def found(timings: dict[Key, Timing]) -> None:
+            session.store.add_timings(timings.values(), SCREEN)
+
+        title = f"screen, round {number}"
+        with session.stage("screen"), progress.step(title, total, session.console) as step:
+            plans = self._planner.screen(session.settings.jobs, self._until)
+            runs = self._fleet.time(work, plans, step.on_event, found)
+        for run in runs:
+            session.count_run(run)
+            for (problem, _), timing in run.timings.items():
+                by_problem[problem].record_timing(timing, SCREEN)
+        return runs
+
+    def _work(self, ledger: Ledger, names: list[str]) -> Work:
+        """Predicted best first, so that losers are known as such early."""
+        in_order = sorted(names, key=lambda name: ledger.predicted_us[name])
+        return replace(self._planner.work(ledger, in_order), best_us=ledger.best_screened_us())
+
+
+def cost_of(ledger: Ledger, names: list[str]) -> float:
+    """Predicted time of a size's screening, up to a factor; launching costs something too."""
+    return sum(ledger.predicted_us[name] + 150.0 for name in names)
+
+
+def view_of(ledger: Ledger) -> SizeView:
+    """What a search may see of a size."""
+    return SizeView(ledger.problem, ledger.candidates(), ledger.screened_us(), ledger.failed())

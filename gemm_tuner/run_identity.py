@@ -1,0 +1,60 @@
+"""Which run a command is: what it tunes names the run's folder, and how it does so must not change within a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner import __version__
+from gemm_tuner.prepare import Setting
+from gemm_tuner.settings import Settings
+
+KEY_DIGITS = 8
+
+
+def job_key(settings: Settings, source: str) -> str:
+    """Names what is tuned: the sizes in order, the architecture asked for, and where results go."""
+    digest = hashlib.sha256()
+    for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
+        digest.update(f"{part}\n".encode())
+    return digest.hexdigest()[:KEY_DIGITS]
+
+
+def sources_sha(folder: Path, patterns: Iterable[str]) -> str:
+    """12 hex digits over the files of a folder, their names included."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+        digest.update(f"{path.name}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str, Any]:
+    """All that two timings must have in common to be compared, by what a person calls it."""
+    machine, device = setting.machine, setting.device
+    space = settings.space_file
+    older = sorted((problem.key, config.name) for problem, config in settings.older.items())
+    return {
+        "device": f"{device.name}, {device.num_sms} SMs",
+        "architecture": device.target.arch,
+        "driver": machine.driver,
+        **{f"version of {name}": version for name, version in sorted(machine.versions.items())},
+        "version of the tuner": __version__,
+        "profiler": profiler,
+        "kernel source": sources_sha(settings.templates_dir, ("*.j2",)),
+        "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
+        "space": sources_sha(space.parent, (space.name,)) if space else "",
+        "search": settings.search,
+        "heuristics": settings.heuristics,
+        "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
+        f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
+        "checks": settings.compare,
+        "older configurations": hashlib.sha256(repr(older).encode()).hexdigest()[:12] if older else "",
+    }
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Sentences on what is not the same."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [f"{name} was {before.get(name, 'unknown')!r} and is {now.get(name, 'unknown')!r}" for name in names]

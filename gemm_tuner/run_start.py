@@ -1,0 +1,62 @@
+"""Begins a run or goes on with one: its folder, its lock, its store."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from gemm_tuner import resume, run_folder
+from gemm_tuner.prepare import Setting
+from gemm_tuner.run_folder import RunFolder
+from gemm_tuner.run_identity import differences, fingerprint, job_key
+from gemm_tuner.run_lock import RunLock
+from gemm_tuner.settings import Settings
+from gemm_tuner.store import Store
+
+
+def begin(
+    settings: Settings, setting: Setting, profiler: str, stack: ExitStack, *, resumes: bool
+) -> tuple[RunFolder, Store]:
+    """The folder and the open store of the run; ``stack`` closes and unlocks them.
+
+    A run of the same sizes that did not end goes on. One that ended is the answer to the same question; to another
+    one, a new run is. Raises UserError when an unfinished run was begun in another way, EnvironmentFault when
+    another process is at it or nothing can be written.
+    """
+    now = fingerprint(settings, setting, profiler)
+    key = job_key(settings, setting.source)
+    if resumes and not settings.fresh:
+        folder = run_folder.find(settings.output_dir, key)
+        if folder is not None:
+            found = _go_on(folder, now, stack)
+            if found is not None:
+                return folder, found
+    folder = run_folder.create(settings.output_dir, key)
+    store = _open(folder, stack)
+    store.set_fact("fingerprint", now)
+    return folder, store
+
+
+def _open(folder: RunFolder, stack: ExitStack) -> Store:
+    lock = RunLock(folder.root)
+    lock.take()
+    stack.callback(lock.release)
+    store = Store(folder.store)
+    stack.callback(store.close)
+    return store
+
+
+def _go_on(folder: RunFolder, now: dict[str, object], stack: ExitStack) -> Store | None:
+    """The store of an earlier run, ready to go on; None when it has ended and was another question."""
+    with ExitStack() as mine:
+        store = _open(folder, mine)
+        if store.fact("fingerprint") is None:  # killed before it had begun
+            store.set_fact("fingerprint", now)
+        if resume.is_finished(store):
+            if differences(store.fact("fingerprint"), now):
+                return None
+        else:
+            resume.require_same(store, now, folder.root)
+            folder.make()
+            resume.note_what_ran(folder.raw, store)
+        stack.push(mine.pop_all())
+        return store

@@ -1,0 +1,52 @@
+"""From a session and its ledgers to the record that run.json holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable
+
+from gemm_tuner.launcher.plan import FINALS
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.model import roofline_us
+from gemm_tuner.records import Status
+from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.session import Session
+
+
+def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
+    """What the run did until now."""
+    return RunRecord(
+        command=("tune_gemm.py", *sys.argv[1:]),
+        seconds=round(time.monotonic() - session.started, 3),
+        header=dataclasses.asdict(session.header()),
+        device={
+            **dataclasses.asdict(session.setting.device),
+            "matmul_tflops": dict(session.setting.device.matmul_tflops),
+        },
+        stages={name: round(seconds, 3) for name, seconds in session.stage_seconds.items()},
+        facts=dict(session.facts),
+        sizes=tuple(size_record(session, ledger) for ledger in ledgers),
+        results_file=str(session.results_path),
+        notes=dict(session.notes),
+    )
+
+
+def size_record(session: Session, ledger: Ledger) -> SizeRecord:
+    problem = ledger.problem
+    choice = session.choices.get(problem)
+    joined: dict[str, tuple[float, ...]] = {}
+    for timing in session.store.timings(problem, FINALS):
+        if timing.status == Status.OK:
+            joined[timing.name] = joined.get(timing.name, ()) + timing.samples_us
+    return SizeRecord(
+        problem=problem,
+        total=len(ledger.configs),
+        funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in ledger.pruned.funnel if row.cut),
+        counts=ledger.counts(),
+        roofline_us=round(roofline_us(problem, session.setting.device), 4),
+        finals=tuple(Final(name, samples) for name, samples in joined.items()),
+        chosen=choice.config.name if choice else "",
+        failure=session.failures.get(problem, ""),
+    )

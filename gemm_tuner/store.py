@@ -1,0 +1,160 @@
+"""What a run has found, on disk as soon as it is found: SQLite in WAL mode, ``run.sqlite`` in the run's folder.
+
+A process that is killed at any moment leaves a store that holds everything up to its last commit.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
+
+STORE_FILE = "run.sqlite"
+FORMAT_VERSION = "1"
+
+# family, class key, binary, specialisation: what one compile is for, whatever folder the script lies in.
+BinaryKey = tuple[str, str, str, str]
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS compiles (
+    family TEXT, class_key TEXT, binary TEXT, specialisation TEXT, result TEXT NOT NULL,
+    PRIMARY KEY (family, class_key, binary, specialisation));
+CREATE TABLE IF NOT EXISTS timings (
+    id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT);
+CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
+CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
+CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
+"""
+
+
+class Store:
+    """All methods may be called from any thread; each returns when its rows are committed."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the store. Raises UserError for a file that is none, EnvironmentFault when it cannot be
+        written."""
+        self.path = path
+        self._lock = threading.RLock()
+        try:
+            self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+            self._base.execute("PRAGMA journal_mode=WAL")
+            # A commit survives the death of the process; that of the machine costs the last ones at most.
+            self._base.execute("PRAGMA synchronous=NORMAL")
+            with self._base:
+                self._base.executescript(SCHEMA)
+        except sqlite3.OperationalError as error:
+            raise EnvironmentFault(f"cannot be written: {error}", where=str(path), hint="check the disk") from error
+        except sqlite3.DatabaseError as error:
+            accepted = "a store that a run of this version wrote; --fresh starts a new run"
+            raise UserError(f"is no run's store ({error})", where=str(path), accepted=accepted) from error
+        if self.fact("format", FORMAT_VERSION) != FORMAT_VERSION:
+            raise UserError("is of another version", where=str(path), hint="--fresh starts a new run")
+        self.set_fact("format", FORMAT_VERSION)
+
+    def close(self) -> None:
+        with self._lock:
+            self._base.close()
+
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        try:
+            with self._lock, self._base:
+                self._base.executemany(statement, rows)
+        except sqlite3.OperationalError as error:
+            hint = "free some space and start the same command again: it goes on where it was"
+            raise EnvironmentFault(f"cannot be written: {error}", where=str(self.path), hint=hint) from error
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._base.execute(query, values).fetchall()
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Facts are JSON values: the run's fingerprint, its state, what was spent."""
+        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
+        return json.loads(rows[0][0]) if rows else default
+
+    def add_compiles(self, results: Mapping[BinaryKey, CompileResult]) -> None:
+        rows = [(*key, json.dumps(asdict(result))) for key, result in results.items()]
+        self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
+
+    def compiles(self) -> dict[BinaryKey, CompileResult]:
+        found: dict[BinaryKey, CompileResult] = {}
+        for *key, text in self._rows("SELECT * FROM compiles"):
+            row = json.loads(text)
+            found[key[0], key[1], key[2], key[3]] = CompileResult(**{**row, "status": Status(row["status"])})
+        return found
+
+    def add_timings(self, timings: Iterable[Timing], stage: str) -> None:
+        """Adds timings of a stage; what ran is no longer ``begun``."""
+        timings = list(timings)
+        rows = [
+            (t.problem.key, t.name, stage, t.status.value, t.message, json.dumps(list(t.samples_us))) for t in timings
+        ]
+        with self._lock:
+            statement = "INSERT INTO timings (size, name, stage, status, message, samples_us) VALUES (?, ?, ?, ?, ?, ?)"
+            self._write(statement, rows)
+
+    def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:
+        """The timings of a size's stage in the order they came."""
+        query = "SELECT name, status, message, samples_us FROM timings WHERE size = ? AND stage = ? ORDER BY id"
+        return [
+            Timing(problem, name, Status(status), tuple(json.loads(samples)), message)
+            for name, status, message, samples in self._rows(query, (problem.key, stage))
+        ]
+
+    def drop_finals(self, problem: GemmProblem, stage: str) -> None:
+        """Forgets a size's finals and verdicts: they are had together or not at all."""
+        self._write("DELETE FROM timings WHERE size = ? AND stage = ?", [(problem.key, stage)])
+        self._write("DELETE FROM verdicts WHERE size = ?", [(problem.key,)])
+        self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
+
+    def add_begun(self, running: Iterable[tuple[str, str]]) -> None:
+        """Notes (size, configuration) that ran when a process of the run died, whoever killed it."""
+        statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
+        self._write(statement, running)
+
+    def begun(self, problem: GemmProblem) -> dict[str, int]:
+        """How often each configuration was running when the run died."""
+        return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
+
+    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None:
+        row = {**asdict(verdict), "problem": verdict.problem.to_dict()}
+        statement = "INSERT INTO verdicts (size, name, verdict) VALUES (?, ?, ?)"
+        self._write(statement, [(problem.key, verdict.name, json.dumps(row))])
+
+    def verdicts(self, problem: GemmProblem, name: str) -> list[Verdict]:
+        query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
+        found = []
+        for (text,) in self._rows(query, (problem.key, name)):
+            row = json.loads(text)
+            row["problem"] = GemmProblem.from_dict(row["problem"])
+            found.append(Verdict(**{**row, "worst_element": tuple(row["worst_element"])}))
+        return found
+
+    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None:
+        """What a check found of a configuration that had been timed."""
+        self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
+
+    def failures(self, problem: GemmProblem) -> list[tuple[str, Status, str]]:
+        rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
+        return [(name, Status(status), message) for name, status, message in rows]
+
+    def settle(self, problem: GemmProblem, name: str, reason: str = "") -> None:
+        """Ends a size: the chosen configuration, or "" with the reason."""
+        self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
+
+    def settled(self, problem: GemmProblem) -> tuple[str, str] | None:
+        """(name, reason) of a size that has ended, else None."""
+        rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
+        return (rows[0][0], rows[0][1]) if rows else None
