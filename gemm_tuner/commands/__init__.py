@@ -17,6 +17,7 @@ SUBCOMMANDS: dict[str, str] = {
     "check": "say what this machine has, what a run would use, what is wrong and what mends it",
     "sizes": "make a size file of TunableOp's or AITER's CSV, a server's log or a model's config.json",
     "compare": "say which sizes became faster or slower between two results, for CI too",
+    "compact": "find the fewest configs that serve all tuned sizes within a loss",
     "report": "show a run as an HTML page, in the terminal or as JSON",
 }
 

@@ -1,0 +1,82 @@
+"""The minimum set cover: the fewest names whose sets hold every item.
+
+Exactly, as an integer program by HiGHS (scipy.optimize.milp), or greedily where that would take too long: the greedy
+cover is at most H(n) times as large as the least for n items (V. Chvatal, A Greedy Heuristic for the Set-Covering
+Problem, Mathematics of Operations Research 4, 1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+EXACT, GREEDY = "exact", "greedy"
+SOLVER_SECONDS = 20.0
+MAX_CELLS = 2_000_000  # items x sets that the solver is given
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """names: in the order of the sets. method: EXACT, no smaller cover exists, or GREEDY."""
+
+    names: tuple[str, ...]
+    method: str
+
+
+def smallest(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float], *, max_cells: int = MAX_CELLS) -> Cover:
+    """The smallest cover of all items of the sets; of sets that hold the same, the one of least cost stands for all.
+
+    max_cells: items times sets, beyond which the solver is not asked and the greedy cover is taken.
+    """
+    items = sorted(frozenset().union(*sets.values()))
+    kept = undominated(sets, cost)
+    chosen = _exact(items, kept) if len(items) * len(kept) <= max_cells else None
+    names = chosen if chosen is not None else _greedy(frozenset(items), kept, cost)
+    return Cover(tuple(name for name in sets if name in names), EXACT if chosen is not None else GREEDY)
+
+
+def undominated(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -> dict[str, frozenset[int]]:
+    """The sets that are part of no other; of equal ones that of least cost, then the first."""
+    cheapest: dict[frozenset[int], str] = {}
+    for name, items in sets.items():
+        if items not in cheapest or cost[name] < cost[cheapest[items]]:
+            cheapest[items] = name
+    kept: list[frozenset[int]] = []
+    for items in sorted(cheapest, key=len, reverse=True):
+        if items and not any(items < other for other in kept):
+            kept.append(items)
+    return {cheapest[items]: items for items in kept}
+
+
+def _exact(items: list[int], sets: Mapping[str, frozenset[int]]) -> set[str] | None:
+    """None when the solver did not prove within SOLVER_SECONDS that its cover is the least."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    names = list(sets)
+    holds = np.array([[item in sets[name] for name in names] for item in items], dtype=float)
+    found = milp(
+        np.ones(len(names)),
+        integrality=np.ones(len(names)),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(holds, lb=1),
+        options={"time_limit": SOLVER_SECONDS},
+    )
+    if found.status != 0 or found.x is None:
+        return None
+    return {name for name, taken in zip(names, found.x, strict=True) if taken > 0.5}
+
+
+def _greedy(items: frozenset[int], sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -> set[str]:
+    """The set that holds most of what is left, again and again; then those that became needless go."""
+    left, taken = set(items), []
+    while left:
+        best = max(sets, key=lambda name: (len(sets[name] & left), -cost[name]))
+        taken.append(best)
+        left -= sets[best]
+    for name in list(taken):
+        others = [sets[other] for other in taken if other != name]
+        if others and items <= frozenset().union(*others):
+            taken.remove(name)
+    return set(taken)

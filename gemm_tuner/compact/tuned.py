@@ -1,0 +1,93 @@
+"""A run with all that it timed, from its folder or from the results file beside its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner import results, run_record
+from gemm_tuner.errors import UserError
+from gemm_tuner.input_files import printable
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.run_record import RUN_FILE
+from gemm_tuner.run_timings import TimedConfig, read_timings
+
+ROUNDING = 1e-9  # of a ratio: 101 us against 100 us are 1 % slower
+
+
+@dataclass(frozen=True, slots=True)
+class TunedSize:
+    """A size, what the run chose for it and all configurations that it timed, by name; ``chosen`` is among them.
+
+    roofline_us: the least time that the device's datasheet allows; None where nobody tells.
+    """
+
+    problem: GemmProblem
+    chosen: str
+    timed: dict[str, TimedConfig]
+    roofline_us: float | None
+
+    @property
+    def best_us(self) -> float:
+        """The time of the chosen configuration, which the loss is measured against."""
+        return self.timed[self.chosen].time_us
+
+    def loss(self, name: str) -> float:
+        """By which share a configuration is slower than the chosen one; below 0 where its screening was faster."""
+        return self.timed[name].slower_than(self.timed[self.chosen])
+
+    def is_served_by(self, name: str, loss: float) -> bool:
+        """Whether a configuration was timed for this size and is slower by no more than the loss."""
+        return name in self.timed and self.loss(name) <= loss + ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class TunedRun:
+    """failures: the sizes that have no config, each with the reason."""
+
+    header: dict[str, str | int]
+    sizes: tuple[TunedSize, ...]
+    failures: tuple[tuple[GemmProblem, str], ...]
+
+
+def load(path: Path) -> TunedRun:
+    """A run from its folder or a results file. Raises UserError without tables, or when nothing was timed."""
+    run = _of_folder(path) if path.is_dir() else _of_file(path)
+    if not run.sizes:
+        raise UserError("holds no size with a config", where=printable(path))
+    return run
+
+
+def _of_folder(folder: Path) -> TunedRun:
+    record = run_record.read(folder)
+    header = {key: value for key, value in record.header.items() if isinstance(value, (str, int))}
+    sizes = [
+        _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None)
+        for size in record.sizes
+        if size.chosen
+    ]
+    return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen))
+
+
+def _of_file(path: Path) -> TunedRun:
+    found = results.read(path)
+    sizes = []
+    for row in found.rows:
+        assert row.config is not None
+        time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
+        roofline_us = share / 100 * time_us if time_us and share else None
+        sizes.append(_size(path.parent, row.problem, row.config.name, roofline_us))
+    return TunedRun(found.header, tuple(sizes), found.without_config)
+
+
+def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:
+    """Raises UserError for a size whose table is not there or has no time for the chosen config."""
+    hint = f"give a run's folder, with {RUN_FILE} and configs/, or the results file in it"
+    try:
+        timed = read_timings(folder, problem.key, chosen)
+    except UserError as error:
+        raise UserError(error.what, where=error.where, hint=hint) from error
+    if chosen not in timed:
+        what = f"nothing was measured for {problem.key}: {chosen} has no time"
+        raise UserError(what, where=printable(folder), hint=hint)
+    return TunedSize(problem, chosen, timed, roofline_us)
