@@ -23,6 +23,7 @@ from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
 
 PR_SET_PDEATHSIG = 1
 MESSAGE_CHARACTERS = 2000
+NICENESS = 10
 # What of Triton's metadata its launcher takes, beside the code: threads, shared memory, clusters, the shape of
 # descriptors, memory that a kernel asks for.
 LAUNCH_METADATA = (
@@ -100,8 +101,12 @@ def keep_torch_out() -> None:
 
 
 def own_process_group() -> None:
-    """A group of its own, so that a kill takes ptxas too; dies with its parent; leaves Ctrl-C to it."""
+    """A group of its own, so that a kill takes ptxas too; dies with its parent; leaves Ctrl-C to it.
+
+    Nice, since what is timed meanwhile is launched by a process that must not wait for a core.
+    """
     os.setsid()
+    os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 import sys
 import time
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
         facts=dict(session.facts),
         sizes=tuple(size_record(session, ledger) for ledger in ledgers),
         results_file=str(session.results_path),
-        notes=dict(session.notes),
+        notes={**session.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
     )
 
 

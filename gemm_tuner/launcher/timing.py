@@ -22,6 +22,9 @@ from gemm_tuner.launcher.vendor import vendor_call
 # A first call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
 SPIN_UP_FLUSHES = 2000
+# Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
+# some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
+REST_S = 0.3
 
 
 class Bench:
@@ -51,6 +54,12 @@ class Bench:
         for _ in range(SPIN_UP_FLUSHES):
             self.support(FLUSH_SYMBOL)
         self.torch.cuda.synchronize()
+
+    def rest(self) -> None:
+        """Lets the GPU recover its power budget, then wakes it up again."""
+        self.torch.cuda.synchronize()
+        time.sleep(REST_S)
+        self.spin_up()
 
     @property
     def stopped(self) -> bool:
@@ -199,6 +208,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     Raises StickyError when a round fails: each of them ran alone before, so no single one is to blame.
     """
     running = finalists(bench, index, work, scripts)
+    bench.rest()
     try:
         order = random.Random(bench.method.seed)
         for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):

@@ -11,25 +11,30 @@ from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Every candidate, in rounds of at most about ``round_size`` over all sizes together.
+    """Every candidate, in rounds of at most about ``round_size`` over all sizes together, the first of ``first_round``.
 
-    Each size gets the same share of what it has left, predicted best first, so that a run that stops early has
-    timed the likeliest of every size. While a round is timed the next one can be compiled.
+    The first round is small because nothing can be timed while it is compiled. Each size gets the same share of what
+    it has left, predicted best first, so that a run that stops early has timed the likeliest of every size. While a
+    round is timed the next one can be compiled.
     """
 
     round_size: int
+    first_round: int
     name: str = "full"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        return self._share({size: not_asked(size, size.by_prediction(), {}) for size in sizes})
+        begun = any(size.timed_us or size.failed for size in sizes)
+        left = {size: not_asked(size, size.by_prediction(), {}) for size in sizes}
+        return self._share(left, self.round_size if begun else self.first_round)
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
-        rest = self._share({size: not_asked(size, size.by_prediction(), asked) for size in sizes})
-        return {problem: names[:count] for problem, names in rest.items()}
+        rest = self._share({size: not_asked(size, size.by_prediction(), asked) for size in sizes}, self.round_size)
+        return rest  # what is certain needs no bound
 
-    def _share(self, left: dict[SizeView, list[str]]) -> Proposals:
+    @staticmethod
+    def _share(left: dict[SizeView, list[str]], round_size: int) -> Proposals:
         total = sum(map(len, left.values()))
-        rounds = -(-total // self.round_size)
+        rounds = -(-total // round_size)
         return {size.problem: names[: -(-len(names) // rounds)] for size, names in left.items() if names}
 
 

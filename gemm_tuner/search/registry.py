@@ -9,7 +9,8 @@ from gemm_tuner.search.view import Search
 SEARCHES = ("guided", "full", "quick")
 QUICK_COUNT = 16
 # Configurations of a round of the full search, over all sizes: a profiler's start is then a few percent of it.
-FULL_ROUND = 5000
+FULL_ROUND = 7500
+FULL_FIRST_ROUND = 1500
 
 
 def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FULL_ROUND) -> Search:
@@ -18,7 +19,7 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
     Raises UserError for a name that is not one of SEARCHES.
     """
     if name == "full":
-        return Full(round_size)
+        return Full(round_size, min(round_size, FULL_FIRST_ROUND))
     if name == "quick":
         return Quick(QUICK_COUNT)
     if name == "guided":

@@ -1,0 +1,116 @@
+"""Measures the configurations of several results files against each other, size by size, interleaved in one finals.
+
+    rematch.py guided.yaml full.yaml [...]      what each of them costs beside the first, with 95 % intervals
+
+All files' configurations of a size, and torch.mm, run in rounds on one GPU, so that drift is common to them. Ratios are
+another file's time / the first file's: above 1, the first is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from gemm_tuner import cli, options, pipeline, prepare, results
+from gemm_tuner.contest import difference
+from gemm_tuner.errors import EXIT_OK, UserError
+from gemm_tuner.launcher.plan import FINALS
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import GemmProblem, KernelConfig, Status
+from gemm_tuner.tune import Tuning
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path, help="results files, the first one to compare with")
+    parser.add_argument("--iters", type=int, default=60, help="rounds (default: %(default)s)")
+    parser.add_argument("--profiler", default="auto")
+    parser.add_argument("--json", type=Path, help="write the table here too")
+    arguments = parser.parse_args()
+    try:
+        configs = [
+            {row.problem: row.config for row in results.read(path).rows if row.config} for path in arguments.files
+        ]
+        rows = rematch(arguments, configs)
+    except UserError as error:
+        print(error.one_line(), file=sys.stderr)
+        return error.exit_status
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    report(rows, [path.stem for path in arguments.files])
+    return EXIT_OK
+
+
+def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, KernelConfig]]) -> list[dict[str, Any]]:
+    """One row a size that all files have."""
+    words = ["--gemm_size_file", str(arguments.files[0]), "--benchmark", "--profiler", arguments.profiler]
+    parsed = options.build_parser().parse([*words, "--iters", str(arguments.iters)])
+    shown = cli.consoles()
+    settings = cli.settings_from(parsed, cli.read_sizes(parsed, shown.log))
+    setting = prepare.find_setting(settings)
+    ledgers = []
+    for problem, first in configs[0].items():
+        ledger = prepare.given_ledger(problem, first, setting.device)
+        for other in configs[1:]:
+            with suppress(KeyError):
+                ledger.admit(other[problem], prepare.predicted_us(problem, other[problem], setting.device))
+        ledgers.append(ledger)
+    with pipeline.opened(settings, setting, shown.log, shown.out, resumes=False) as (launchers, session):
+        Tuning(session, ledgers, launchers).run_given()
+        samples = {ledger.problem: samples_of(session.store.timings(ledger.problem, FINALS)) for ledger in ledgers}
+        session.folder.tidy(keep=False)
+    return [row_of(ledger, samples[ledger.problem], configs) for ledger in ledgers]
+
+
+def samples_of(timings: list[Any]) -> dict[str, tuple[float, ...]]:
+    found: dict[str, tuple[float, ...]] = {}
+    for timing in timings:
+        if timing.status == Status.OK:
+            found[timing.name] = found.get(timing.name, ()) + timing.samples_us
+    return found
+
+
+def row_of(
+    ledger: Ledger, samples: dict[str, tuple[float, ...]], configs: list[dict[GemmProblem, KernelConfig]]
+) -> dict[str, Any]:
+    """Each file's median and how much slower it is than the first's, percent with its interval; None if unknown."""
+    names = [one[ledger.problem].name if ledger.problem in one else "" for one in configs]
+    medians = [median(samples[name]) if name in samples else None for name in names]
+    slower: list[list[float] | None] = []
+    for name in names[1:]:
+        if name not in samples or names[0] not in samples:
+            slower.append(None)
+        elif name == names[0]:
+            slower.append([0.0, 0.0, 0.0])
+        else:
+            gap = difference(samples[name], samples[names[0]])
+            slower.append([gap.low_pct, gap.middle_pct, gap.high_pct])
+    return {"size": ledger.problem.key, "names": names, "median_us": medians, "slower_pct": slower}
+
+
+def report(rows: list[dict[str, Any]], titles: list[str]) -> None:
+    print(f"percent by which a file's configuration is slower than that of {titles[0]}, with a 95 % interval")
+    print("| size | us | " + " | ".join(titles[1:]) + " |")
+    print("|---|---|" + "---|" * len(titles[1:]))
+    for row in rows:
+        cells = ["-" if g is None else f"{g[1]:+.2f} ({g[0]:+.2f} to {g[2]:+.2f})" for g in row["slower_pct"]]
+        first = "-" if row["median_us"][0] is None else f"{row['median_us'][0]:.2f}"
+        print(f"| {row['size']} | {first} | " + " | ".join(cells) + " |")
+    for index, title in enumerate(titles[1:]):
+        gaps = [row["slower_pct"][index][1] for row in rows if row["slower_pct"][index] is not None]
+        if gaps:
+            print(
+                f"{title}: mean {fmean(gaps):+.2f} %, mean distance {fmean(map(abs, gaps)):.2f} %, "
+                f"from {min(gaps):+.2f} to {max(gaps):+.2f} %, {len(gaps)} sizes"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
