@@ -104,7 +104,8 @@ def closing(compacted: Compacted, loss: float) -> list[str]:
         f"{compacted.configs_before} ({proof})",
         f"loss: mean {sum(losses) / len(losses) * 100:.2f} %, worst {max(losses) * 100:.2f} %",
     ]
-    return lines + [f"  {name}: {len(compacted.served_by(name))} sizes" for name in compacted.names]
+    lines.append("how many sizes each serves:")
+    return lines + [f"  {name}: {len(compacted.served_by(name))}" for name in compacted.names]
 
 
 def document(compacted: Compacted, loss: float) -> dict[str, object]:

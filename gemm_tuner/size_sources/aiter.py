@@ -6,7 +6,6 @@ all types; of the others the file's name, or ``--aiter_op``, says what the opera
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +55,12 @@ OPERATORS = {
 
 def matches(text: str) -> bool:
     """Whether the first line is a header with M, N and K."""
-    header = [name.strip() for name in text.partition("\n")[0].split(",")]
-    return set(_DIMENSIONS) <= set(header)
+    return set(_DIMENSIONS) <= set(_columns(text.partition("\n")[0]))
+
+
+def _columns(line: str) -> list[str]:
+    """The cells of a line; AITER writes none that needs quotes."""
+    return [cell.strip() for cell in line.split(",")]
 
 
 def operator_in(name: str) -> str:
@@ -67,9 +70,10 @@ def operator_in(name: str) -> str:
 
 def read(text: str, asked: Asked, name: str) -> Read:
     """The rows of the file. name: the file's. Raises UserError when nothing says what the operator is."""
-    lines = text.splitlines()
-    rows = csv.reader(lines)
-    header = [column.strip() for column in next(rows)]
+    if not matches(text):
+        raise UserError("has no header with M, N and K", accepted="such as M,N,K or M,N,K,q_dtype_w")
+    lines = text.split("\n")
+    header = _columns(lines[0])
     op = asked.op or ("a16w16" if "dtype" in header else "") or operator_in(name)
     if not op and "q_dtype_w" in header:
         op = "a8w8"
@@ -78,12 +82,12 @@ def read(text: str, asked: Asked, name: str) -> Read:
                         hint="name it by --aiter_op")  # fmt: skip
     found: list[Found] = []
     remarks: list[Remark] = []
-    for cells in rows:
-        number, line = rows.line_num, ",".join(cells)
-        if not line.strip(" ,"):
+    for number, line in enumerate(lines[1:], 2):
+        cells = _columns(line)
+        if not any(cells):
             continue
         try:
-            row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+            row = dict(zip(header, cells, strict=True))
             found.append(Found(problem(row, op, asked), f"line {number}"))
         except CannotExpress as error:
             remarks.append(Remark(number, show(line), str(error)))

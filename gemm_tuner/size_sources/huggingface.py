@@ -14,6 +14,8 @@ from gemm_tuner.size_sources.found import Asked, Found, Read, Remark
 from gemm_tuner.size_sources.layers import Layer, Model
 from gemm_tuner.size_sources.weights import Weights
 
+MAX_CHARS = 16 * 2**20
+
 
 def matches(text: str) -> bool:
     return text.lstrip().startswith("{") and '"hidden_size"' in text
@@ -21,6 +23,8 @@ def matches(text: str) -> bool:
 
 def read(text: str, asked: Asked, where: str) -> Read:
     """The layers of the model. Raises UserError for a config.json that lacks what they are made of."""
+    if len(text) > MAX_CHARS:
+        raise UserError("is too large for a model's config", where=where, accepted=f"up to {MAX_CHARS >> 20} MiB")
     whole = parse_json(text, "model's config", where)
     config = whole.get("text_config", whole) if isinstance(whole, dict) else whole
     if not isinstance(config, dict) or "hidden_size" not in config:

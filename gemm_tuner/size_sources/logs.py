@@ -34,7 +34,7 @@ def read(text: str, asked: Asked) -> Read:
     found: list[Found] = []
     remarks: list[Remark] = []
     seen: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         served, shape = _SERVED.search(line), _AITER.search(line)
         what = served[1] if served else shape[0] if shape else ""
         if not what or what in seen:

@@ -40,14 +40,14 @@ _LAYOUTS = {"n": "row", "t": "col"}
 
 def matches(text: str) -> bool:
     """Whether any line is TunableOp's."""
-    return any(LINE.fullmatch(line.strip()) for line in text.splitlines())
+    return any(LINE.fullmatch(line.strip()) for line in text.split("\n"))
 
 
 def read(text: str, asked: Asked) -> Read:
     """The GEMMs of the file; lines of Validator and empty ones are none."""
     found: list[Found] = []
     remarks: list[Remark] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if not line or line.startswith("Validator,"):
             continue

@@ -319,8 +319,23 @@ def test_files_of_no_known_kind_and_without_sizes_are_refused(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"no size that can be tuned: line 1: .*double"):
         collect(written(tmp_path, "x", "GemmTunableOp_double_NN,nn_8_8_8\n"), FEW)
     for source in SOURCES:
-        with pytest.raises(UserError):
-            collect(written(tmp_path, "x", "hello\n"), FEW, source)
+        for text in ("hello\n", "", "{}", "N,K\n1,2\n"):
+            with pytest.raises(UserError):
+                collect(written(tmp_path, "a8w8_blockscale", text), FEW, source)
+
+
+def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    """A log may hold a character that only Python takes for the end of a line; a file of Windows ends lines by two."""
+    aiter = written(tmp_path, "a8w8_blockscale.csv", "M,N,K\r\n1,2,3\r\n\r\nx,2,3\r\n")
+    assert [remark.line for remark in collect(aiter, FEW).remarks] == [4]
+    log = written(tmp_path, "log", "a\x0b\u2028b\n" + (DATA / "vllm.log").read_text())
+    assert [remark.line for remark in collect(log, FEW).remarks] == [5, 6]
+
+
+def test_a_config_that_is_larger_than_any_models_is_refused(tmp_path: Path) -> None:
+    text = '{"hidden_size": 1, "x": "' + "y" * 2**24 + '"}'
+    with pytest.raises(UserError, match="too large for a model's config"):
+        collect(written(tmp_path, "config.json", text), FEW)
 
 
 def test_the_command_writes_a_size_file_and_names_what_it_left_out(
