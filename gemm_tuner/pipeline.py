@@ -86,7 +86,7 @@ def opened(
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
         session = Session(settings, setting, folder, store, asked, console, out)
-        yield launchers_for(session, profiler), session
+        yield [] if resume.is_finished(store) else launchers_for(session, profiler), session
 
 
 def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
