@@ -27,7 +27,8 @@ LEAST_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much slower one contender is than another, percent of the other's median; low and high: a 95 % interval."""
+    """How much slower one contender is than another, percent of the other's median; low and high: a 95 % interval,
+    infinite for fewer than LEAST_ROUNDS."""
 
     low_pct: float
     middle_pct: float
@@ -41,14 +42,22 @@ class Difference:
 
 def difference(mine: Sequence[float], other: Sequence[float], seed: int = 0) -> Difference:
     """Of samples that were taken round by round, of as many rounds as both have. Raises ValueError for none."""
+    pairs = paired_pct(mine, other)
+    rounds, middle = len(pairs), float(np.median(pairs))
+    if rounds < LEAST_ROUNDS:
+        return Difference(-np.inf, middle, np.inf)
+    drawn: npt.NDArray[np.int64] = np.random.default_rng(seed).integers(0, rounds, (RESAMPLES, rounds))
+    low, high = np.percentile(np.median(pairs[drawn], axis=1), INTERVAL_PCT)
+    return Difference(float(low), middle, float(high))
+
+
+def paired_pct(mine: Sequence[float], other: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The differences within the rounds that both have, percent of the other's median. Raises ValueError for none."""
     rounds = min(len(mine), len(other))
     if rounds == 0:
         raise ValueError("nothing to compare")
-    base = np.asarray(other[:rounds])
-    pairs = (np.asarray(mine[:rounds]) - base) / float(np.median(base)) * 100
-    drawn: npt.NDArray[np.int64] = np.random.default_rng(seed).integers(0, rounds, (RESAMPLES, rounds))
-    low, high = np.percentile(np.median(pairs[drawn], axis=1), INTERVAL_PCT)
-    return Difference(float(low), float(np.median(pairs)), float(high))
+    base = np.asarray(other[:rounds], dtype=np.float64)
+    return (np.asarray(mine[:rounds]) - base) / float(np.median(base)) * 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ def simplicity(config: KernelConfig) -> tuple[int, ...]:
 def hold(timings: Iterable[Timing], configs: Mapping[str, KernelConfig]) -> Contest:
     """Orders the contenders that ran, the vendor library aside."""
     ran = {t.name: t for t in timings if t.status == Status.OK and t.samples_us}
-    names = sorted((name for name in ran if name in configs), key=lambda name: float(np.median(ran[name].samples_us)))
+    names = fastest_first({name: timing.samples_us for name, timing in ran.items() if name in configs})
     if not names:
         return Contest((), frozenset(), (), None)
     fastest = ran[names[0]].samples_us
@@ -93,6 +102,14 @@ def hold(timings: Iterable[Timing], configs: Mapping[str, KernelConfig]) -> Cont
     simplest_first = sorted(ties, key=lambda name: (simplicity(configs[name]), name))
     order = (*simplest_first, *(name for name in names if name not in ties))
     return Contest(order, frozenset(ties), (names[0], *undecided) if undecided else (), noise_pct(ran))
+
+
+def fastest_first(samples_us: Mapping[str, Sequence[float]]) -> list[str]:
+    """The names by how far each lies behind one that ran in all rounds: medians of different rounds say nothing."""
+    if not samples_us:
+        return []
+    base = min(samples_us.values(), key=lambda one: (-len(one), float(np.median(one))))
+    return sorted(samples_us, key=lambda name: float(np.median(paired_pct(samples_us[name], base))))
 
 
 def noise_pct(ran: Mapping[str, Timing]) -> float | None:
@@ -109,7 +126,7 @@ def noise_pct(ran: Mapping[str, Timing]) -> float | None:
 def clearly_faster(new: Timing, old: Timing, by_pct: float) -> bool:
     """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise."""
     gap = difference(old.samples_us, new.samples_us)
-    return len(new.samples_us) >= LEAST_ROUNDS and gap.low_pct > 0 and gap.middle_pct > by_pct
+    return gap.low_pct > 0 and gap.middle_pct > by_pct
 
 
 def vendor_of(timings: Iterable[Timing]) -> Timing | None:
