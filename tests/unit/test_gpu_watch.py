@@ -1,0 +1,146 @@
+"""Clocks, power and temperature while a block runs: real threads, and sensors that say what a test wants."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from gemm_tuner import gpu_watch
+from gemm_tuner.gpu_watch import AmdSmiSensor, GpuWatch, NvmlSensor, Sample, find_sensor
+
+
+class Script:
+    """A sensor that gives each reading once, then says that all are given. None is a reading that fails."""
+
+    def __init__(self, *readings: Sample | None) -> None:
+        self._left = list(readings)
+        self.all_given, self.asked = threading.Event(), list[int]()
+
+    def read(self, gpu: int) -> Sample:
+        self.asked.append(gpu)
+        if not self._left:
+            self.all_given.set()
+            raise RuntimeError("nothing more")
+        one = self._left.pop(0)
+        if one is None:
+            raise RuntimeError("GPU is lost")
+        return one
+
+    def close(self) -> None: ...
+
+
+def state(mhz: float, *, slow: bool = False, gpu: int = 0) -> Sample:
+    return Sample(gpu, mhz, mhz / 3, 50.0 + mhz / 100, slow)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
+
+
+def watched(*readings: Sample | None, gpus: tuple[int, ...] = (0,)) -> tuple[GpuWatch, Script]:
+    sensor = Script(*readings)
+    with GpuWatch((sensor, gpus)) as watch:
+        assert sensor.all_given.wait(30)
+    return watch, sensor
+
+
+def test_what_was_read_is_summed_up() -> None:
+    watch, _ = watched(state(1500.0), state(1980.0), state(1800.0))
+    assert watch.summary() == {
+        "samples": 3,
+        "throttled": False,
+        "sm_clock_mhz": [1500.0, 1800.0, 1980.0],
+        "power_w": [500.0, 600.0, 660.0],
+        "temperature_c": [65.0, 68.0, 69.8],
+    }
+
+
+@pytest.mark.parametrize(("slow", "of", "throttled"), [(0, 20, False), (2, 20, False), (3, 20, True), (20, 20, True)])
+def test_a_moment_of_throttling_is_none(slow: int, of: int, throttled: bool) -> None:
+    watch, _ = watched(*(state(1500.0, slow=index < slow) for index in range(of)))
+    assert watch.throttled() == throttled
+
+
+def test_a_reading_that_fails_is_one_sample_less() -> None:
+    watch, _ = watched(state(1500.0), None, state(1600.0))
+    assert [sample.sm_clock_mhz for sample in watch.samples] == [1500.0, 1600.0]
+
+
+def test_every_gpu_is_asked() -> None:
+    _, sensor = watched(state(1.0), state(2.0), gpus=(3, 5))
+    assert sensor.asked[:4] == [3, 5, 3, 5]
+
+
+def test_the_watch_ends_with_the_block() -> None:
+    watched(state(1500.0))
+    assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
+
+
+def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
+    with GpuWatch((None, [0])) as watch:
+        assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
+    assert watch.summary() == {} and not watch.throttled()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "throttled"), [(0x0, False), (0x4, False), (0x1, False), (0x8, True), (0x44, True)]
+)
+def test_nvml_is_asked_as_its_manual_says(reasons: int, throttled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0x4, the power cap, is how a busy GPU runs; 0x8 and 0x40 are hardware and thermal slow-downs."""
+    said: list[str] = []
+    nvml = SimpleNamespace(
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: said.append("init"),
+        nvmlShutdown=lambda: said.append("shutdown"),
+        nvmlDeviceGetHandleByIndex=lambda gpu: ("handle", gpu),
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
+        nvmlDeviceGetClockInfo=lambda handle, kind: {(("handle", 2), 1): 1755}[handle, kind],
+        nvmlDeviceGetPowerUsage=lambda handle: 650_000,
+        nvmlDeviceGetTemperature=lambda handle, kind: 61,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    sensor = find_sensor("cuda")
+    assert isinstance(sensor, NvmlSensor)
+    assert sensor.read(2) == Sample(2, 1755.0, 650.0, 61.0, throttled)
+    sensor.close()
+    assert said == ["init", "shutdown"]
+
+
+@pytest.mark.parametrize(("status", "throttled"), [(None, False), (0, False), (4, True)])
+def test_amdsmi_is_asked_for_its_metrics(status: int | None, throttled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = {
+        "current_gfxclk": 2100,
+        "average_socket_power": 700,
+        "temperature_hotspot": 71,
+        "throttle_status": status,
+    }
+    smi = SimpleNamespace(
+        amdsmi_init=lambda: None,
+        amdsmi_shut_down=lambda: None,
+        amdsmi_get_processor_handles=lambda: ["first", "second"],
+        amdsmi_get_gpu_metrics_info=lambda handle: {"second": metrics}[handle],
+    )
+    monkeypatch.setitem(sys.modules, "amdsmi", smi)
+    sensor = find_sensor("hip")
+    assert isinstance(sensor, AmdSmiSensor)
+    assert sensor.read(1) == Sample(1, 2100.0, 700.0, 71.0, throttled)
+
+
+@pytest.mark.parametrize("backend", ["cuda", "hip"])
+def test_a_machine_without_the_library_or_its_driver_has_no_sensor(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = {"cuda": "pynvml", "hip": "amdsmi"}[backend]
+    monkeypatch.setitem(sys.modules, name, None)
+    assert find_sensor(backend) is None
+
+    def fails() -> None:
+        raise RuntimeError("no driver")
+
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(nvmlInit=fails, amdsmi_init=fails))
+    assert find_sensor(backend) is None

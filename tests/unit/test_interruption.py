@@ -1,0 +1,74 @@
+"""Ctrl-C and SIGTERM in a process of its own: the first is a wish, the second an end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from samples import ROOT
+
+from gemm_tuner.interruption import SIGNALS, Interruption
+
+LISTEN = """
+import signal
+from gemm_tuner.interruption import Interruption
+asked = Interruption()
+before = signal.getsignal(signal.SIGTERM)
+try:
+    with asked.listening():
+        print("listening", flush=True)
+        while not asked.asked:
+            signal.sigtimedwait([], 0.05)
+        print("asked", flush=True)
+        while True:
+            signal.sigtimedwait([], 0.05)
+except KeyboardInterrupt:
+    print("ended", signal.getsignal(signal.SIGTERM) == before, flush=True)
+"""
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGINT"), ("SIGINT", "SIGTERM")])
+def test_the_first_signal_asks_and_the_second_ends(first: str, second: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", LISTEN], cwd=ROOT, text=True, stdout=-1, stderr=-1)
+    try:
+        assert line(process) == "listening"
+        process.send_signal(signal.Signals[first])
+        assert line(process) == "asked"
+        process.send_signal(signal.Signals[second])
+        assert line(process) == "ended True"  # and the handlers are those of before
+    finally:
+        process.kill()
+        _, said = process.communicate()
+    assert said.strip() == f"tune_gemm.py: {first}: finishing what runs and saving it; once more to stop at once"
+
+
+def test_a_run_that_is_asked_to_end_ends_where_it_checks() -> None:
+    asked = Interruption()
+    asked.check()
+    with asked.listening():
+        signal.raise_signal(signal.SIGTERM)
+        assert asked.asked
+        with pytest.raises(KeyboardInterrupt):
+            asked.check()
+
+
+def test_outside_the_main_thread_nothing_is_taken() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    seen: list[object] = []
+
+    def listen() -> None:
+        with Interruption().listening() as asked:
+            seen.extend([asked.asked, [signal.getsignal(number) for number in SIGNALS] == before])
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert seen == [False, True]
