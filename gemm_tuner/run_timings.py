@@ -42,8 +42,8 @@ class TimedConfig:
         return time_us
 
     def slower_than(self, other: TimedConfig) -> float:
-        """By which share it is slower than another, in a stage that timed both: the finals of a large size run at
-        lower clocks than its screening, so times of two stages say nothing about each other."""
+        """By which share it is slower than another, in a stage that timed both: the finals may run at other clocks
+        than the screening, so times of two stages say little about each other."""
         if self.finals_us and other.finals_us:
             return self.finals_us / other.finals_us - 1
         if self.screen_us and other.screen_us:

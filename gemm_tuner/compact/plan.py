@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,7 +12,7 @@ from gemm_tuner.compact.ranges import Group, group_sizes, ranges_of
 from gemm_tuner.compact.tuned import TunedRun, TunedSize
 from gemm_tuner.documents import dump_yaml
 from gemm_tuner.records import Choice
-from gemm_tuner.results import FORMAT_VERSION, Header, choice_row, size_keys
+from gemm_tuner.results import FORMAT_VERSION, choice_row, size_keys
 from gemm_tuner.run_timings import SCREEN
 from gemm_tuner.sizes import TIMED_FACTS
 
@@ -72,9 +71,7 @@ def serving_sets(sizes: tuple[TunedSize, ...], loss: float) -> tuple[dict[str, f
 
 def results_text(compacted: Compacted, run: TunedRun, loss: float) -> str:
     """A results file of the served sizes. The loss stands in comments: no key of a row means it."""
-    known = {field.name for field in dataclasses.fields(Header)}
-    header = {key: value for key, value in run.header.items() if key in known}
-    header["date"] = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    header = {**run.header, "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
     parts = [
         "# Written by tune_gemm.py compact; docs/compare.md explains it, docs/results_format.md the fields.\n",
         f"# {len(compacted.names)} configs within {loss * 100:g} %, where there were {compacted.configs_before}.\n",

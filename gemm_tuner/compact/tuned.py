@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gemm_tuner import results, run_record
+from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.problem import GemmProblem
+from gemm_tuner.results import Header
 from gemm_tuner.run_record import RUN_FILE
 from gemm_tuner.run_timings import TimedConfig, read_timings
+from gemm_tuner.sizes import SOURCES
 
 ROUNDING = 1e-9  # of a ratio: 101 us against 100 us are 1 % slower
 
@@ -60,13 +65,21 @@ def load(path: Path) -> TunedRun:
 
 def _of_folder(folder: Path) -> TunedRun:
     record = run_record.read(folder)
-    header = {key: value for key, value in record.header.items() if isinstance(value, (str, int))}
+    header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
         _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None)
         for size in record.sizes
         if size.chosen
     ]
     return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen))
+
+
+def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
+    """The fields of a results file's header that a run's gives. Raises UserError for a source that no row may have."""
+    if raw.get("source") not in SOURCES:
+        raise UserError(f"source is {show(raw.get('source'))}", where=where, accepted=", ".join(SOURCES))
+    kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(Header)}
+    return {key: raw[key] for key, kind in kinds.items() if type(raw.get(key)) is kind}
 
 
 def _of_file(path: Path) -> TunedRun:

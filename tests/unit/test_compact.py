@@ -252,4 +252,9 @@ def test_what_has_no_tables_or_was_never_timed_is_refused(tmp_path: Path, capsys
     assert main(["compact", str(predicted)]) == EXIT_INPUT
     assert "nothing was measured" in capsys.readouterr().err
     assert main(["compact", str(write_run(tmp_path / "empty", [size(P)]))]) == EXIT_INPUT
+    foreign = write_run(tmp_path / "foreign", [size(P, "a")], replace(HEADER, source="guessed"))
+    write_table(foreign, P, {"a": (OK, 1.0, 1.0)})
+    capsys.readouterr()
+    assert main(["compact", str(foreign)]) == EXIT_INPUT
+    assert "source is 'guessed'" in capsys.readouterr().err
     assert main(["compact", str(lone), "--boundaries", "round"]) == EXIT_INPUT
