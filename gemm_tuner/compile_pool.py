@@ -34,6 +34,8 @@ LOOK_S = 0.05
 TIMES_THE_MEDIAN = 30.0
 LEAST_LIMIT_S = 30.0
 ENOUGH_TO_JUDGE = 20
+# The latest compiles that are judged by.
+REMEMBERED = 200
 
 Answer = tuple[CompileTask, CompileResult]
 
@@ -91,11 +93,17 @@ class Feed:
             self._spare = deque(tasks)
             self._changed.notify()
 
-    def close(self) -> None:
-        """Drops what waits and ends the feed; compiles that run are not waited for."""
+    def forget(self) -> None:
+        """Drops what waits; it may be wanted again."""
         with self._changed:
+            self.taken -= {(task.script, task.name, task.specialisation) for task in (*self._wanted, *self._spare)}
             self._wanted.clear()
             self._spare.clear()
+
+    def close(self) -> None:
+        """Drops what waits and ends the feed; compiles that run are not waited for."""
+        self.forget()
+        with self._changed:
             self.open, self.closed = False, True
             self._changed.notify()
 
@@ -128,7 +136,7 @@ class CompilePool:
     log_path: Path
     limit_s: float = 60.0
     _workers: list[Worker] = field(default_factory=list)
-    _seconds: list[float] = field(default_factory=list)
+    _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def __enter__(self) -> CompilePool:
         return self

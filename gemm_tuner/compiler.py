@@ -36,6 +36,7 @@ class Compiler:
         self._on_result = on_result
         self._feed = Feed(stays_open=True)
         self._changed = threading.Condition()
+        self._missing: set[TaskKey] = set()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="compiler", daemon=True)
 
@@ -59,6 +60,7 @@ class Compiler:
                         self.cached += result.cached
                         self.compiled += not result.cached
                         self.results[key_of(task)] = result
+                        self._missing.discard(key_of(task))
                         self._changed.notify_all()
         except BaseException as error:  # raised again where somebody waits
             with self._changed:
@@ -80,19 +82,21 @@ class Compiler:
         until: float = float("inf"),
         look: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False.
+        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and what no worker
+        has begun is forgotten. One thread waits at a time.
 
         look: called a few times a second; what it raises ends the wait. Raises what the pool raised in its thread.
         """
         tasks = list(tasks)
         keys = {key_of(task) for task in tasks}
         with self._changed:
+            self._missing = keys - self.results.keys()
             # What still waits as an offer is wanted here, and must not be compiled twice.
             self._feed.offer(())
             self._feed.want(self._new(tasks))
             seen = 0
             while True:
-                done = len(keys & self.results.keys())
+                done = len(keys) - len(self._missing)
                 if done > seen:
                     advance(done - seen)
                     seen = done
@@ -103,5 +107,6 @@ class Compiler:
                 look()
                 left = until - time.monotonic()
                 if left <= 0:
+                    self._feed.forget()
                     return False
                 self._changed.wait(min(left, LOOK_S))
