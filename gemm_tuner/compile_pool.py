@@ -12,7 +12,7 @@ import signal
 import statistics
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +22,7 @@ from typing import Any
 import multiprocess
 from multiprocess.connection import wait
 
+from gemm_tuner import memory
 from gemm_tuner.compile_worker import CompileTask, serve
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.records import CompileResult, Status, Target
@@ -34,6 +35,11 @@ LOOK_S = 0.05
 TIMES_THE_MEDIAN = 30.0
 LEAST_LIMIT_S = 30.0
 ENOUGH_TO_JUDGE = 20
+# A worker that is killed by these was killed by somebody else, the OOM killer for one: its task has another chance.
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+MOST_DEATHS = 2
+# Workers that may end at their start, one after another, before the machine is said to be at fault.
+MOST_FAILED_STARTS = 3
 # The latest compiles that are judged by.
 REMEMBERED = 200
 
@@ -100,6 +106,12 @@ class Feed:
             self._wanted.clear()
             self._spare.clear()
 
+    def give_back(self, task: CompileTask) -> None:
+        """Puts a task that was taken before all others."""
+        with self._changed:
+            self._wanted.appendleft(task)
+            self._changed.notify()
+
     def close(self) -> None:
         """Drops what waits and ends the feed; compiles that run are not waited for."""
         self.forget()
@@ -128,6 +140,7 @@ class CompilePool:
     """``run`` compiles tasks in the order given; use as a context manager.
 
     limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
+    memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
     """
 
     target: Target
@@ -135,8 +148,11 @@ class CompilePool:
     variables: dict[str, str]
     log_path: Path
     limit_s: float = 60.0
+    memory_bytes: int = 0
     _workers: list[Worker] = field(default_factory=list)
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _deaths: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _failed_starts: int = 0
 
     def __enter__(self) -> CompilePool:
         return self
@@ -149,7 +165,8 @@ class CompilePool:
     def _start_worker(self) -> Worker:
         context = multiprocess.get_context("spawn")
         ours, theirs = context.Pipe()
-        arguments = (theirs, self.target, self.variables, known_triton_key(), str(self.log_path))
+        share = self.memory_bytes or memory.share_bytes(self.workers)
+        arguments = (theirs, self.target, self.variables, known_triton_key(), str(self.log_path), share)
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -197,8 +214,12 @@ class CompilePool:
                 answer = worker.connection.recv()
             except (EOFError, OSError):
                 worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
-                yield from self._replace(worker, Status.COMPILE_ERROR, "the compiler died")
+                yield from self._replace(worker, feed, Status.COMPILE_ERROR, "the compiler died")
                 continue
+            if worker.ready and isinstance(answer, str):
+                hint = "free some space and start the same command again: it goes on where it was"
+                raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=hint)
+            self._failed_starts = 0
             done, worker.task, worker.ready = worker.task, None, True
             if done is not None:
                 if not answer.cached:
@@ -211,18 +232,29 @@ class CompilePool:
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
                 message = f"not compiled within {worker.limit_s:g} s"
-                yield from self._replace(worker, Status.COMPILE_TIMEOUT, message)
+                yield from self._replace(worker, feed, Status.COMPILE_TIMEOUT, message)
 
-    def _replace(self, worker: Worker, status: Status, message: str) -> Iterator[Answer]:
-        """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it."""
+    def _replace(self, worker: Worker, feed: Feed, status: Status, message: str) -> Iterator[Answer]:
+        """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it.
+
+        A task whose worker somebody else killed goes back once.
+        """
         task = worker.task
         worker.kill()
         exit_code = worker.process.exitcode
+        self._workers.remove(worker)
         if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts < MOST_FAILED_STARTS:
+                return
             what = f"a compile worker ended at its start, exit status {exit_code}"
             raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
-        self._workers.remove(worker)
         if task is not None:
+            key = (task.script, task.name, task.specialisation)
+            self._deaths[key] += 1
+            if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_DEATHS:
+                feed.give_back(task)
+                return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
             yield task, CompileResult(task.name, task.specialisation, status, seconds=worker.limit_s, message=text)
 

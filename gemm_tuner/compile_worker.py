@@ -7,6 +7,7 @@ hand-built ``ASTSource`` hashes differently).
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import signal
@@ -18,11 +19,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gemm_tuner import memory
 from gemm_tuner.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
 
 PR_SET_PDEATHSIG = 1
 MESSAGE_CHARACTERS = 2000
+# What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 NICENESS = 10
 # What of Triton's metadata its launcher takes, beside the code: threads, shared memory, clusters, the shape of
 # descriptors, memory that a kernel asks for.
@@ -65,8 +69,14 @@ class StandInDriver:
         return 0
 
 
-def serve(connection: Any, target: Target, variables: dict[str, str], triton_key: str, log_path: str) -> None:
-    """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None."""
+def serve(
+    connection: Any, target: Target, variables: dict[str, str], triton_key: str, log_path: str, memory_bytes: int
+) -> None:
+    """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None.
+
+    memory_bytes: what a compile may take beside what the worker has at its start. A text for an answer says that
+    nothing can be written here.
+    """
     own_process_group()
     for name in FOREIGN_VARIABLES:
         os.environ.pop(name, None)
@@ -81,6 +91,7 @@ def serve(connection: Any, target: Target, variables: dict[str, str], triton_key
     if triton_key:
         # Hashing libtriton takes 0.35 s a process; every worker would find the same.
         triton.runtime.cache.triton_key = lambda: triton_key
+    memory.limit(memory_bytes)
     connection.send("ready")
     while True:
         try:
@@ -89,7 +100,10 @@ def serve(connection: Any, target: Target, variables: dict[str, str], triton_key
             return
         if task is None:
             return
-        connection.send(compile_one(task, target))
+        try:
+            connection.send(compile_one(task, target))
+        except OSError as error:
+            connection.send(f"compiled kernels cannot be written: {error}")
 
 
 def keep_torch_out() -> None:
@@ -113,7 +127,10 @@ def own_process_group() -> None:
 
 
 def compile_one(task: CompileTask, target: Target) -> CompileResult:
-    """Compiles all kernels of one GEMM call; the resources reported are the main kernel's."""
+    """Compiles all kernels of one GEMM call; the resources reported are the main kernel's.
+
+    Raises OSError when the cache of compiled kernels cannot be written.
+    """
     import triton
 
     hits: list[bool] = []
@@ -126,7 +143,9 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
         registers, spills = resources(main.asm[kind], target)
         digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"[:MESSAGE_CHARACTERS]
+        if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+            raise
+        text = f"{type(error).__name__}: {error or 'a compile may not take so much'}"[:MESSAGE_CHARACTERS]
         return CompileResult(
             task.name, task.specialisation, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
         )

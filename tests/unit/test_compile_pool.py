@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gemm_tuner import codegen
+from gemm_tuner import codegen, memory
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_stage import support_task
@@ -138,6 +140,58 @@ def test_a_worker_that_dies_costs_that_config_only(tmp_path: Path, death: str, e
 def test_the_last_worker_may_die_too(tmp_path: Path) -> None:
     result = run(pool_in(tmp_path, workers=1), [broken_task(tmp_path, calls="os._exit(9)")])["broken"]
     assert result.status == Status.COMPILE_ERROR
+
+
+def killed_at_first(pid_file: str) -> str:
+    """For ``calls``: the first process that comes by is killed, the next is not."""
+    return f"os.path.exists({pid_file!r} + '.1') or (open({pid_file!r} + '.1', 'w'), os.kill(os.getpid(), 9))"
+
+
+def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, kernel="not_a_name(pointer)", calls=killed_at_first(str(tmp_path / "pid")))
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert "not_a_name" in result.message and (tmp_path / "pid.1").exists()
+
+
+def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> None:
+    """As by the OOM killer: two of them, while they import."""
+    tasks, killed = good_tasks(tmp_path), list[int]()
+    with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
+        answers = thread.submit(lambda: list(pool.run(tasks)))
+        while len(killed) < 2 and not answers.done():
+            for worker in list(pool._workers):
+                if worker.process.pid not in (None, *killed) and not worker.ready:
+                    os.kill(worker.process.pid, signal.SIGKILL)
+                    killed.append(worker.process.pid)
+        assert [result.status for _, result in answers.result()] == [Status.OK] * len(tasks)
+    assert len(killed) == 2
+
+
+@pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
+def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats: str) -> None:
+    pool = CompilePool(
+        SM_90, 2, kernel_env(tmp_path / "cache"), tmp_path / "log.txt", memory_bytes=memory.LEAST_BYTES // 2
+    )
+    result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
+
+
+def test_a_worker_may_take_its_share_of_the_machine() -> None:
+    shares = [memory.share_bytes(workers) for workers in (1, 16, 10_000)]
+    assert shares == sorted(shares, reverse=True)
+    assert memory.MOST_BYTES >= shares[0] and shares[-1] == memory.LEAST_BYTES
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
+    """Here a limit on the size of files stands for the full disk."""
+    tasks, before = good_tasks(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        pool = pool_in(tmp_path, workers=1)
+        with pool, pytest.raises(EnvironmentFault, match="compiled kernels cannot be written.*free some space"):
+            list(pool.run(tasks))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path) -> None:
