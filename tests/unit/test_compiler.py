@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from samples import TEMPLATES
 
-from gemm_tuner import codegen, compile_pool
+from gemm_tuner import codegen
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool, Feed
 from gemm_tuner.compile_worker import CompileTask
@@ -33,8 +32,8 @@ def tasks_in(folder: Path) -> list[CompileTask]:
     return [CompileTask(str(script.path), c.binary_name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in FOUR]
 
 
-def pool_in(folder: Path, **fields: float) -> CompilePool:
-    return CompilePool(SM_90, 1, kernel_env(folder / "cache"), folder / "log.txt", **fields)
+def pool_in(folder: Path) -> CompilePool:
+    return CompilePool(SM_90, 1, kernel_env(folder / "cache"), folder / "log.txt", 60.0)
 
 
 def ignore(_: object) -> None:
@@ -189,17 +188,6 @@ def test_a_closed_feed_has_nothing_left() -> None:
     ],
 )
 def test_the_limit_follows_what_compiles_take(seconds: list[float], limit_s: float, tmp_path: Path) -> None:
-    pool = pool_in(tmp_path, limit_s=60.0)
+    pool = pool_in(tmp_path)
     pool._seconds.extend(seconds)
     assert pool.limit == limit_s
-
-
-def test_the_limit_is_found_in_no_time_after_many_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths: list[int] = []
-    monkeypatch.setattr(
-        compile_pool.statistics, "median", lambda some: lengths.append(len(some)) or statistics.fmean(some)
-    )
-    pool = pool_in(tmp_path)
-    pool._seconds.extend([1.0] * 15_000)
-    assert pool.limit == 30.0
-    assert lengths == [compile_pool.REMEMBERED]
