@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -110,8 +110,7 @@ class Fleet:
     def _wait(self, futures: dict[int, Future[list[StageRun]]]) -> None:
         """Until all have ended. Another error than a GPU's fault, or Ctrl-C, ends the others too."""
         try:
-            for future in futures.values():
-                wait([future])
+            for future in as_completed(futures.values()):
                 error = future.exception()
                 if error is not None and not isinstance(error, EnvironmentFault):
                     raise error

@@ -86,6 +86,24 @@ def test_an_offer_is_compiled_meanwhile_and_once(begin: Callable[..., Compiler],
     assert sorted(name for name, _ in heard) == sorted(task.name for task in (first, second, third))
 
 
+def test_what_a_worker_has_begun_is_waited_for_and_not_begun_again(tmp_path: Path) -> None:
+    first, second, *_ = tasks_in(tmp_path)
+    begun, asked, heard = threading.Event(), threading.Event(), list[str]()
+
+    def told(task: CompileTask, result: CompileResult) -> None:
+        """Of the first: its worker is at the second already, and the second is asked for while it is."""
+        heard.append(task.name)
+        begun.set()
+        assert asked.wait(60)
+
+    with Compiler(pool_in(tmp_path), told) as compiler:
+        compiler.offer([first, second])
+        assert begun.wait(120)
+        assert compiler.compile([second], ignore, look=asked.set)
+        assert compiler.compile([first, second], ignore)
+    assert heard == [first.name, second.name]
+
+
 def test_an_offer_needs_nobody_who_waits(begin: Callable[..., Compiler], heard: Heard, tmp_path: Path) -> None:
     offered, done = tasks_in(tmp_path)[:2], threading.Event()
     compiler = begin()
