@@ -112,7 +112,9 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
         return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)
     if not all(given):
         raise UserError(
-            "no size is given" if not any(given) else "a size needs all of -m, -n and -k", accepted=accepted
+            "no size is given" if not any(given) else "a size needs all of -m, -n and -k",
+            accepted=accepted,
+            hint=options.SEE_HELP,
         )
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
@@ -183,6 +185,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         rotating_mib=arguments.rotating_tensor,
         compare=arguments.compare or "",
         search=arguments.search,
+        families=arguments.families,
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         older=read_older(arguments.update),

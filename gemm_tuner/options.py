@@ -6,7 +6,6 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,17 +15,22 @@ from gemm_tuner.documents import show
 from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.errors import UserError
+from gemm_tuner.flag_types import batch_count, duration_s, factor, id_list, name_list, not_negative, one_of, percent, positive
 from gemm_tuner.launcher.operands import INIT_TYPES
-from gemm_tuner.problem import ACTIVATIONS, MAX_BATCH, PRECISIONS, SCALE_BLOCK, SCALINGS
+from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search.registry import SEARCHES
-from gemm_tuner.values import FACTOR_FORM, did_you_mean, is_factor
 
 DESCRIPTION = """\
 Finds, for every GEMM size in a list, the fastest correct Triton kernel configuration on this GPU,
 and writes it as a tuned-config YAML. Without a GPU it does what can be done: kernels are compiled
 for --arch, pruned by what their binaries need, ranked by a model and checked in Triton's
 interpreter; such rows say 'source: predicted'.
+"""
+USAGE = """\
+tune_gemm.py --gemm_size_file FILE [flags]
+       tune_gemm.py -m M -n N -k K [flags]
+       tune_gemm.py SUBCOMMAND ...
 """
 EXAMPLES = """\
 examples:
@@ -49,7 +53,13 @@ REPLACED = {
 }
 REPLAY = "replay"
 PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
-SEE_HELP = "--help lists all flags"
+SEE_HELP = "--help lists all flags and subcommands"
+# First words that mean something elsewhere.
+NO_SUBCOMMANDS = {
+    "help": "tune_gemm.py --help lists all flags and subcommands; each subcommand has a --help of its own",
+    "tune": "flags alone tune: tune_gemm.py --gemm_size_file FILE",
+    "version": "tune_gemm.py --version",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,15 +78,22 @@ class Parser(argparse.ArgumentParser):
             return arguments
         word = unknown[0].partition("=")[0]
         if not word.startswith("-"):
-            is_file = word.endswith((".yaml", ".yml"))
-            near = difflib.get_close_matches(word[:60], SUBCOMMANDS, 1)
-            hint = f"did you mean the subcommand {near[0]}?" if near else SEE_HELP
-            hint = "name a file of sizes by --gemm_size_file" if is_file else hint
-            raise UserError(f"unexpected argument {show(word)}", hint=hint)
+            raise UserError(f"unexpected argument {show(word)}", hint=about_word(word))
         flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
         near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
         hint = f"did you mean {flags[near[0]]}?" if near else SEE_HELP
         raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
+
+
+def about_word(word: str) -> str:
+    """A hint for a word that is no flag: what it was meant for."""
+    if word in SUBCOMMANDS:
+        return f"a subcommand comes first: tune_gemm.py {word} ..."
+    if word.endswith((".yaml", ".yml")):
+        return "name a file of sizes by --gemm_size_file"
+    known = {**{name: f"did you mean the subcommand {name}?" for name in SUBCOMMANDS}, **NO_SUBCOMMANDS}
+    near = difflib.get_close_matches(word[:60], known, 1)
+    return known[near[0]] if near else SEE_HELP
 
 
 def data_folder(name: str) -> Path:
@@ -86,78 +103,20 @@ def data_folder(name: str) -> Path:
     return inside if inside.is_dir() else package.parent / name
 
 
-def positive(text: str) -> int:
-    """An argparse type: an integer of 1 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 1 or more")
-    return value
-
-
-def not_negative(text: str) -> int:
-    """An argparse type: an integer of 0 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 0 or more")
-    return value
-
-
-def id_list(text: str) -> tuple[int, ...]:
-    """An argparse type: GPU ids with commas between them."""
-    if not re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", text):
-        raise argparse.ArgumentTypeError(f"{show(text)} is no list of ids such as 0,1,3")
-    return tuple(int(part) for part in text.split(","))
-
-
-def batch_count(text: str) -> int:
-    """An argparse type: how many products in one call."""
-    value = positive(text)
-    if value > MAX_BATCH:
-        raise argparse.ArgumentTypeError(f"{show(text)} is more than {MAX_BATCH}, the most that one launch takes")
-    return value
-
-
-def factor(text: str) -> float:
-    """An argparse type: a number that fp32 holds; 0 has no sign."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not is_factor(value):
-        raise argparse.ArgumentTypeError(f"{show(text)} is not {FACTOR_FORM}")
-    return value + 0.0
-
-
-def one_of(
-    names: Iterable[str], hint_for: Callable[[str, tuple[str, ...]], str] = did_you_mean
-) -> Callable[[str], str]:
-    """An argparse type: one of some names. hint_for: from what was written and the names to a hint, or nothing."""
-    known = tuple(names)
-
-    def checked(text: str) -> str:
-        if text in known:
-            return text
-        hint = hint_for(text, known)
-        accepted = ", ".join(known)
-        raise argparse.ArgumentTypeError(
-            f"{show(text)} is not known; accepted: {accepted}" + (f"; {hint}" if hint else "")
-        )
-
-    return checked
+def subcommand_lines() -> str:
+    """The subcommands with what each does, as --help lists them."""
+    width = max(map(len, SUBCOMMANDS))
+    lines = [f"  {name:{width}}  {what}" for name, what in SUBCOMMANDS.items()]
+    return "\n".join(["subcommands, each with a --help of its own:", *lines, "", ""])
 
 
 def build_parser() -> Parser:
     """The whole command line. '-' and '_' mean the same in long flags (``underscored``)."""
     parser = Parser(
         prog="tune_gemm.py",
+        usage=USAGE,
         description=DESCRIPTION,
-        epilog=EXAMPLES,
+        epilog=subcommand_lines() + EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -256,6 +215,9 @@ def _space(parser: Parser) -> None:
     group.add_argument("--arch", metavar="ARCH", default="", help="sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx950 "
                        "(default: this machine's GPU, sm_90 without one)")  # fmt: skip
     group.add_argument("--no_heuristics", action="store_true", help="keep whatever is valid: a much larger space")
+    group.add_argument("--families", type=name_list, default=(), metavar="NAME,NAME",
+                       help="kernel families to try, such as gemm_tile, which is what others' servers run "
+                       "(default: all of the space)")  # fmt: skip
     group.add_argument("--space", metavar="FILE", type=Path, help="axes, in place of rules/space_<arch>.yaml")
     group.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                        help="rules and axes; its Python files are run (default: rules/)")  # fmt: skip
@@ -273,7 +235,7 @@ def _timing(parser: Parser) -> None:
     group.add_argument("--ngpus", type=positive, metavar="N", help="GPUs to use (default: 1)")
     group.add_argument("--gpu_ids", type=id_list, metavar="ID,ID", help="which GPUs to use, as torch numbers them")
     group.add_argument("--num_threads", type=positive, metavar="N", default=os.cpu_count() or 1,
-                       help="compile workers, which are processes (default: all cores, %(default)s)")  # fmt: skip
+                       help="compile workers, which are processes (default: all cores)")  # fmt: skip
     group.add_argument("--compile_limit", type=positive, metavar="S", default=60,
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
@@ -305,31 +267,6 @@ def _output(parser: Parser) -> None:
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
-
-
-DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
-
-
-def duration_s(text: str) -> float:
-    """Seconds of a time such as 90, 90s, 10m, 1h30m."""
-    found = DURATION.fullmatch(text)
-    seconds = (
-        sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
-    )
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{show(text)} is no time; accepted: 90, 90s, 10m, 1h30m")
-    return float(seconds)
-
-
-def percent(text: str) -> float:
-    """A number from 0 to 100, with or without its sign."""
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100")
-    return value
 
 
 def underscored(argv: list[str]) -> list[str]:

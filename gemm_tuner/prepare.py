@@ -12,6 +12,7 @@ import pandas as pd
 
 from gemm_tuner import device as devices
 from gemm_tuner import model, prune, replay, space
+from gemm_tuner.documents import show
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.profilers import AUTO
@@ -99,10 +100,19 @@ def space_file(settings: Settings, arch: str) -> Any:
 def load_space(settings: Settings, device: Device) -> Space:
     """All configurations for the device's architecture, and the rules. Raises UserError."""
     arch = device.target.arch
-    configs = space.frame(space.load(space_file(settings, arch), arch))
+    configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), settings.families)
     rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     names = space.names(configs).to_numpy(dtype=object)
     return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))
+
+
+def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
+    """The configurations of the named families, all when none is named. Raises UserError for one that is not there."""
+    there = list(dict.fromkeys(configs["family"]))
+    unknown = [name for name in families if name not in there]
+    if unknown:
+        raise UserError(f"{show(unknown[0])} is no family of this space", where="--families", accepted=", ".join(there))
+    return configs[configs["family"].isin(families)].reset_index(drop=True) if families else configs
 
 
 def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned:

@@ -14,9 +14,9 @@ from gemm_tuner.settings import Settings
 KEY_DIGITS = 8
 
 
-def job_key(settings: Settings, source: str) -> str:
-    """Names what is tuned: the sizes in order, the architecture asked for, and where results go."""
-    digest = hashlib.sha256()
+def job_key(settings: Settings, source: str, task: str) -> str:
+    """Names what is done: the task, the sizes in order, the architecture asked for, and where results go."""
+    digest = hashlib.sha256(f"{task}\n".encode())
     for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
         digest.update(f"{part}\n".encode())
     return digest.hexdigest()[:KEY_DIGITS]
@@ -47,10 +47,12 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "space": sources_sha(space.parent, (space.name,)) if space else "",
         "search": settings.search,
         "heuristics": settings.heuristics,
+        "families": ", ".join(settings.families),
         "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
         f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
-        "older configurations": hashlib.sha256(repr(older).encode()).hexdigest()[:12] if older else "",
+        "older configurations": f"{hashlib.sha256(repr(older).encode()).hexdigest()[:12]}, to be beaten by "
+        f"{settings.min_improvement_pct:g} %" if older else "",
     }
 
 

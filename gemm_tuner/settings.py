@@ -15,6 +15,7 @@ class Settings:
     """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU.
 
     compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
+    families: the kernel families to try; empty for all of the space.
     budget_s: wall time of the run; 0 is no bound.
     older:    configurations of an earlier results file, to be beaten by min_improvement_pct.
     fresh:    start a new run even where this one was begun before.
@@ -28,6 +29,7 @@ class Settings:
     results_file: Path | None = None
     arch: str = ""
     heuristics: bool = True
+    families: tuple[str, ...] = ()
     profiler: str = "auto"
     replay_dir: Path | None = None
     gpu_ids: tuple[int, ...] | None = None

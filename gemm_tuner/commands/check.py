@@ -12,10 +12,11 @@ from rich.markup import escape
 
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_OK
+from gemm_tuner.flag_types import one_of
 from gemm_tuner.machine_check import facts, findings
 from gemm_tuner.machine_check.facts import Facts
 from gemm_tuner.machine_check.findings import Finding, Level
-from gemm_tuner.options import Parser, data_folder, one_of
+from gemm_tuner.options import Parser, data_folder
 from gemm_tuner.profilers import AUTO, PROFILERS
 
 DESCRIPTION = """\

@@ -18,7 +18,8 @@ from gemm_tuner.compact.plan import Compacted
 from gemm_tuner.compact.ranges import BOUNDARIES, POW2, Range
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
-from gemm_tuner.options import Parser, one_of
+from gemm_tuner.flag_types import one_of
+from gemm_tuner.options import Parser
 
 DESCRIPTION = """\
 Finds the smallest set of configs with which every tuned size is at most so much slower than with its own, out of all

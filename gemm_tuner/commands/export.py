@@ -10,13 +10,13 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from gemm_tuner import options
 from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import CONSUMERS, devices, job
 from gemm_tuner.export.sidecar import FAR
-from gemm_tuner.options import Parser
+from gemm_tuner.flag_types import one_of
+from gemm_tuner.options import Parser, data_folder
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -49,7 +49,7 @@ def build_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py")
-    parser.add_argument("--to", metavar="CONSUMER", type=options.one_of((*CONSUMERS, MODULE)), required=True,
+    parser.add_argument("--to", metavar="CONSUMER", type=one_of((*CONSUMERS, MODULE)), required=True,
                         help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
                         "with the kernels and matmul(a, b)")  # fmt: skip
     parser.add_argument("-o", "--output_dir", metavar="DIR", type=Path, default=Path("export"),
@@ -81,7 +81,7 @@ def main(words: list[str], shown: Consoles) -> int:
         CONSUMERS[arguments.to],
         arguments.output_dir,
         device=arguments.device_name,
-        fits=devices.fits(arguments.devices, options.data_folder("rules")),
+        fits=devices.fits(arguments.devices, data_folder("rules")),
         predicted=arguments.predicted,
         overwrite=arguments.overwrite,
     )

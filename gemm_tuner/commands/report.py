@@ -9,7 +9,8 @@ from pathlib import Path
 from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
-from gemm_tuner.options import Parser, positive
+from gemm_tuner.flag_types import positive
+from gemm_tuner.options import Parser
 from gemm_tuner.report import data, html, summary, text
 
 DESCRIPTION = """\

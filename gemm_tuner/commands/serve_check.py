@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from gemm_tuner import options
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import SERVED, serve
+from gemm_tuner.flag_types import one_of, positive
 from gemm_tuner.options import Parser
 
 DESCRIPTION = """\
@@ -34,7 +34,7 @@ opens it; 2 the command line or the folder is wrong.
 
 def sizes(text: str) -> tuple[int, ...]:
     """An argparse type: sizes, separated by commas."""
-    return tuple(options.positive(word.strip()) for word in text.split(","))
+    return tuple(positive(word.strip()) for word in text.split(","))
 
 
 def build_parser() -> Parser:
@@ -47,7 +47,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="what was given to export by -o, site-packages, or a "
                         "folder with the files themselves")  # fmt: skip
-    parser.add_argument("--as", metavar="CONSUMER", dest="consumer", type=options.one_of(SERVED), required=True,
+    parser.add_argument("--as", metavar="CONSUMER", dest="consumer", type=one_of(SERVED), required=True,
                         help=f"whose look-up: {', '.join(SERVED)}")  # fmt: skip
     parser.add_argument("--m", metavar="M,M", type=sizes, default=(),
                         help="the sizes to ask for (default: the usual grid, and what was tuned)")  # fmt: skip

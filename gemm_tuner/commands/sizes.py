@@ -10,7 +10,8 @@ from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import INPUT_DTYPES
 from gemm_tuner.errors import EXIT_OK
-from gemm_tuner.options import Parser, one_of, positive
+from gemm_tuner.flag_types import one_of, positive
+from gemm_tuner.options import Parser
 from gemm_tuner.problem import SCALINGS
 from gemm_tuner.problem_keys import problem_row
 from gemm_tuner.size_sources import collect

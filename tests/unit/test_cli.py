@@ -30,7 +30,7 @@ FLAGS = (
     "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
-    "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit",
+    "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit", "--families",
 )  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from rule_cases import thin_space, thin_space_text
 from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
 
 from gemm_tuner import device as devices
-from gemm_tuner import prune
+from gemm_tuner import prepare, prune, space
 from gemm_tuner.cli import main
 from gemm_tuner.device import Machine
-from gemm_tuner.errors import EXIT_INPUT, EXIT_OK
+from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.space import AMD_AXES, AXES
 
 Thin = Callable[[str], list[str]]
@@ -205,3 +205,14 @@ def test_explain_of_what_is_no_configuration(
     out, err = refused(capsys, *SIZE, *thin("sm_90"), f"--explain={text}")
     assert out == ""
     assert [word for word in ["--explain", *words] if word not in err] == []
+
+
+def test_families_narrow_the_space() -> None:
+    configs = space.frame(space.load(space.space_path(RULES, "sm_90"), "sm_90"))
+    only = prepare.of_families(configs, ["gemm_tile", "gemv"])
+    assert set(only["family"]) == {"gemm_tile", "gemv"}
+    assert len(only) == configs["family"].isin(["gemm_tile", "gemv"]).sum()
+    assert only.index.tolist() == list(range(len(only)))
+    assert prepare.of_families(configs, []) is configs
+    with pytest.raises(UserError, match="'gemm_tyle' is no family of this space.*accepted: gemm_tile, gemm_persistent"):
+        prepare.of_families(configs, ["gemm_tyle"])
