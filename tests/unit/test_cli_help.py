@@ -1,0 +1,45 @@
+"""--help, and what words that are no flags are answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner.cli import main
+from gemm_tuner.commands import SUBCOMMANDS
+from gemm_tuner.errors import EXIT_INPUT
+
+
+def test_help_lists_every_subcommand_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for name, what in SUBCOMMANDS.items():
+        assert [line for line in text.splitlines() if line.split(maxsplit=1) == [name, what]], name
+    assert "tune_gemm.py SUBCOMMAND" in text
+
+
+WORDS = {
+    "help": (["help"], "tune_gemm.py --help"),
+    "help of a subcommand": (["help", "export"], "each subcommand has a --help"),
+    "a misspelt help": (["hlep"], "tune_gemm.py --help"),
+    "tune": (["tune", "sizes.yaml"], "flags alone tune: tune_gemm.py --gemm_size_file FILE"),
+    "version": (["version"], "tune_gemm.py --version"),
+    "a misspelt subcommand": (["reprot", "results/x"], "did you mean the subcommand report?"),
+    "an underscore": (["serve_check", "out"], "did you mean the subcommand serve-check?"),
+    "a flag before the subcommand": (["--verbose", "check"], "a subcommand comes first: tune_gemm.py check ..."),
+    "a bare file": (["sizes.yaml"], "name a file of sizes by --gemm_size_file"),
+    "something else": (["qqq"], "--help lists all flags and subcommands"),
+    "nothing": ([], "--help lists all flags and subcommands"),
+}
+
+
+@pytest.mark.parametrize(("words", "hint"), WORDS.values(), ids=list(WORDS))
+def test_a_word_that_is_no_flag_gets_a_hint(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], hint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == EXIT_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert hint in line
