@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner import cli, options, pipeline, prepare, results
 from gemm_tuner.contest import difference
-from gemm_tuner.errors import EXIT_OK, UserError
+from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import GemmProblem, KernelConfig, Status
@@ -55,6 +55,8 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
     shown = cli.consoles()
     settings = cli.settings_from(parsed, cli.read_sizes(parsed, shown.log))
     setting = prepare.find_setting(settings)
+    if not setting.gpus:
+        raise EnvironmentFault("there is no GPU to measure on")
     ledgers = []
     for problem, first in configs[0].items():
         ledger = prepare.given_ledger(problem, first, setting.device)
