@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.errors import EnvironmentFault
-from gemm_tuner.launch import OnEvent, OnFound, StageRun, nobody
 from gemm_tuner.launcher.plan import Plan, Work
 from gemm_tuner.outcomes import Key
 from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.starts import OnFound, StageRun
+from gemm_tuner.watching import OnEvent, nobody
 
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".

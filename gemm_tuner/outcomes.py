@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner import attribution
-from gemm_tuner.launcher.plan import AGAIN, VENDOR, Plan, Work
+from gemm_tuner.launcher.plan import AGAIN, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
@@ -90,12 +90,35 @@ def given_up(plan: Plan, attempts: int) -> dict[Key, Timing]:
     return {key: Timing(*key, Status.CRASHED, message=message) for key in keys}
 
 
-def after(work: Work, blamed: Timing) -> Work:
-    """The work without the blamed configuration and those before it."""
-    names = [name for _, name in work.entries]
-    if work.problem != blamed.problem or blamed.name not in names:
-        return work
-    return replace(work, entries=work.entries[names.index(blamed.name) + 1 :])
+def from_on(plan: Plan, work: int, name: str, *, itself: bool) -> Plan:
+    """What a plan has behind an entry of a work; the entry too when ``itself``."""
+    entries = plan.work[work].entries
+    at = [other for _, other in entries].index(name) + (not itself)
+    left = (replace(plan.work[work], entries=entries[at:]), *plan.work[work + 1 :])
+    return replace(plan, work=tuple(one for one in left if one.entries))
+
+
+def halves(plan: Plan) -> list[Plan]:
+    """The plan in two of about half the entries each. The finals of a size are never parted, nor is one entry."""
+    if plan.stage == SCREEN:
+        apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
+    else:
+        apart = list(plan.work)
+    if len(apart) < 2:
+        return [plan]
+    middle = len(apart) // 2
+    return [replace(plan, work=joined(part)) for part in (apart[:middle], apart[middle:])]
+
+
+def joined(works: list[Work]) -> tuple[Work, ...]:
+    """Works of one problem that follow each other as one."""
+    found: list[Work] = []
+    for work in works:
+        if found and found[-1].problem == work.problem:
+            found[-1] = replace(found[-1], entries=found[-1].entries + work.entries)
+        else:
+            found.append(work)
+    return tuple(found)
 
 
 def verdict_of(event: dict[str, Any]) -> Verdict:

@@ -18,12 +18,13 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
-from gemm_tuner.launch import OnEvent, OnFound, StageRun, nobody
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.outcomes import Key, collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import Status, Timing
+from gemm_tuner.starts import OnFound, StageRun
+from gemm_tuner.watching import OnEvent, nobody
 
 RECORDING = "recording.json"
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.errors import UserError
-from gemm_tuner.launch import ACCOUNTED
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import Plan
 from gemm_tuner.outcomes import running_at_end
 from gemm_tuner.run_identity import differences
 from gemm_tuner.store import Store
+from gemm_tuner.watching import ACCOUNTED
 
 FINISHED = "finished"
 

@@ -10,7 +10,6 @@ from gemm_tuner import progress
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.fleet import Fleet
-from gemm_tuner.launch import StageRun
 from gemm_tuner.launcher.plan import SCREEN, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
@@ -19,6 +18,7 @@ from gemm_tuner.records import Status, Timing
 from gemm_tuner.same_code import duplicates
 from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.session import Session
+from gemm_tuner.starts import StageRun
 
 Asked = list[tuple[Ledger, list[str]]]
 # Of a budget of wall time, what finals and checks may need.

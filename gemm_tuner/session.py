@@ -16,11 +16,12 @@ from rich.console import Console
 from gemm_tuner import __version__, results
 from gemm_tuner.gpu_watch import GpuWatch, Sensor
 from gemm_tuner.interruption import Interruption
-from gemm_tuner.launch import StageRun, visible_gpu
+from gemm_tuner.launch import visible_gpu
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import Choice, GemmProblem
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings
+from gemm_tuner.starts import StageRun
 from gemm_tuner.store import Store
 
 

@@ -15,7 +15,7 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.kernels import load_script
 from gemm_tuner.launcher.operands import make_operands, require_memory
-from gemm_tuner.launcher.plan import SCREEN, STOP_FILE, VERIFY, Journal, Plan
+from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Journal, Plan
 from gemm_tuner.launcher.scratch import provide_descriptor_memory
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
 from gemm_tuner.launcher.vendor import vendor_call
@@ -44,11 +44,20 @@ def main(argv: list[str] | None = None) -> int:
         print(error.one_line(), file=sys.stderr)
         return error.exit_status
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
+    try:
+        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE)
+    except OSError as error:
+        print(f"{path}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_CANNOT_WRITE
+
+
+def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path) -> int:
+    """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written."""
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         compiles = CompileCounter()
         try:
-            run(plan, journal, scripts, arguments.plan.parent / STOP_FILE)
+            run(plan, journal, scripts, stop)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY

@@ -19,6 +19,8 @@ VENDOR = "torch.mm"
 AGAIN = "A/A"
 # A file of this name beside the plan ends the launcher after the configuration that it is at.
 STOP_FILE = "stop"
+# Exit status of a launcher that cannot write its journal (EX_IOERR of sysexits.h).
+EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
 DEVICES = ("cuda", "cpu")
 # Kernels of the measurement itself, in the trace by these names: round a vendor call, and before every timed call.

@@ -1,7 +1,8 @@
 """Takes nsys's place on PATH: ``profile`` runs the command, ``stats`` writes what it launched as nsys's CSV.
 
 NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file', 'empty file', 'no kernels',
-'cut short', 'shifted', 'other kernels'; and, where the launcher died: 'nothing after a crash', 'loss at a crash'.
+'cut short', 'shifted', 'other kernels', 'too much' for a long trace; and, where the launcher died:
+'nothing after a crash', 'loss at a crash'.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def profile(arguments: list[str], fault: str) -> int:
 def stats(arguments: list[str], fault: str) -> int:
     stem = Path(arguments[arguments.index("-o") + 1])
     died = '"finished"' not in (stem.parent / "journal.jsonl").read_text()
-    if fault == "stats fails":
+    kernels = (stem.parent / "kernels.txt").read_text().splitlines()
+    if fault == "stats fails" or (fault == "too much" and len(kernels) > 8):
         print("ERROR: the report cannot be opened", file=sys.stderr)
         return 1
     if fault == "no file" or (died and fault == "nothing after a crash"):

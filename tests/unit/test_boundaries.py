@@ -47,31 +47,24 @@ STAGES: dict[str, set[str]] = {
     "kernel_env": set(),
     "attribution": {"launcher"},
     "outcomes": {"attribution", "launcher", "processes", "profilers"},
-    "launch": {"kernel_env", "launcher", "outcomes", "processes", "profilers"},
+    "watching": {"launcher", "processes"},
+    "checking": {"launcher", "outcomes", "watching"},
+    "starts": {"launcher", "outcomes", "processes", "profilers", "watching"},
+    "launch": {"checking", "kernel_env", "launcher", "processes", "profilers", "starts", "watching"},
     "choose": {"launcher", "model"},  # VENDOR, the roofline
     "contest": {"launcher"},  # VENDOR
-    "fleet": {"launch", "launcher", "outcomes"},
+    "fleet": {"launcher", "outcomes", "starts", "watching"},
     "gpu_watch": set(),
     "store": set(),
     "ledger": {"prune"},  # Pruned
     "same_code": {"ledger"},
-    "verify": {"launch", "launcher", "ledger", "outcomes"},
+    "verify": {"launcher", "ledger", "outcomes", "watching"},
     "results": {"combinations", "problem_keys", "sizes"},
     "progress": set(),
     "run_folder": {"store"},
     "run_lock": set(),
     "report": {"launcher", "run_record"},  # VENDOR
-    "export": {
-        "config_keys",
-        "problem_keys",
-        "prune",
-        "results",
-        "rule",
-        "run_record",
-        "sizes",
-        "space",
-        "values",
-    },
+    "export": {"config_keys", "problem_keys", "prune", "results", "rule", "run_record", "sizes", "space", "values"},
     "run_record": set(),
     "run_timings": {"config_keys", "run_record"},
     "compact": {"results", "run_record", "run_timings", "sizes"},
@@ -84,16 +77,7 @@ STAGES: dict[str, set[str]] = {
 # Those whose work is to put stages in order.
 ORDERING = {
     *("cli", "options", "settings", "prepare", "preview", "session"),
-    *(
-        "show",
-        "replay",
-        "steps",
-        "tune",
-        "predict",
-        "pipeline",
-        "commands",
-        "module_export",
-    ),
+    *("show", "replay", "steps", "tune", "predict", "pipeline", "commands", "module_export"),
     *("compiling", "rounds", "finals", "plans", "incumbents"),
     *("resume", "run_start", "run_identity", "run_summary"),
 }
@@ -114,11 +98,7 @@ def imports(path: Path) -> set[str]:
             assert node.level == 0, f"{path}: imports are absolute"
             module = node.module or ""
             is_package = (ROOT / module.replace(".", "/")).is_dir()
-            found |= (
-                {f"{module}.{alias.name}" for alias in node.names}
-                if is_package
-                else {module}
-            )
+            found |= {f"{module}.{alias.name}" for alias in node.names} if is_package else {module}
     return found
 
 
@@ -146,11 +126,7 @@ def test_a_stage_knows_the_records_and_few_others(stage: str) -> None:
 def test_records_know_nothing_but_types() -> None:
     assert own_imports(PACKAGE / "records.py") == {"problem"}
     assert own_imports(PACKAGE / "problem.py") == {"dtypes"}
-    assert (
-        own_imports(PACKAGE / "errors.py")
-        == own_imports(PACKAGE / "dtypes.py")
-        == set()
-    )
+    assert own_imports(PACKAGE / "errors.py") == own_imports(PACKAGE / "dtypes.py") == set()
 
 
 def test_nobody_imports_those_that_order_but_those() -> None:
@@ -162,9 +138,7 @@ def test_nobody_imports_those_that_order_but_those() -> None:
             assert not own_imports(path) & top, path
 
 
-@pytest.mark.parametrize(
-    "path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE))
-)
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
@@ -173,26 +147,14 @@ def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
 
 def test_torch_is_imported_inside_functions_only() -> None:
     for path in MODULES:
-        top_level = [
-            n
-            for n in ast.parse(path.read_text()).body
-            if isinstance(n, (ast.Import, ast.ImportFrom))
-        ]
-        names = {a.name for n in top_level for a in n.names} | {
-            n.module for n in top_level if hasattr(n, "module")
-        }
+        top_level = [n for n in ast.parse(path.read_text()).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        names = {a.name for n in top_level for a in n.names} | {n.module for n in top_level if hasattr(n, "module")}
         assert "torch" not in names, path
 
 
 def loaded_after(module: str) -> set[str]:
     code = f"import sys, {module}; print(*(m for m in ('torch', 'triton', 'pandas', 'jinja2') if m in sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 

@@ -179,7 +179,7 @@ def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats:
 def test_a_worker_may_take_its_share_of_the_machine() -> None:
     shares = [memory.share_bytes(workers) for workers in (1, 16, 10_000)]
     assert shares == sorted(shares, reverse=True)
-    assert memory.MOST_BYTES >= shares[0] and shares[-1] == memory.LEAST_BYTES
+    assert shares[0] <= memory.MOST_BYTES and shares[-1] == memory.LEAST_BYTES
 
 
 def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
     try:
         pool = pool_in(tmp_path, workers=1)
-        with pool, pytest.raises(EnvironmentFault, match="compiled kernels cannot be written.*free some space"):
+        with pool, pytest.raises(EnvironmentFault, match=r"compiled kernels cannot be written.*free some space"):
             list(pool.run(tasks))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

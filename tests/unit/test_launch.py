@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from samples import problem
 
-from gemm_tuner import launch
+from gemm_tuner import checking, launch, starts, watching
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EnvironmentFault
-from gemm_tuner.launch import ACCOUNTED, InterpreterLauncher, JournalTail, LiveLauncher, StageRun, visible_gpu
+from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.launcher.plan import FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.outcomes import halves
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.starts import StageRun
+from gemm_tuner.watching import ACCOUNTED, JournalTail
 
 HERE = Path(__file__).resolve().parent
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -35,6 +38,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     (folder / "nsys").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("STAND_IN_NOTES", str(folder))
 
 
 def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN, vendor: bool = False, **fields: Any) -> Plan:
@@ -106,7 +110,7 @@ def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pyt
     assert statuses(done, TWO) == {"good_1": "ok", "kills_3": "crashed"}
     assert done.timings[ONE, "good_1"].samples_us == (11.0, 12.0)
     assert done.starts == (3 if fault else 2)
-    assert done.timings[ONE, "kills_3"].message == "exit status 137"
+    assert done.timings[ONE, "kills_3"].message == "exit status 139"
 
 
 def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
@@ -114,6 +118,35 @@ def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
     assert statuses(done) == {"good_1": "ok", "sticky_2": "crashed", "good_3": "ok"}
     assert done.timings[ONE, "sticky_2"].message == "illegal memory access"
     assert done.starts == 2
+
+
+def test_one_that_somebody_kills_runs_again_once(run: Run, tmp_path: Path) -> None:
+    done = run((ONE, ["good_1", "killed_2", "good_3"]), (TWO, ["killed_twice_4", "good_5"]))
+    assert statuses(done) == {"good_1": "ok", "killed_2": "ok", "good_3": "ok"}
+    assert statuses(done, TWO) == {"killed_twice_4": "crashed", "good_5": "ok"}
+    assert done.starts == 4
+    accounted = [(tmp_path / "00-screen" / f"start{n:02d}" / ACCOUNTED).exists() for n in range(4)]
+    assert accounted == [False, False, True, True]  # a resumed run counts the first two
+
+
+@pytest.mark.parametrize("stage", [SCREEN, FINALS])
+def test_a_profiler_that_fails_on_much_has_another_try_with_less(
+    run: Run, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """As an nsys whose import stumbles over a long trace: 12 kernels are too much here, 6 are not."""
+    monkeypatch.setenv("NSYS_FAULT", "too much")
+    done = run((ONE, ["good_1"]), (TWO, ["good_2"]), stage=stage)
+    assert {**statuses(done), **statuses(done, TWO)} == {"good_1": "ok", "good_2": "ok"}
+    assert done.starts == 3
+
+
+def test_halves_part_no_size_in_finals() -> None:
+    works = ((ONE, ["a", "b", "c"]), (TWO, ["d"]))
+    names = [[[n for _, n in w.entries] for w in half.work] for half in halves(plan(*works))]
+    assert names == [[["a", "b"]], [["c"], ["d"]]]
+    names = [[[n for _, n in w.entries] for w in half.work] for half in halves(plan(*works, stage=FINALS))]
+    assert names == [[["a", "b", "c"]], [["d"]]]
+    assert len(halves(plan((ONE, ["a"])))) == len(halves(plan((ONE, ["a", "b"]), stage=FINALS))) == 1
 
 
 def test_one_that_hangs(nsys: None, tmp_path: Path) -> None:
@@ -156,7 +189,7 @@ def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: 
 def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(starts, "MAX_ATTEMPTS", 2)
     done = run((ONE, ["kills_1", "kills_2", "good_3", "good_4"]))
     assert set(statuses(done).values()) == {"crashed"}
     assert set(statuses(done)) == {"kills_1", "kills_2", "good_3", "good_4"}
@@ -174,7 +207,7 @@ def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
         ("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
         ("cut short", ["trace_cuda_gpu_trace.csv, line"]),
         ("shifted", ["trace_cuda_gpu_trace.csv, line 2"]),
-        ("other kernels", ["nsys recorded none of 2 configurations", "the trace has 0 calls of good_1"]),
+        ("other kernels", ["nsys recorded none of 1 configurations", "the trace has 0 calls of good_1"]),
     ],
 )
 def test_a_profiler_that_fails_is_one_clear_line(
@@ -198,7 +231,7 @@ def test_a_failure_after_all_is_done_is_the_profilers(run: Run, monkeypatch: pyt
 def test_half_a_last_line_is_no_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything ended and the process died: there is no one to blame but the profiler."""
     monkeypatch.setenv("STAND_IN_END", "half a line")
-    with pytest.raises(EnvironmentFault, match="nsys ended with exit status 137"):
+    with pytest.raises(EnvironmentFault, match="nsys ended with exit status 139"):
         run((ONE, ["good_1"]))
 
 
@@ -233,6 +266,17 @@ def test_a_check_goes_on_behind_the_one_that_killed_it(tmp_path: Path, first: st
     ]
 
 
+def test_a_check_that_somebody_kills_goes_on_once(tmp_path: Path, nsys: None) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["good_1", "killed_2", "killed_twice_3", "good_4"]), all_of_them=True)
+    assert heard == [("end", "good_1"), ("end", "killed_2"), ("died", "killed_twice_3"), ("end", "good_4")]
+
+
+def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "MAX_ATTEMPTS", 1)
+    heard = verdicts_of(tmp_path, (ONE, ["kills_1", "good_2"]), all_of_them=True)
+    assert heard == [("died", "kills_1"), ("died", "good_2")]
+
+
 def test_a_check_of_all_goes_on_too(tmp_path: Path) -> None:
     heard = verdicts_of(tmp_path, (ONE, ["good_1", "kills_2", "good_3"]), (TWO, ["kills_4"]), all_of_them=True)
     assert heard == [("end", "good_1"), ("died", "kills_2"), ("end", "good_3"), ("died", "kills_4")]
@@ -248,8 +292,8 @@ def test_a_check_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_finished_launcher_has_a_while_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, alive: bool
 ) -> None:
-    monkeypatch.setattr(launch, "REPORT_LIMIT_S", limit_s)
-    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), launch.nobody)
+    monkeypatch.setattr(watching, "REPORT_LIMIT_S", limit_s)
+    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), watching.nobody)
     assert tail.beat() == tail.beat()
     tail.path.write_text('{"event": "finished"}\n{"event": "ha')
     assert (tail.beat() != tail.beat()) == alive
@@ -258,7 +302,7 @@ def test_a_finished_launcher_has_a_while_to_end(
 def test_a_profiler_that_never_ends_is_said_to_be_stuck(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("Generating report\n")
-    message = launch.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
+    message = starts.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
     assert "nsys did not come to an end and was killed: Generating report" in message
 
 

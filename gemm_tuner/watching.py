@@ -1,0 +1,120 @@
+"""Runs a launcher process and follows its journal while it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
+from gemm_tuner.processes import Ended, run_watched
+
+# Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
+START_LIMIT_S = 180.0
+# Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
+REPORT_LIMIT_S = 900.0
+# What ends a process that did nothing wrong: a person, a batch system, the OOM killer.
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# A configuration that was running this often when somebody killed its process is not run again.
+MOST_DEATHS = 2
+# Processes that a plan may need.
+MAX_ATTEMPTS = 25
+# Beside a launcher's journal: what it holds is in the run's account.
+ACCOUNTED = "accounted"
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+def nobody(event: Any) -> None:
+    """For those who do not want to hear of events."""
+
+
+class Watched(Protocol):
+    """What a launcher says of the process it has started."""
+
+    @property
+    def wind_down(self) -> Callable[[], bool]: ...
+
+    @property
+    def launch_limit_s(self) -> float: ...
+
+    @property
+    def stop(self) -> threading.Event: ...
+
+
+@dataclass
+class JournalTail:
+    """Follows a growing journal and passes its events on."""
+
+    path: Path
+    plan: Plan
+    on_event: OnEvent
+    finished_at: float | None = None
+    running: bool = False
+    _offset: int = 0
+
+    def beat(self) -> object:
+        """Changes while the launcher is alive, and for REPORT_LIMIT_S after it said that it has finished."""
+        if self.path.exists():
+            with self.path.open("rb") as stream:
+                stream.seek(self._offset)
+                new = stream.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            for line in whole.splitlines():
+                self._pass_on(json.loads(line))
+        if self.finished_at is None or time.monotonic() - self.finished_at > REPORT_LIMIT_S:
+            return self._offset
+        return time.monotonic()
+
+    def _pass_on(self, event: dict[str, Any]) -> None:
+        if event["event"] == "finished":
+            self.finished_at = time.monotonic()
+        if event["event"] in ("begin", "end", "fail"):
+            self.running = event["event"] == "begin"
+        if "work" in event and event["event"] != "call":
+            self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
+
+
+def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Watched) -> Ended:
+    """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
+    set; a run that winds down lets it finish the configuration it is at."""
+    tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
+
+    def heartbeat() -> object:
+        if of.stop.is_set():
+            raise KeyboardInterrupt
+        if of.wind_down():
+            (where / STOP_FILE).touch()
+        return tail.beat()
+
+    def limit_s() -> float:
+        return of.launch_limit_s if tail.running else START_LIMIT_S
+
+    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
+
+
+def killed_from_outside(ended: Ended) -> bool:
+    """Whether somebody else than the tuner killed a process, or what it ran: a profiler then ends with 128 and the
+    signal's number."""
+    return not ended.stalled and ended.exit_status in {code for s in FROM_OUTSIDE for code in (-s, 128 + s)}
+
+
+def require_journal(ended: Ended) -> None:
+    """Raises CannotWrite for a launcher that could not write its journal: no configuration is to blame."""
+    if ended.exit_status == EXIT_CANNOT_WRITE:
+        raise CannotWrite(
+            f"the launcher could not write: {ended.log_tail()}",
+            where=str(ended.log_path.parent),
+            hint="free some space and start the same command again: it goes on where it was",
+        )
+
+
+class CannotWrite(EnvironmentFault):
+    """The disk is full or may not be written; the same again would end in the same way."""
