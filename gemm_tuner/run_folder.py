@@ -10,6 +10,8 @@ from pathlib import Path
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.store import STORE_FILE
 
+STAMP_CHARS = len("20260131-235959")
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -82,5 +84,7 @@ def create(output_dir: Path, key: str) -> RunFolder:
 
 def find(output_dir: Path, key: str) -> RunFolder | None:
     """The newest run of this key that has a store, else None."""
-    found = sorted(path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
+    names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
+    # The second run of one second has a 1 behind the second.
+    found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
     return _named(output_dir, found[-1]) if found else None

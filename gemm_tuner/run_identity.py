@@ -52,7 +52,9 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
         "older configurations": f"{hashlib.sha256(repr(older).encode()).hexdigest()[:12]}, to be beaten by "
-        f"{settings.min_improvement_pct:g} %" if older else "",
+        f"{settings.min_improvement_pct:g} %"
+        if older
+        else "",
     }
 
 

@@ -18,21 +18,22 @@ def begin(
 ) -> tuple[RunFolder, Store]:
     """The folder and the open store of the run; ``stack`` closes and unlocks them.
 
-    A run of the same sizes that did not end goes on. One that ended is the answer to the same question; to another
-    one, a new run is. Raises UserError when an unfinished run was begun in another way, EnvironmentFault when
-    another process is at it or nothing can be written.
+    resumes: a run of the same sizes that did not end goes on. One that ended is the answer to the same question; to
+    another one, or with more time, a new run is. Raises UserError when an unfinished run was begun in another way,
+    EnvironmentFault when another process is at it or nothing can be written.
     """
     now = fingerprint(settings, setting, profiler)
-    key = job_key(settings, setting.source)
+    key = job_key(settings, setting.source, "tune" if resumes else "given")
     if resumes and not settings.fresh:
         folder = run_folder.find(settings.output_dir, key)
         if folder is not None:
-            found = _go_on(folder, now, stack)
+            found = _go_on(folder, now, settings.budget_s, stack)
             if found is not None:
                 return folder, found
     folder = run_folder.create(settings.output_dir, key)
     store = _open(folder, stack)
     store.set_fact("fingerprint", now)
+    store.set_fact("budget_s", settings.budget_s)
     return folder, store
 
 
@@ -45,18 +46,24 @@ def _open(folder: RunFolder, stack: ExitStack) -> Store:
     return store
 
 
-def _go_on(folder: RunFolder, now: dict[str, object], stack: ExitStack) -> Store | None:
+def _go_on(folder: RunFolder, now: dict[str, object], budget_s: float, stack: ExitStack) -> Store | None:
     """The store of an earlier run, ready to go on; None when it has ended and was another question."""
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before it had begun
             store.set_fact("fingerprint", now)
         if resume.is_finished(store):
-            if differences(store.fact("fingerprint"), now):
+            if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
         else:
             resume.require_same(store, now, folder.root)
             folder.make()
             resume.note_what_ran(folder.raw, store)
+            store.set_fact("budget_s", budget_s)
         stack.push(mine.pop_all())
         return store
+
+
+def _has_more_time(budget_s: float, before_s: float) -> bool:
+    """Whether a budget of wall time, 0 for none, is larger than that of an earlier run."""
+    return before_s > 0 and (budget_s == 0 or budget_s > before_s)
