@@ -26,6 +26,12 @@ def median_us(timing: Timing) -> float:
     return float(np.median(timing.samples_us))
 
 
+def behind_pct(timing: Timing, other: Timing) -> float:
+    """How much slower a timing is than another, percent, by the medians of the rounds that both have."""
+    rounds = min(len(timing.samples_us), len(other.samples_us))
+    return float(np.median(timing.samples_us[:rounds]) / np.median(other.samples_us[:rounds]) - 1) * 100
+
+
 def rank(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
     """Sorts the fully timed configurations by median."""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
@@ -56,7 +62,7 @@ def measured_choice(
     ours = median_us(timing)
     p20, p80 = (float(np.quantile(timing.samples_us, q)) for q in (0.2, 0.8))
     others = [t for t in ranked.timings if t.name != name]
-    runner_up = min(others, key=median_us, default=None)
+    runner_up = min(others, key=lambda other: behind_pct(other, timing), default=None)
     return Choice(
         problem=ranked.problem,
         config=config,
@@ -70,7 +76,7 @@ def measured_choice(
         max_abs_error=max(v.max_abs_error for v in verdicts),
         error_over_bound=max(v.error_over_bound for v in verdicts),
         runner_up=runner_up.name if runner_up else "",
-        gap_pct=(median_us(runner_up) / ours - 1) * 100 if runner_up else None,
+        gap_pct=behind_pct(runner_up, timing) if runner_up else None,
         tie=runner_up is not None and name in ties and runner_up.name in ties,
         roofline_pct=roofline_us(ranked.problem, device) / ours * 100,
     )

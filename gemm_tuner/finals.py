@@ -52,7 +52,7 @@ class Finals:
         again = self.session.setting.source == "measured" and not self.session.interruption.asked
         if undecided and again:
             rounds = MORE_ROUNDS * self.session.settings.iters
-            more = [replace(planner.work(ledger, names), rounds=rounds) for ledger, names in undecided]
+            more = [replace(planner.work(ledger, names), vendor=True, rounds=rounds) for ledger, names in undecided]
             self._time(planner, more, undecided, "finals of the undecided")
 
     def _time(self, planner: Planner, work: list[Work], finalists: Finalists, title: str) -> None:

@@ -47,7 +47,7 @@ def test_only_whole_timings_of_the_size_count_and_the_vendor_stands_apart() -> N
 
 
 def test_a_measured_choice() -> None:
-    found = ranked(timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 21.0, 22.0), timing(VENDOR, 6.0))
+    found = ranked(timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 20.0, 21.0, 22.0, 22.0), timing(VENDOR, 6.0))
     choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
     assert (choice.problem, choice.config, choice.source, choice.verified) == (SIZE, config(), "measured", True)
     assert (choice.median_us, choice.p20_us, choice.p80_us, choice.num_samples) == (12.0, 10.8, 13.2, 5)
@@ -94,3 +94,11 @@ def test_a_predicted_choice_has_no_measured_field() -> None:
     assert (choice.p20_us, choice.p80_us, choice.num_samples, choice.vendor_us) == (None, None, 0, None)
     assert (choice.runner_up, choice.gap_pct, choice.tie) == ("b", pytest.approx(100.0), False)
     assert predicted_choice(SIZE, "b", kept, predicted_us, RIGHT, H200).runner_up == ""
+
+
+def test_a_runner_up_of_fewer_rounds_is_compared_by_those() -> None:
+    """The clocks fell after three rounds, in which all ran; the chosen one and the vendor library ran on."""
+    found = ranked(timing("a", 10.0, 10.0, 10.0, *[20.0] * 6), timing("b", 11.0, 11.0, 11.0), timing("c", 15.0, 15.0))
+    choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
+    assert (choice.runner_up, choice.median_us) == ("b", 20.0)
+    assert choice.gap_pct == pytest.approx(10.0)
