@@ -29,9 +29,7 @@ def added(session: Session, ledger: Ledger, finalists: list[str]) -> list[str]:
     config = older(session, ledger)
     if config is None or config.name in finalists:
         return finalists
-    status = ledger.rows.get(config.name, {}).get("status", Status.OK.value)
-    may_run = status in (Status.OK.value, Status.EARLY_STOPPED.value)
-    return [*finalists, config.name] if may_run else finalists
+    return [*finalists, config.name] if ledger.may_run(config.name) else finalists
 
 
 def note_chosen(session: Session, ledger: Ledger, name: str) -> None:

@@ -87,6 +87,10 @@ class Ledger:
         """Whether it is known what became of a configuration."""
         return "status" in self.rows.get(name, {})
 
+    def may_run(self, name: str) -> bool:
+        """Whether nothing that is known of a configuration speaks against timing it again."""
+        return self.rows.get(name, {}).get("status") in (None, Status.OK.value, Status.EARLY_STOPPED.value)
+
     def is_compiled(self, name: str) -> bool:
         return "registers" in self.rows.get(name, {}) and not self.ended(name)
 

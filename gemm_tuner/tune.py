@@ -55,6 +55,7 @@ class Tuning:
                 ]
                 if compiling:
                     compiling.ledgers(finalists, "compile for finals")
+                    finalists = [(ledger, [n for n in names if ledger.may_run(n)]) for ledger, names in finalists]
                 self._settle(finalists, fleet, compiling)
         for ledger in self.ledgers:
             ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)
@@ -99,6 +100,8 @@ class Tuning:
     def _settle(self, finalists: Sequence[tuple[Ledger, list[str]]], fleet: Fleet, compiling: Compiling | None) -> None:
         """Finals and checks; settles each size with the first of its contest that is right."""
         finals = Finals(self.session, self.scripts, fleet)
+        if not any(ledger.rows for ledger, _ in finalists):
+            raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         finals.run(finalists)
         finals.note_noise()
         self.session.interruption.check()
@@ -146,6 +149,6 @@ def why_nothing_timed(ledger: Ledger) -> str:
     """One line on why a size has no timing."""
     counts = {status: n for status, n in ledger.counts().items() if status not in ("", Status.PRUNED.value)}
     if not counts:
-        raise EnvironmentFault(f"{ledger.problem.key}: nothing was tried", hint="a larger --budget tries more")
+        return "nothing was tried; a larger --budget tries more"
     listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
     return f"no configuration has a time: {listed}"
