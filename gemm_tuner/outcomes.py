@@ -125,4 +125,5 @@ def verdict_of(event: dict[str, Any]) -> Verdict:
     """The verdict in a journal event."""
     row = {k: event[k] for k in ("name", "ok", "max_abs_error", "error_over_bound", "message")}
     problem = GemmProblem.from_dict(event["problem"])
-    return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), **row)
+    stable = event.get("stable", True)  # recordings of earlier versions do not say
+    return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), stable=stable, **row)

@@ -220,6 +220,7 @@ class Verdict:
 
     error_over_bound: largest |error| / bound over all elements; at most 1 when right.
     worst_element:    (row, column) of that element.
+    stable:           the same call gave the same bits each time; else worst_element is the first that differed.
     """
 
     problem: GemmProblem
@@ -229,6 +230,7 @@ class Verdict:
     error_over_bound: float
     worst_element: tuple[int, int] = (0, 0)
     message: str = ""
+    stable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

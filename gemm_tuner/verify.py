@@ -86,10 +86,11 @@ class Verification:
 
     def _done(self, size: Checked, name: str) -> None:
         verdicts = size.verdicts.get(name, [])
-        wrong = [v for v in verdicts if not v.ok]
+        wrong = sorted((v for v in verdicts if not v.ok), key=lambda v: v.stable)
         if wrong:
             at = f"at {wrong[0].problem.m} x {wrong[0].problem.n} x {wrong[0].problem.k}"
-            self._fail(size, name, Status.WRONG, f"{at}: {wrong[0].message}")
+            status = Status.WRONG if wrong[0].stable else Status.UNSTABLE
+            self._fail(size, name, status, f"{at}: {wrong[0].message}")
         if verdicts and not wrong and size.right is None:
             size.right = name
         if name in size.left:

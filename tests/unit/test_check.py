@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import pytest
 
 from gemm_tuner.launcher import check as check_module
-from gemm_tuner.launcher.check import blocks, check, compare
+from gemm_tuner.launcher.check import REPEATS, again, blocks, check, compare
 from gemm_tuner.launcher.companions import odd_companion, small_companion
 from gemm_tuner.launcher.operands import Operands, make_operands, torch_dtype
-from gemm_tuner.launcher.reference import error_bound, reference, sum_error
+from gemm_tuner.launcher.reference import batched, error_bound, reference, sum_error
 from gemm_tuner.launcher.scratch import STAND_IN_SMS, Scratch
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Verdict
 
@@ -242,3 +242,45 @@ def test_blocks_cover_every_row_once(monkeypatch: pytest.MonkeyPatch, elements: 
         seen[matrices, rows] += 1
         assert seen[matrices, rows].numel() * 64 <= max(elements, 64)
     assert (seen == 1).all()
+
+
+class Racing:
+    """Stands for a script whose kernel gives another result in its third call, in one element."""
+
+    calls = 0
+
+    def __init__(self, c: Any, place: tuple[int, ...], bits: float) -> None:
+        self.c, self.place, self.bits = c, place, bits
+
+    def __getitem__(self, grid: object) -> Any:
+        return self.launch
+
+    def launch(self) -> None:
+        self.calls += 1
+        self.c.fill_(1.0)
+        self.c[self.place] = self.bits if self.calls == 3 else 0.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("place", "shape", "at"), [((7, 5), (24, 40), (7, 5)), ((2, 7, 5), (3, 24, 40), (55, 5))])
+@pytest.mark.parametrize("differs", [2.0, -0.0, math.nan])
+def test_a_call_that_gives_other_bits_is_not_stable(
+    dtype: str, place: tuple[int, ...], shape: tuple[int, ...], at: tuple[int, int], differs: float
+) -> None:
+    problem = problem_of(dtype, 64, batch=3 if len(shape) == 3 else 1)
+    c = torch.zeros(shape, dtype=torch_dtype(dtype))
+    kernel = Racing(c, place, differs)
+    launches = [("kernel", kernel, (1,), (), {})]
+    kernel.launch()
+    verdict = again(launches, c, batched(c.clone()), Verdict(problem, "one", True, 0.0, 0.5))
+    assert (verdict.ok, verdict.stable, verdict.worst_element) == (False, False, at)
+    assert verdict.message == f"C[{at[0]}, {at[1]}] is 0 and in call 3 {differs:.9g}"
+
+
+def test_a_call_that_gives_the_same_bits_keeps_its_verdict() -> None:
+    c = torch.zeros(24, 40)
+    kernel = Racing(c, (7, 5), 0.0)
+    kernel.launch()
+    verdict = Verdict(problem_of("fp32", 64), "one", True, 0.0, 0.5)
+    assert again([("kernel", kernel, (1,), (), {})], c, batched(c.clone()), verdict) is verdict
+    assert kernel.calls == REPEATS
