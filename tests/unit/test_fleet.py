@@ -11,10 +11,11 @@ from tuning import StandInGpu, lost
 
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
-from gemm_tuner.launch import StageRun, nobody
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.outcomes import Key
 from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.starts import StageRun
+from gemm_tuner.watching import nobody
 
 SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
 NAMES = ("a", "b", "c")

@@ -18,7 +18,6 @@ from gemm_tuner import codegen, run_folder
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.interruption import Interruption
-from gemm_tuner.launch import OnEvent, OnFound, StageRun, nobody
 from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, Plan, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
@@ -28,7 +27,9 @@ from gemm_tuner.records import GemmProblem, KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry
+from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.store import Store
+from gemm_tuner.watching import OnEvent, nobody
 
 SM_90 = device("sm_90")
 Scripts = dict[tuple[str, str], codegen.Script]
