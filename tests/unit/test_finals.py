@@ -21,7 +21,7 @@ from gemm_tuner.records import Status, Timing
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4))
 A, B, C = (one.name for one in CONFIGS)
-NOISY = {"jitter": 0.03}  # so that a difference of half a percent needs more rounds than one block has
+NOISE = 0.03  # so that a difference of half a percent needs more rounds than one block has
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_the_finalists_run_with_the_vendor_library_and_one_of_them_twice(tmp_pat
 
 
 def test_what_is_undecided_runs_on_and_the_decided_does_not(tmp_path: Path) -> None:
-    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 150.0}, **NOISY), iters=20)
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 150.0}, jitter=NOISE), iters=20)
     finals = match.run()
     assert len(match.works()) == 2
     for work in match.works()[1]:
@@ -77,7 +77,7 @@ def test_what_is_undecided_runs_on_and_the_decided_does_not(tmp_path: Path) -> N
 @pytest.mark.parametrize("why", ["decided", "replayed", "asked to end"])
 def test_no_second_block_where_none_is_needed_or_possible(why: str, tmp_path: Path) -> None:
     times = {A: 100.0, B: 110.0, C: 120.0} if why == "decided" else {A: 100.0, B: 100.4, C: 120.0}
-    match = Match(tmp_path, StandInGpu(us=times, **({} if why == "decided" else NOISY)))
+    match = Match(tmp_path, StandInGpu(us=times, jitter=0.0 if why == "decided" else NOISE))
     if why == "replayed":
         recording: Any = object()
         here = match.session.setting
