@@ -15,7 +15,17 @@ from gemm_tuner.documents import show
 from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.errors import UserError
-from gemm_tuner.flag_types import batch_count, duration_s, factor, id_list, name_list, not_negative, one_of, percent, positive
+from gemm_tuner.flag_types import (
+    batch_count,
+    duration_s,
+    factor,
+    id_list,
+    name_list,
+    not_negative,
+    one_of,
+    percent,
+    positive,
+)
 from gemm_tuner.launcher.operands import INIT_TYPES
 from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
@@ -202,7 +212,7 @@ def _what_to_do(parser: Parser) -> None:
 def _space(parser: Parser) -> None:
     group = parser.add_argument_group("the space of configurations")
     group.add_argument("--search", metavar="KIND", type=one_of(SEARCHES), default=SEARCHES[0],
-                       help="which of them are timed: guided, some 5 %% of them in rounds that learn from each "
+                       help="which of them are timed: guided, some 6 %% of them in rounds that learn from each "
                        "other; full, all; quick, the model's best 16 (default: %(default)s)")  # fmt: skip
     group.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
                        help="end after this wall time, such as 90s or 10m, with the best so far")  # fmt: skip
