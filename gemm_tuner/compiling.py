@@ -61,6 +61,13 @@ class Compiling:
                 found[str(script.path), binary, special] = result
         return found
 
+    def restore(self, ledgers: Iterable[Ledger]) -> None:
+        """Books what an earlier part of this run compiled for what it has timed."""
+        known, device = self._compiler.results, self._session.setting.device
+        for ledger in ledgers:
+            timed = list(ledger.screened_us())
+            compile_stage.book(ledger, timed, known, self._scripts, device, self._booked)
+
     def _store(self, task: CompileTask, result: CompileResult) -> None:
         if task.name:
             key = (*self._class_of[task.script], task.name, task.specialisation)

@@ -18,6 +18,7 @@ COLUMNS = (
     "finals_samples", "registers", "spills", "shared_bytes", "compile_s", "message",
 )  # fmt: skip
 TEXT_COLUMNS = ("status", "rule", "message")
+SAME_CODE_AS = "same code as "
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Ledger:
         row = self.rows.get(twin, {})
         if "status" in row:
             numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
-            self.record(name, Status(row["status"]), f"same code as {twin}", **numbers)
+            self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{twin}", **numbers)
 
     def admit(self, config: KernelConfig, predicted_us: float) -> None:
         """Takes a configuration among the kept ones, whether or not the space has it or the rules keep it."""
@@ -97,6 +98,20 @@ class Ledger:
     def screened_us(self) -> dict[str, float]:
         """Median of the screening by name, us; of those stopped early, their first call."""
         return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}
+
+    def timed(self) -> list[str]:
+        """Those with a time that nothing speaks against, fastest first; of those with the same code one."""
+        us = {n: t for n, t in self.screened_us().items() if self.may_run(n) and not self.rows[n].get("message")}
+        return sorted(us, key=lambda name: (us[name], name))
+
+    def spread_failures(self) -> None:
+        """Books what a check found wrong for those with the same code too."""
+        bad = {name: self.rows[name] for name in self.named(Status.WRONG) + self.named(Status.UNSTABLE)}
+        for name, row in list(self.rows.items()):
+            twin = str(row.get("message", "")).removeprefix(SAME_CODE_AS)
+            if twin != row.get("message", "") and twin in bad:
+                text = f"{SAME_CODE_AS}{twin}: {bad[twin]['message']}"
+                self.record(name, Status(bad[twin]["status"]), text)
 
     def best_screened_us(self) -> float:
         """The best of them; 0 when there is none."""

@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS timings (
 CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
+CREATE TABLE IF NOT EXISTS accounts (size TEXT PRIMARY KEY, rows TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
 """
 
@@ -149,6 +150,20 @@ class Store:
     def failures(self, problem: GemmProblem) -> list[tuple[str, Status, str]]:
         rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
         return [(name, Status(status), message) for name, status, message in rows]
+
+    def checked(self, problem: GemmProblem) -> set[str]:
+        """The configurations of a size whose check came to its end: at two sizes, or to a failure."""
+        query = """SELECT name FROM verdicts WHERE size = ? GROUP BY name HAVING COUNT(*) >= 2
+            UNION SELECT name FROM failures WHERE size = ?"""
+        return {name for (name,) in self._rows(query, (problem.key, problem.key))}
+
+    def keep_account(self, problem: GemmProblem, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """What is known of each configuration of a size, as its ledger has it when the size is settled."""
+        self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
+
+    def account(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
+        found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
+        return dict(json.loads(found[0][0])) if found else {}
 
     def settle(self, problem: GemmProblem, name: str, reason: str = "") -> None:
         """Ends a size: the chosen configuration, or "" with the reason."""

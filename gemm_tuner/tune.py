@@ -14,6 +14,7 @@ from gemm_tuner.finals import Finals
 from gemm_tuner.fleet import Fleet, Launcher
 from gemm_tuner.launcher.plan import FINALS, SCREEN
 from gemm_tuner.ledger import Ledger
+from gemm_tuner.other_checks import ALL, check_others
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.rounds import Rounds
 from gemm_tuner.search import make_search
@@ -44,6 +45,8 @@ class Tuning:
         settings = self.session.settings
         with ExitStack() as stack:
             compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None
+            if compiling:
+                compiling.restore(open_ones)
             if open_ones:
                 search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
@@ -57,7 +60,10 @@ class Tuning:
                     compiling.ledgers(finalists, "compile for finals")
                     finalists = [(ledger, [n for n in names if ledger.may_run(n)]) for ledger, names in finalists]
                 self._settle(finalists, fleet, compiling)
+            if settings.compare == ALL:
+                check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
         for ledger in self.ledgers:
+            ledger.spread_failures()
             ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)
 
     def run_given(self) -> None:
@@ -91,6 +97,7 @@ class Tuning:
     def _settle_again(self, ledger: Ledger, name: str, reason: str) -> None:
         """Books a size that an earlier start of this run has ended."""
         store, finals = self.session.store, Finals(self.session, self.scripts, self._fleet())
+        ledger.rows = store.account(ledger.problem)
         finals.judge(ledger, store.timings(ledger.problem, FINALS))
         for other, status, message in store.failures(ledger.problem):
             ledger.record(other, status, message)
@@ -124,6 +131,7 @@ class Tuning:
 
     def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
         problem, store = ledger.problem, self.session.store
+        store.keep_account(problem, ledger.rows)
         if name is None:
             store.settle(problem, "", reason)
             self.session.settle(problem, None, reason)
@@ -139,7 +147,7 @@ class Tuning:
 
 def why_not_right(ledger: Ledger) -> str:
     """One line on why no finalist of a size was chosen."""
-    wrong = len(ledger.named(Status.WRONG))
+    wrong = len(ledger.named(Status.WRONG)) + len(ledger.named(Status.UNSTABLE))
     if wrong:
         return f"none of the finalists is right: {wrong} gave wrong results; see the table of configurations"
     return "none of the finalists could be checked; see the table of configurations"

@@ -78,7 +78,7 @@ STAGES: dict[str, set[str]] = {
 ORDERING = {
     *("cli", "options", "settings", "prepare", "preview", "session"),
     *("show", "replay", "steps", "tune", "predict", "pipeline", "commands", "module_export"),
-    *("compiling", "rounds", "finals", "plans", "incumbents"),
+    *("compiling", "rounds", "finals", "plans", "incumbents", "other_checks"),
     *("resume", "run_start", "run_identity", "run_summary"),
 }
 

@@ -1,0 +1,37 @@
+"""``--compare all``: checks every timed configuration of settled sizes that no check has come to yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemm_tuner.codegen import Script
+from gemm_tuner.compiling import Compiling
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import GemmProblem, Verdict
+from gemm_tuner.session import Session
+from gemm_tuner.steps import check_candidates
+from gemm_tuner.verify import Checker
+
+ALL = "all"
+
+
+def check_others(
+    session: Session,
+    ledgers: Sequence[Ledger],
+    checker: Checker,
+    scripts: dict[tuple[str, str], Script],
+    compiling: Compiling | None,
+) -> None:
+    """Books what is wrong or unstable among them. No choice changes: what was chosen has been checked before."""
+
+    def nothing_to_settle(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        """The size is settled."""
+
+    order = []
+    for ledger in ledgers:
+        known = session.store.checked(ledger.problem)
+        names = [name for name in ledger.timed() if name not in known]
+        if names:
+            order.append((ledger, names))
+    check_candidates(session, checker, scripts, order, nothing_to_settle, compiling)
+    session.interruption.check()
