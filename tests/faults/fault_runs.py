@@ -1,0 +1,203 @@
+"""Runs the whole tuner as a person does, in a process of its own, and tells what it left: rows, accounts, processes.
+
+On a machine without a GPU three stand-ins take the GPU's place, and nothing else: a ``torch`` that reports an H200, a
+launcher in the generated scripts (by ``--templates``) and an ``nsys`` on PATH. They lie in ``on_path``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner import results, run_record
+from gemm_tuner.run_record import RunRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+ON_PATH = Path(__file__).resolve().parent / "on_path"
+CASE = "GEMM_TUNER_FAULT_CASE"
+LIMIT_S = 120.0
+LOOK_S = 0.005
+SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
+# Eight configurations of six kernels: GROUP_SIZE_M is no part of a kernel.
+AXES = {
+    "BLOCK_SIZE_M": "[64, 128]",
+    "BLOCK_SIZE_N": "[64, 128]",
+    "BLOCK_SIZE_K": "[64]",
+    "GROUP_SIZE_M": "[1, 2]",
+    "SPLIT_K": "[1]",
+    "num_warps": "[4]",
+    "num_stages": "[3]",
+}
+MAIN_IMPORT = "from gemm_tuner.launcher.main import main"
+
+
+def small_space(axes: dict[str, str]) -> str:
+    """The space of sm_90 with one family and few values on each axis."""
+    shipped, _, _ = (ROOT / "rules" / "space_sm_90.yaml").read_text().partition("  gemm_persistent:")
+    lines = []
+    for line in shipped.splitlines():
+        axis = line.strip().partition(":")[0]
+        lines.append(f"    {axis}: {axes[axis]}" if axis in axes else line)
+    return "\n".join(lines) + "\n"
+
+
+def templates_into(folder: Path, changes: dict[str, dict[str, str]]) -> Path:
+    """A copy of the templates; changes: by file, what is put in the place of what. All must occur."""
+    folder.mkdir()
+    for path in (ROOT / "templates").glob("*.j2"):
+        text = path.read_text()
+        for old, new in changes.get(path.name, {}).items():
+            assert old in text, f"{path.name} has no {old!r}"
+            text = text.replace(old, new)
+        (folder / path.name).write_text(text)
+    return folder
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+
+    def last_line(self) -> str:
+        return self.err.strip().splitlines()[-1] if self.err.strip() else ""
+
+
+@dataclass
+class Machine:
+    """A folder that runs start in, and their environment. ``cache`` of compiled kernels may be shared by many."""
+
+    folder: Path
+    cache: Path
+    env: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "generated").mkdir()
+        (self.folder / "generated" / "triton_cache").symlink_to(self.cache)
+        (self.folder / "space.yaml").write_text(small_space(AXES))
+        (self.folder / "sizes.yaml").write_text(SIZES)
+
+    @property
+    def raw(self) -> Path:
+        return self.run_folder() / "raw"
+
+    def run_folders(self) -> list[Path]:
+        return sorted((self.folder / "results").glob("*-*")) if (self.folder / "results").is_dir() else []
+
+    def run_folder(self) -> Path:
+        return self.run_folders()[-1]
+
+    def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
+        """The tuner, in a process group of its own as a shell would start it."""
+        command = [sys.executable, str(ROOT / "tune_gemm.py"), "--gemm_size_file", "sizes.yaml"]
+        command += ["--space", "space.yaml", "--num_threads", "2", *flags]
+        whole = {**os.environ, **self.env, **env, CASE: self.mark}
+        streams = {name: (self.folder / name).open("w") for name in ("out.txt", "err.txt")}
+        try:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=whole, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
+                stdout=streams["out.txt"], stderr=streams["err.txt"],
+            )  # fmt: skip
+        finally:
+            for stream in streams.values():
+                stream.close()
+
+    def end(self, process: subprocess.Popen[str], started: float | None = None) -> Outcome:
+        """Waits for a run. One that takes LIMIT_S is killed, and the test fails."""
+        begun = time.monotonic() if started is None else started
+        try:
+            status = process.wait(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise
+        texts = [(self.folder / name).read_text() for name in ("out.txt", "err.txt")]
+        return Outcome(status, *texts, time.monotonic() - begun)
+
+    def run(self, *flags: str, **env: str) -> Outcome:
+        return self.end(self.start(*flags, **env), time.monotonic())
+
+    def processes(self) -> list[int]:
+        """All that was started from here and runs, whatever its parent and its session."""
+        return [pid for pid, env, _ in everything() if f"{CASE}={self.mark}" in env]
+
+    def find(self, is_wanted: Callable[[str], bool]) -> list[int]:
+        """Those whose command line is wanted."""
+        return [pid for pid, env, command in everything() if f"{CASE}={self.mark}" in env and is_wanted(command)]
+
+    def orphans(self) -> list[int]:
+        """What still runs a while after the tuner is gone."""
+        until = time.monotonic() + 10
+        left = self.processes()
+        while left and time.monotonic() < until:
+            time.sleep(0.1)
+            left = self.processes()
+        return left
+
+    def record(self) -> RunRecord:
+        return run_record.read(self.run_folder())
+
+
+def everything() -> Iterator[tuple[int, list[str], str]]:
+    """(pid, environment, command line) of every process that may be looked at; zombies have neither."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            env = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+            yield int(folder.name), env, (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+
+
+def with_stand_in_gpu(folder: Path, cache: Path, *, templates: dict[str, dict[str, str]] | None = None) -> Machine:
+    """A machine that seems to have an H200 and nsys."""
+    machine = Machine(folder, cache)
+    command = shlex.join([sys.executable, str(ON_PATH / "nsys_stand_in.py")])
+    (folder / "bin").mkdir()
+    (folder / "bin" / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "bin" / "nsys").chmod(0o755)
+    machine.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    machine.env["PYTHONPATH"] = str(ON_PATH)
+    stand_in = {"script.py.j2": {MAIN_IMPORT: "from gpu_stand_in import main"}}
+    templates_into(folder / "templates", {**stand_in, **(templates or {})})
+    return machine
+
+
+MEASURED = ("--templates", "templates", "--profiler", "nsys", "--search", "full", "--iters", "5", "--no_heuristics")
+PREDICTED = ("--arch", "sm_90")
+
+
+def rows_of(machine: Machine) -> dict[str, Any]:
+    """What a run found, less what depends on when and how often it was started."""
+    found: dict[str, Any] = {}
+    record = machine.record()
+    tuned = results.read(machine.run_folder() / "tuned.yaml")
+    for row in tuned.rows:
+        facts = {key: row.facts.get(key) for key in ("source", "verified", "median_us", "predicted_us", "runner_up")}
+        found[row.problem.key] = (row.config.name if row.config else "", facts)
+    for size in record.sizes:
+        table = run_record.read_table(machine.run_folder(), size.key).set_index("name").sort_index()
+        columns = ["status", "rule", "screen_us", "screen_samples", "finals_us", "registers", "message"]
+        rows = table[columns].astype(str).to_dict("index")
+        found[f"{size.key} table"] = rows
+        found[f"{size.key} counts"] = (size.total, size.counts, size.chosen, size.failure)
+    return found
+
+
+def require_accounts(machine: Machine) -> None:
+    """Every configuration of every size ended somewhere, exactly once."""
+    for size in machine.record().sizes:
+        assert sum(size.counts.values()) == size.total > 0, size

@@ -1,0 +1,153 @@
+"""Takes the launcher's place in generated scripts: reads the plan, writes the journal as the launcher does, and notes
+in ``kernels.txt`` beside the plan what a profiler would see. Times depend on the configuration's name alone.
+
+STAND_IN_FAULTS: "<part of a name>=<fault>,..."; faults are
+hang   the kernel never ends                 segv   the launch kills the process
+sticky the GPU context is lost               fails  the launch raises, the rest goes on
+wrong  the check finds another result        racy   the check finds two results of one kernel
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from gemm_tuner.launcher.plan import (
+    AGAIN,
+    BEGIN_SYMBOL,
+    END_SYMBOL,
+    FLUSH_SYMBOL,
+    STOP_FILE,
+    VENDOR,
+    VERIFY,
+    Journal,
+    Plan,
+    Work,
+)
+from gemm_tuner.processes import die_with_the_tuner
+
+EXIT_STICKY = 75
+# What launching takes, so that a run has a middle in which it can be killed.
+CALL_S = 0.002
+
+
+def fault_of(name: str) -> str:
+    pairs = (pair.split("=") for pair in os.environ.get("STAND_IN_FAULTS", "").split(",") if pair)
+    return next((fault for part, fault in pairs if part in name), "")
+
+
+def kernel_us(name: str) -> float:
+    """5 to 55 us, another one for each name."""
+    return 5.0 + int(hashlib.sha256(name.encode()).hexdigest()[:6], 16) % 50_000 / 1000
+
+
+class StandIn:
+    def __init__(self, plan: Plan, journal: Journal, kernels: TextIO, configs: dict[str, Any], stop: Path) -> None:
+        self.plan, self.journal, self.kernels = plan, journal, kernels
+        self.configs, self.stop, self.number = configs, stop, 0
+
+    def ran(self, name: str, us: float) -> None:
+        self.kernels.write(f"{us * 1000:.0f} {name}\n")
+        self.kernels.flush()
+
+    def call(self, index: int, name: str, turn: int) -> None:
+        """Journals a call and its kernels: flush, then the configuration's own or the vendor's between markers."""
+        us = kernel_us(self.plan.work[index].again if name == AGAIN else name) + turn % 3 / 1000
+        symbols = [] if name == VENDOR else [self.configs[self._config(index, name)]["binary"]]
+        kernels = [BEGIN_SYMBOL, "cublas_gemm", END_SYMBOL] if name == VENDOR else symbols
+        for kernel in (FLUSH_SYMBOL, *kernels):
+            self.ran(kernel, us)
+        time.sleep(CALL_S)
+        fault = fault_of(name)
+        if fault == "hang":
+            time.sleep(3600)
+        elif fault == "segv":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        self.journal.write("call", now=False, n=self.number, work=index, name=name, symbols=symbols, warm=turn == 0)
+        self.number += 1
+
+    def _config(self, index: int, name: str) -> str:
+        return self.plan.work[index].again if name == AGAIN else name
+
+    def refused(self, index: int, name: str) -> bool:
+        """Whether a launch fails, which is journalled; a sticky error ends the process too."""
+        fault = fault_of(name)
+        if fault == "fails":
+            self.journal.write("fail", work=index, name=name, status="launch_error", message="RuntimeError: no launch")
+        elif fault == "sticky":
+            message = "RuntimeError: CUDA error: an illegal memory access was encountered"
+            self.journal.write("fail", work=index, name=name, status="crashed", message=message)
+            sys.exit(EXIT_STICKY)
+        return bool(fault == "fails")
+
+    def screen(self, index: int, work: Work) -> None:
+        for _, name in work.entries:
+            if self.stop.exists():
+                return
+            self.journal.write("begin", work=index, name=name)
+            if not self.refused(index, name):
+                for turn in range(1 + self.plan.method.timed_calls):
+                    self.call(index, name, turn)
+                self.journal.write("end", work=index, name=name, early_stopped=False)
+
+    def finals(self, index: int, work: Work) -> None:
+        running = []
+        for name in (
+            *(name for _, name in work.entries),
+            *filter(None, [work.again and AGAIN, work.vendor and VENDOR]),
+        ):
+            self.journal.write("begin", work=index, name=name)
+            if not self.refused(index, name):
+                self.call(index, name, 0)
+                running.append(name)
+        for turn in range(1, 1 + (work.rounds or self.plan.method.timed_calls)):
+            for name in running:
+                self.call(index, name, turn)
+        for name in running:
+            self.journal.write("end", work=index, name=name, early_stopped=False)
+
+    def verify(self, index: int, work: Work) -> None:
+        for _, name in work.entries:
+            if self.stop.exists():
+                return
+            self.journal.write("begin", work=index, name=name)
+            time.sleep(CALL_S)
+            fault = fault_of(name)
+            if fault == "segv check":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            ok = fault not in ("wrong", "racy")
+            for problem in (work.problem, replace(work.problem, m=work.problem.m + 1)):
+                message = {"wrong": "C[3, 5] is 7, the reference 8", "racy": "C[3, 5] is 7, then 8"}.get(fault, "")
+                self.journal.write(
+                    "verdict", work=index, name=name, problem=problem.to_dict(), ok=ok, stable=fault != "racy",
+                    max_abs_error=0.0, error_over_bound=0.5 if ok else 9.0, worst_element=[3, 5], message=message,
+                )  # fmt: skip
+            self.journal.write("end", work=index, name=name)
+            if ok and self.plan.stop_at_first_right:
+                break
+
+
+def main() -> int:
+    """Runs the plan of the command line; the generated script is this process's main module."""
+    die_with_the_tuner()
+    path = Path(sys.argv[sys.argv.index("--plan") + 1])
+    configs = sys.modules["__main__"].__dict__["CONFIGS"]
+    plan = Plan.read(path)
+    for script in plan.scripts[1:]:
+        raise NotImplementedError(script)
+    with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
+        journal = Journal(stream)
+        stand_in = StandIn(plan, journal, kernels, configs, path.parent / STOP_FILE)
+        stage = {VERIFY: stand_in.verify, "screen": stand_in.screen}.get(plan.stage, stand_in.finals)
+        for index, work in enumerate(plan.work):
+            if not stand_in.stop.exists():
+                stage(index, work)
+        journal.write("compiles", compiled=0, from_cache=len(configs))
+        journal.write("finished")
+    return 0
