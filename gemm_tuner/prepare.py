@@ -122,7 +122,11 @@ def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned
 
 def open_ledger(candidates: Space, problem: GemmProblem, device: Device) -> Ledger:
     """The account of a size, with what the rules kept. Raises UserError when that is nothing."""
-    pruned = cut_space(candidates, problem, device)
+    return ledger_of(candidates, problem, device, cut_space(candidates, problem, device))
+
+
+def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> Ledger:
+    """The account of a size that has been cut. Raises UserError when nothing is left."""
     prune.require_some(pruned, problem)
     kept_rows = candidates.configs.iloc[pruned.kept]
     kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))

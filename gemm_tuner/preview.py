@@ -17,7 +17,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import Method
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
-from gemm_tuner.records import Device
+from gemm_tuner.records import Device, KernelConfig
 from gemm_tuner.settings import Settings
 from gemm_tuner.space import AXES
 
@@ -50,7 +50,7 @@ def dry_run(settings: Settings, out: Console) -> None:
         else:
             out.print(show.funnel_line(entry.problem, len(candidates.configs), pruned.funnel), highlight=False)
         try:
-            ledgers.append(prepare.open_ledger(candidates, entry.problem, device))
+            ledgers.append(prepare.ledger_of(candidates, entry.problem, device, pruned))
         except UserError as error:
             empty.append(error)
     if ledgers:
@@ -61,12 +61,8 @@ def dry_run(settings: Settings, out: Console) -> None:
 
 def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
-    binaries = {
-        (ledger.problem.class_key, name, codegen.specialisation(ledger.problem, config, device.target))
-        for ledger in ledgers
-        for name, config in ledger.kept.items()
-    }
-    compile_s = len(binaries) * COMPILE_CPU_S / settings.compile_workers
+    kernels = count_kernels(ledgers, device)
+    compile_s = kernels * COMPILE_CPU_S / settings.compile_workers
     method = Method(timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
     total = sum(len(ledger.kept) for ledger in ledgers)
@@ -74,11 +70,25 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
     timing_s = total * (SETUP_S + calls * LAUNCH_S) + kernels_s + 2 * PROFILER_START_S
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
     out.print(
-        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {len(binaries)}\n"
+        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}\n"
         f"estimate of tuning: {compile_s:.0f} s to compile with an empty cache (workers: {settings.compile_workers}), "
         f"{timing_s / gpus:.0f} s to time ({gpus} x {device.name}); predicted, not measured",
         highlight=False,
     )
+
+
+def count_kernels(ledgers: list[Ledger], device: Device) -> int:
+    """The different binaries that all kept configurations of all sizes need."""
+    found: set[tuple[str, str, str]] = set()
+    binary_names: dict[str, str] = {}
+    for ledger in ledgers:
+        class_key = ledger.problem.class_key
+        by_binary: dict[str, KernelConfig] = {}
+        for name, config in ledger.kept.items():
+            by_binary[binary_names.get(name) or binary_names.setdefault(name, config.binary_name)] = config
+        for binary, config in by_binary.items():
+            found.add((class_key, binary, codegen.specialisation(ledger.problem, config, device.target)))
+    return len(found)
 
 
 def explain(settings: Settings, text: str, out: Console) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.documents import load_yaml, printable, refuse_unknown, show
@@ -190,13 +191,16 @@ def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
 
 def names(configs: pd.DataFrame) -> pd.Series:
     """The canonical name of every row; equal to ``KernelConfig.name`` (tested)."""
-    text = configs["family"].astype(str)
-    for field, short in NAME_PARTS:
-        text = text + f"_{short}" + configs[field].astype(str)
-    for field, short in FAMILY_NAME_PARTS:
-        used = configs[field] != UNUSED[field]
-        text = text.where(~used, text + f"_{short}" + configs[field].astype(str))
-    amd = text.copy()
-    for field, short in AMD_NAME_PARTS:
-        amd = amd + f"_{short}" + configs[field].astype(str)
-    return text.where(configs["kpack"] == 0, amd)
+    on_amd = configs["kpack"].to_numpy() != 0
+    parts: list[npt.NDArray[Any]] = [configs["family"].to_numpy()]
+    parts += [name_part(configs[field], short) for field, short in NAME_PARTS]
+    parts += [name_part(configs[field], short, UNUSED[field]) for field, short in FAMILY_NAME_PARTS]
+    if on_amd.any():
+        parts += [np.where(on_amd, name_part(configs[field], short), "") for field, short in AMD_NAME_PARTS]
+    return pd.Series(["".join(row) for row in zip(*parts, strict=True)], index=configs.index, dtype=object)
+
+
+def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
+    """What an axis adds to the names; nothing where it is not used. Each value is put into words once."""
+    place, different = pd.factorize(values)
+    return np.array(["" if value == unused else f"_{short}{value}" for value in different], dtype=object)[place]
