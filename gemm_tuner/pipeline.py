@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -116,7 +117,7 @@ def say_finished(session: Session) -> int:
     chosen = sum(1 for size in record.sizes if size.chosen)
     session.console.print(
         f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
-        f"measured {record.header['date']}; --fresh tunes again",
+        f"{session.setting.source} {record.header['date']}; --fresh tunes again",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
@@ -161,6 +162,7 @@ def finish(session: Session) -> int:
     say(show.summary_line(session, time.monotonic() - session.started), highlight=False, soft_wrap=True)
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
+    say(f"to look at it: tune_gemm.py report {shlex.quote(str(session.folder.root))}", highlight=False, soft_wrap=True)
     session.store.set_fact("state", resume.FINISHED)
     session.folder.tidy(keep=session.settings.keep)
     if session.settings.compile_stage and session.facts.get("compiled under the profiler"):

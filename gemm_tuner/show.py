@@ -12,6 +12,9 @@ from gemm_tuner.prune import FunnelRow
 from gemm_tuner.records import Choice, GemmProblem, Verdict
 from gemm_tuner.session import Session
 
+# Rules that the funnel on one line names.
+MOST_CUTTING = 3
+
 
 def funnel(console: Console, title: str, total: int, rows: Iterable[FunnelRow], *, all_rules: bool = False) -> None:
     """The rules in order, how many configurations each cut and how many remain."""
@@ -26,8 +29,11 @@ def funnel(console: Console, title: str, total: int, rows: Iterable[FunnelRow], 
 
 
 def funnel_line(problem: GemmProblem, total: int, rows: Sequence[FunnelRow]) -> str:
-    """The funnel of one size on one line."""
-    cuts = [f"{row.rule} -{row.cut}" for row in rows if row.cut]
+    """The funnel of one size on one line: the rules that cut most, and how many others there are."""
+    cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
+    cuts = [f"{row.rule} -{row.cut}" for row in cutting[:MOST_CUTTING]]
+    if len(cutting) > MOST_CUTTING:
+        cuts.append(f"and {len(cutting) - MOST_CUTTING} more rules, which --verbose names")
     remain = rows[-1].remain if rows else total
     return f"{problem.key}: {total} configurations, {remain} kept ({', '.join(cuts) or 'no rule cut any'})"
 

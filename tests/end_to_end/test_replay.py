@@ -45,6 +45,11 @@ def test_replay_comes_to_the_recorded_choice(
             k: v for k, v in old.items() if k not in told_anew
         }
     assert "0 compiled under the profiler" in printed.err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert f"to look at it: tune_gemm.py report {run}\n" in printed.err
+    assert replay(RECORDING / "raw", tmp_path, "--init_type", "zeros", "--seed", "7", "--rotating_tensor", "512") == 0
+    again = capfd.readouterr().err
+    assert "this run is finished: 3 of 3 sizes have a verified configuration, replayed 20" in again
     old_header, new_header = (results.read(path).header for path in (RECORDING / "tuned.yaml", tmp_path / "tuned.yaml"))
     assert all(old_header[key] == new_header[key] for key in ("init_type", "seed", "l2", "device", "triton", "driver"))
     for path in (tmp_path / "runs").glob("*/configs/*.csv.gz"):
