@@ -32,8 +32,9 @@ def funnel_line(problem: GemmProblem, total: int, rows: Sequence[FunnelRow]) -> 
     """The funnel of one size on one line: the rules that cut most, and how many others there are."""
     cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
     cuts = [f"{row.rule} -{row.cut}" for row in cutting[:MOST_CUTTING]]
-    if len(cutting) > MOST_CUTTING:
-        cuts.append(f"and {len(cutting) - MOST_CUTTING} more rules, which --verbose names")
+    others = cutting[MOST_CUTTING:]
+    if others:
+        cuts.append(f"{len(others)} other rules -{sum(row.cut for row in others)}; --verbose names them")
     remain = rows[-1].remain if rows else total
     return f"{problem.key}: {total} configurations, {remain} kept ({', '.join(cuts) or 'no rule cut any'})"
 

@@ -1,6 +1,7 @@
 """Searches: which of a size's configurations to time next. They see what views say, and know no GPU and no compiler."""
 
 from gemm_tuner.search.registry import SEARCHES as SEARCHES
+from gemm_tuner.search.registry import about_asked as about_asked
 from gemm_tuner.search.registry import make_search as make_search
 from gemm_tuner.search.view import Asked as Asked
 from gemm_tuner.search.view import Proposals as Proposals

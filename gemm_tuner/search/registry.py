@@ -11,6 +11,9 @@ QUICK_COUNT = 16
 # Configurations of a round of the full search, over all sizes: a profiler's start is then a few percent of it.
 FULL_ROUND = 7500
 FULL_FIRST_ROUND = 1500
+# What guided asks for of a size's candidates: measured over benchmarks/landscapes (docs/search.md); two rounds of 16.
+GUIDED_SHARE = 0.063
+GUIDED_LEAST = 32
 
 
 def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FULL_ROUND) -> Search:
@@ -27,3 +30,9 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
 
         return Guided(seed=seed, jobs=jobs)
     raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))
+
+
+def about_asked(name: str, candidates: int) -> int:
+    """About how many of a size's candidates a search asks for."""
+    guided = max(GUIDED_LEAST, round(GUIDED_SHARE * candidates))
+    return min(candidates, {"guided": guided, "quick": QUICK_COUNT}.get(name, candidates))

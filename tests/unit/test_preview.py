@@ -73,8 +73,24 @@ def test_a_dry_run_prints_the_whole_funnel(
     kernels = {config.binary_name for config in space.configs_of(candidates.configs.iloc[pruned.kept])}
     assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(kernels)}" in out
     assert re.search(r"estimate of tuning: \d+ s to compile .*, \d+ s to time .*predicted, not measured", out)
+    assert "--search guided times about " in out
     assert len(pruned.kept) > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    found = {}
+    for search in ("full", "guided", "quick"):
+        out = shown(capsys, *SIZE, *thin("gfx942"), "--no_heuristics", "--dry_run", "--search", search)
+        estimate = re.search(
+            r"try: (\d+), .*times about (\d+) of them.*tuning: (\d+) s .*, (\d+) s to time", out, re.DOTALL
+        )
+        assert estimate is not None, out
+        found[search] = tuple(map(int, estimate.groups()))
+    total = found["full"][0]
+    assert found["full"][1] == total and found["quick"][1] == 16
+    assert found["guided"][1] == round(0.063 * total) > 32
+    assert found["full"][2:] > found["guided"][2:] > found["quick"][2:]
 
 
 def test_a_dry_run_needs_no_gpu_for_a_named_profiler(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,8 +107,8 @@ def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_
     argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
     total = len(thin_space("sm_90").configs)
     lines = shown(capsys, *argv).splitlines()
-    assert len(lines) == 4
-    assert re.match(rf"16x16x16_bf16_nn: {total} configurations, \d+ kept \(.*shared_memory_fits -\d+, ", lines[0])
+    assert len(lines) == 5
+    assert re.match(rf"16x16x16_bf16_nn: {total} configurations, \d+ kept \(\w+ -\d+, .* other rules -\d+;", lines[0])
     assert lines[1].startswith(f"4096x4096x4096_bf16_nn: {total} configurations, ")
     assert len(shown(capsys, *argv, "--verbose").splitlines()) > 20
 
@@ -112,11 +128,13 @@ def test_a_size_without_configurations_is_told_last(
     (tmp_path / "sizes.yaml").write_text("- {M: 2000000000, N: 2000000000, K: 16}\n- {M: 16, N: 16, K: 16}\n")
     out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
     total = len(thin_space("sm_90").configs)
-    line = re.search(rf"16_bf16_nn: {total} configurations, 0 kept \((.*), operands_fit_memory -(\d+)\)", out)
+    line = re.search(rf"16_bf16_nn: {total} configurations, 0 kept \((.*)\)", out)
     assert line
-    assert sum(int(cut.split("-")[-1]) for cut in line[1].split(", ")) + int(line[2]) == total
+    assert sum(int(cut) for cut in re.findall(r" -(\d+)", line[1])) == total
     assert "configurations to try: " in out
-    assert f"2000000000x2000000000x16_bf16_nn: no configuration is left; the last {line[2]} were cut by operands" in err
+    last = re.search(r"operands_fit_memory -(\d+)", line[1])
+    assert last
+    assert f"2000000000x2000000000x16_bf16_nn: no configuration is left; the last {last[1]} were cut by operands" in err
 
 
 def test_rules_and_space_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

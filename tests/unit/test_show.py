@@ -30,6 +30,6 @@ def test_the_funnel_on_one_line_names_the_rules_that_cut_most() -> None:
         remain -= number
         rows.append(FunnelRow(name, Kind.VALIDITY, "why", number, remain))
     line = show.funnel_line(GemmProblem(16, 16, 16), 100, rows)
-    assert line.endswith("100 configurations, 7 kept (c -50, f -30, d -7, and 2 more rules, which --verbose names)")
+    assert line.endswith("100 configurations, 7 kept (c -50, f -30, d -7, 2 other rules -6; --verbose names them)")
     assert show.funnel_line(GemmProblem(16, 16, 16), 100, rows[1:2]).endswith("(no rule cut any)")
     assert show.funnel_line(GemmProblem(16, 16, 16), 100, rows[:3]).endswith("(c -50, a -5)")
