@@ -18,6 +18,7 @@ from gemm_tuner.launcher.plan import Method
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
 from gemm_tuner.records import Device, KernelConfig
+from gemm_tuner.search import about_asked
 from gemm_tuner.settings import Settings
 from gemm_tuner.space import AXES
 
@@ -62,15 +63,17 @@ def dry_run(settings: Settings, out: Console) -> None:
 def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
     kernels = count_kernels(ledgers, device)
-    compile_s = kernels * COMPILE_CPU_S / settings.compile_workers
+    total = sum(len(ledger.kept) for ledger in ledgers)
+    asked = sum(about_asked(settings.search, len(ledger.kept)) for ledger in ledgers)
+    compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
     method = Method(timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
-    total = sum(len(ledger.kept) for ledger in ledgers)
     kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
-    timing_s = total * (SETUP_S + calls * LAUNCH_S) + kernels_s + 2 * PROFILER_START_S
+    timing_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total + 2 * PROFILER_START_S
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
     out.print(
         f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}\n"
+        f"--search {settings.search} times about {asked} of them\n"
         f"estimate of tuning: {compile_s:.0f} s to compile with an empty cache (workers: {settings.compile_workers}), "
         f"{timing_s / gpus:.0f} s to time ({gpus} x {device.name}); predicted, not measured",
         highlight=False,
