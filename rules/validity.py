@@ -98,6 +98,9 @@ def specialised_warps(c, p, d):
 @rule(VALIDITY)
 def operands_fit_memory(c, p, d):
     """A, B, C and the split-K workspace must fit into the GPU's memory."""
+    most = c.largest["SPLIT_K"] * (p.m + c.largest["BLOCK_SIZE_M"]) * (p.n + c.largest["BLOCK_SIZE_N"]) * 4 * p.batch
+    if most + p.bytes_moved <= d.memory_bytes:  # as it does for nearly all sizes
+        return np.full(c.BLOCK_SIZE_M.shape, True)
     padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
     padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
     workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
@@ -108,6 +111,11 @@ def operands_fit_memory(c, p, d):
 def indices_fit_32_bits(c, p, d):
     """The kernel counts rows, columns, blocks of K and tiles in 32-bit integers."""
     limit = 2**31 - 1
+    largest_block = max(c.largest["BLOCK_SIZE_M"], c.largest["BLOCK_SIZE_N"])
+    if max(p.m * p.n, p.m + largest_block, p.n + largest_block) <= limit and (
+        p.k + c.largest["BLOCK_SIZE_K"] * c.largest["SPLIT_K"] <= limit
+    ):  # as for nearly all sizes
+        return np.full(c.BLOCK_SIZE_M.shape, True)
     tiles = np.ceil(p.m / c.BLOCK_SIZE_M) * np.ceil(p.n / c.BLOCK_SIZE_N)
     # gemv has the larger one of M and N in BLOCK_SIZE_N.
     block_m = np.where(c.family == "gemv", np.maximum(c.BLOCK_SIZE_M, c.BLOCK_SIZE_N), c.BLOCK_SIZE_M)
