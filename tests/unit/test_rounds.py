@@ -80,6 +80,18 @@ def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 50.0, 30.0]
 
 
+def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:
+    """So that losers are known as such early; a search may ask in another order."""
+
+    class LastFirst(Stubborn):
+        def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+            return {ONE: NAMES[::-1]} if not sizes[0].timed_us else {}
+
+    batch = Batch(tmp_path, search=LastFirst())
+    batch.rounds().run()
+    assert asked(batch.plans) == [{512: NAMES}]
+
+
 def test_failures_are_learned_and_not_asked_again(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(statuses={NAMES[0]: Status.CRASHED, NAMES[5]: Status.EARLY_STOPPED}))
     batch.rounds().run()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from samples import config, problem
 from tuning import StandInGpu, ledger_of, lost, session
 
-from gemm_tuner import results, run_record, run_summary
+from gemm_tuner import results, rounds, run_record, run_summary
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, VERIFY, Plan
@@ -138,20 +139,21 @@ def test_two_gpus_share_the_sizes_and_one_may_fail(tmp_path: Path) -> None:
 # A budget
 
 
-def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path) -> None:
+def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in says nothing of TWO, as a launcher does whose deadline is over."""
-    run = Run(tmp_path, budget_s=1e6)
-    run.ledgers[1] = ledger_of(TWO, (OLD,))
-    run.gpus[0].statuses = {OLD.name: None}
-    run.session.started -= 0.7e6 - 30  # some 30 s are left for the search
+    clock = SimpleNamespace(now_s=0.0)
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
 
     def pass_time(plan: Plan) -> None:
-        run.session.started -= 60
+        clock.now_s = run.session.started + 80
 
-    run.gpus[0].before = pass_time
-    tuning = Tuning(run.session, run.ledgers, run.gpus)
-    tuning.run()
-    assert chosen(run.session) == {512: B}
+    run = Run(tmp_path, StandInGpu(us=TIMES, statuses={OLD.name: None}, before=pass_time), budget_s=100.0)
+    clock.now_s = run.session.started
+    run.ledgers[1] = ledger_of(TWO, (OLD,))
+    done = run.run()
+    assert chosen(done) == {512: B}
+    assert done.failures[TWO] == "nothing was tried; a larger --budget tries more"
+    assert run.ledgers[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
 
 
 def test_nothing_tried_at_all_is_said(tmp_path: Path) -> None:

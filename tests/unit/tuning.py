@@ -57,10 +57,11 @@ def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) ->
 
 
 def ledger_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> Ledger:
-    """A ledger whose space is these configurations; predicted best first unless said otherwise."""
+    """A ledger whose space is these configurations; predicted best first, and better than any other, unless said
+    otherwise."""
     frame = pd.DataFrame([one.to_dict() for one in configs])
     pruned = Pruned(np.arange(len(configs)), np.full(len(configs), "", dtype=object), ())
-    times = list(predicted_us) or [float(10 + index) for index in range(len(configs))]
+    times = list(predicted_us) or [0.001 * (1 + index) for index in range(len(configs))]
     names = [one.name for one in configs]
     return Ledger(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
 
