@@ -128,15 +128,21 @@ def test_the_noise_of_all_sizes_is_kept_as_median_and_most(tmp_path: Path) -> No
 
 
 class HotAtFirst:
-    """A sensor of a GPU that is throttled while the first blocks run."""
+    """A sensor of a GPU that is throttled while the first blocks run; each block reads it from a thread of its own."""
 
-    def __init__(self, blocks: int) -> None:
-        self.blocks, self.read_in_this_block = blocks, threading.Event()
+    def __init__(self, hot_blocks: int) -> None:
+        self._hot_blocks, self._blocks, self._read = hot_blocks, list[threading.Thread](), threading.Condition()
 
     def read(self, gpu: int) -> Sample:
-        sample = Sample(gpu, 1500.0, 650.0, 88.0, self.blocks > 0)
-        self.read_in_this_block.set()
-        return sample
+        with self._read:
+            if threading.current_thread() not in self._blocks:
+                self._blocks.append(threading.current_thread())
+                self._read.notify_all()
+            return Sample(gpu, 1500.0, 650.0, 88.0, len(self._blocks) <= self._hot_blocks)
+
+    def wait_for_block(self, number: int) -> None:
+        with self._read:
+            assert self._read.wait_for(lambda: len(self._blocks) >= number, 30)
 
     def close(self) -> None: ...
 
@@ -146,13 +152,10 @@ def test_a_throttled_block_is_repeated_once(
     hot: int, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
-    sensor = HotAtFirst(hot + 1)
+    sensor = HotAtFirst(hot)
 
     def wait_for_a_reading(plan: Plan) -> None:
-        sensor.blocks -= 1
-        for _ in range(2):  # the first may be of the time before
-            sensor.read_in_this_block.clear()
-            assert sensor.read_in_this_block.wait(30)
+        sensor.wait_for_block(len(match.gpu.plans))
 
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, before=wait_for_a_reading))
     match.session.sensor = sensor
