@@ -130,7 +130,7 @@ def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
     how = {
         "measured": f"timed under {session.profiler_name} {session.profiler_version}",
         "replayed": f"played back from {session.settings.replay_dir}",
-        "predicted": "without a GPU: kernels are compiled and checked, times are predicted and not measured",
+        "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
     }[session.setting.source]
     console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
     ledgers = list(ledgers)
