@@ -99,11 +99,13 @@ def duration_s(text: str) -> float:
 
 
 def percent(text: str) -> float:
-    """A number from 0 to 100, with or without its sign."""
+    """A number from 0 to 100; one below 1 needs its sign, since a bare 0.02 is 2 % where shares are asked for."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
         value = -1.0
     if not 0 <= value <= 100:
         raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100")
+    if 0 < value < 1 and not text.endswith("%"):
+        raise argparse.ArgumentTypeError(f"{show(text)} could be a share or a percentage; write {show(text + '%')}")
     return value

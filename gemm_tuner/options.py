@@ -220,8 +220,8 @@ def _space(parser: Parser) -> None:
                        help="an older results file: its configurations are timed in the finals, and replaced only "
                        "by clearly faster ones")  # fmt: skip
     group.add_argument("--min_improvement", metavar="PCT", type=percent, default=2.0,
-                       help="with --update: percent by which a new configuration must be faster "
-                       "(default: %(default)s)")  # fmt: skip
+                       help="with --update: by how much a new configuration must be faster, such as 3%% "
+                       "(default: 2%%)")  # fmt: skip
     group.add_argument("--arch", metavar="ARCH", default="", help="sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx950 "
                        "(default: this machine's GPU, sm_90 without one)")  # fmt: skip
     group.add_argument("--no_heuristics", action="store_true", help="keep whatever is valid: a much larger space")

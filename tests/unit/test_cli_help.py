@@ -8,7 +8,8 @@ import pytest
 
 from gemm_tuner.cli import main
 from gemm_tuner.commands import SUBCOMMANDS
-from gemm_tuner.errors import EXIT_INPUT
+from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.options import build_parser
 
 
 def test_help_lists_every_subcommand_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,3 +44,13 @@ def test_a_word_that_is_no_flag_gets_a_hint(
     assert main(words) == EXIT_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert hint in line
+
+
+def test_a_percentage_below_1_needs_its_sign() -> None:
+    def improvement(text: str) -> object:
+        return build_parser().parse(["--min_improvement", text]).min_improvement
+
+    assert [improvement(text) for text in ("3", "3%", "0.5%", "0")] == [3.0, 3.0, 0.5, 0.0]
+    for text in ("0.02", "-1", "101", "nan%", "x"):
+        with pytest.raises(UserError, match="could be a share" if text == "0.02" else "no percentage"):
+            improvement(text)
