@@ -28,12 +28,12 @@ CASE = "GEMM_TUNER_FAULT_CASE"
 LIMIT_S = 120.0
 LOOK_S = 0.005
 SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
-# Eight configurations of six kernels: GROUP_SIZE_M is no part of a kernel.
+# Twelve configurations of four kernels: GROUP_SIZE_M is no part of a kernel. Eight of them get into finals.
 AXES = {
     "BLOCK_SIZE_M": "[64, 128]",
     "BLOCK_SIZE_N": "[64, 128]",
     "BLOCK_SIZE_K": "[64]",
-    "GROUP_SIZE_M": "[1, 2]",
+    "GROUP_SIZE_M": "[1, 2, 4]",
     "SPLIT_K": "[1]",
     "num_warps": "[4]",
     "num_stages": "[3]",
@@ -78,12 +78,17 @@ class Outcome:
 
 @dataclass
 class Machine:
-    """A folder that runs start in, and their environment. ``cache`` of compiled kernels may be shared by many."""
+    """A folder that runs start in, and their environment. ``cache`` of compiled kernels may be shared by many.
+
+    prefix: what the command is run by, such as a shell that sets limits. script: what stands for ``tune_gemm.py``.
+    """
 
     folder: Path
     cache: Path
     env: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    prefix: tuple[str, ...] = ()
+    script: Path = ROOT / "tune_gemm.py"
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -104,18 +109,14 @@ class Machine:
 
     def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
         """The tuner, in a process group of its own as a shell would start it."""
-        command = [sys.executable, str(ROOT / "tune_gemm.py"), "--gemm_size_file", "sizes.yaml"]
+        command = [*self.prefix, sys.executable, str(self.script), "--gemm_size_file", "sizes.yaml"]
         command += ["--space", "space.yaml", "--num_threads", "2", *flags]
         whole = {**os.environ, **self.env, **env, CASE: self.mark}
-        streams = {name: (self.folder / name).open("w") for name in ("out.txt", "err.txt")}
-        try:
+        with (self.folder / "out.txt").open("w") as out, (self.folder / "err.txt").open("w") as err:
             return subprocess.Popen(
                 command, cwd=self.folder, env=whole, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
-                stdout=streams["out.txt"], stderr=streams["err.txt"],
+                stdout=out, stderr=err,
             )  # fmt: skip
-        finally:
-            for stream in streams.values():
-                stream.close()
 
     def end(self, process: subprocess.Popen[str], started: float | None = None) -> Outcome:
         """Waits for a run. One that takes LIMIT_S is killed, and the test fails."""
@@ -191,10 +192,20 @@ def rows_of(machine: Machine) -> dict[str, Any]:
     for size in record.sizes:
         table = run_record.read_table(machine.run_folder(), size.key).set_index("name").sort_index()
         columns = ["status", "rule", "screen_us", "screen_samples", "finals_us", "registers", "message"]
+        for column in ("registers", "screen_samples"):  # whole where all of a table have one
+            table[column] = table[column].astype(float)
         rows = table[columns].astype(str).to_dict("index")
         found[f"{size.key} table"] = rows
         found[f"{size.key} counts"] = (size.total, size.counts, size.chosen, size.failure)
     return found
+
+
+def statuses_of(machine: Machine) -> dict[str, dict[str, str]]:
+    """Where each configuration ended, by size."""
+    return {
+        size.key: dict(run_record.read_table(machine.run_folder(), size.key).set_index("name")["status"])
+        for size in machine.record().sizes
+    }
 
 
 def require_accounts(machine: Machine) -> None:

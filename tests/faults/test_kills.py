@@ -80,15 +80,18 @@ class Kill:
 
 
 def kills() -> list[Kill]:
-    """Five of each kind, spread over the run: what compiles comes first, what is profiled later."""
-    dice = random.Random(20)
+    """Five of each kind, each in its fifth of the run; what compiles comes first, what is profiled later."""
+    dice, each = random.Random(20), KILLS // len(KINDS)
     spans = {"parent": (0, WHOLE_RUN), "worker": (0, 6), "script": (6, WHOLE_RUN - 8), "profiler": (6, WHOLE_RUN - 8)}
-    return [Kill(kind, dice.randrange(*spans[kind])) for kind in KINDS for _ in range(KILLS // len(KINDS))]
+    found = []
+    for kind, (first, last) in spans.items():
+        step = (last - first) / each
+        found += [Kill(kind, int(first + step * (turn + dice.random()))) for turn in range(each)]
+    return found
 
 
 @pytest.mark.parametrize("kill", kills(), ids=lambda kill: f"{kill.victim}-{kill.point}")
 def test_nothing_is_lost_by_a_kill(kill: Kill, machine: Machine, undisturbed: Undisturbed) -> None:
-    # Another one of its kind: workers compile what the cache does not hold.
     process = machine.start(*MEASURED)
     struck = kill.strike(machine, process.pid, lambda: process.poll() is None)
     first = machine.end(process)

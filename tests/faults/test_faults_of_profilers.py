@@ -1,0 +1,76 @@
+"""Profilers that fail, hang and lie: no time is taken for another, and the same command goes on when they are well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import Undisturbed
+from fault_runs import MEASURED, Machine, require_accounts, rows_of, statuses_of
+
+
+@dataclass(frozen=True)
+class BadProfiler:
+    """What nsys does, and what the tuner says of it at the end."""
+
+    fault: str
+    words: tuple[str, ...]
+    script: str = "../../tune_gemm.py"
+
+
+BAD_PROFILERS = (
+    BadProfiler("exits 1", ("nsys ended with exit status 1", "No GPU for nsys", "--profiler")),
+    BadProfiler("hangs", ("nsys did not come to an end and was killed",), "with_short_limits.py"),
+    BadProfiler("writes nothing", ("trace_cuda_gpu_trace.csv", "the profiler wrote no such file")),
+    BadProfiler("half a file", ("trace_cuda_gpu_trace.csv, line ",)),
+    BadProfiler("rows twice", ("trace_cuda_gpu_trace.csv, line 3", "each launch once")),
+    BadProfiler("another locale", ("trace_cuda_gpu_trace.csv, line 2",)),
+)
+
+
+@pytest.mark.parametrize("bad", BAD_PROFILERS, ids=lambda bad: bad.fault)
+def test_a_bad_profiler_ends_the_run_with_one_line(
+    bad: BadProfiler, machine: Machine, undisturbed: Undisturbed
+) -> None:
+    whole, machine.script = machine.script, Path(__file__).parent / bad.script
+    done = machine.run(*MEASURED, NSYS_FAULT=bad.fault)
+    assert done.status == 3, done.err
+    assert all(word in done.last_line() for word in bad.words), done.err
+    assert "Traceback" not in done.err
+    assert machine.orphans() == []
+
+    machine.script = whole
+    again = machine.run(*MEASURED)
+
+    assert again.status == 0, again.err
+    assert len(machine.run_folders()) == 1
+    assert rows_of(machine) == undisturbed.rows
+
+
+def test_a_trace_that_lost_kernels_costs_the_configurations_that_ran_them(
+    machine: Machine, undisturbed: Undisturbed
+) -> None:
+    done = machine.run(*MEASURED, NSYS_FAULT="three kernels short")
+    assert done.status == 0, done.err
+    require_accounts(machine)
+    rows, lost = rows_of(machine), 0
+    for size, statuses in statuses_of(machine).items():
+        assert set(statuses.values()) <= {"ok", "missing_in_trace"}
+        for name, status in statuses.items():
+            mine, before = rows[f"{size} table"][name], undisturbed.rows[f"{size} table"][name]
+            lost += status != "ok"
+            if status == "ok":
+                assert mine["screen_us"] == before["screen_us"] and mine["finals_us"] in ("nan", before["finals_us"])
+            else:
+                assert "the trace has" in mine["message"]
+    assert lost > 0
+
+
+def test_an_import_that_fails_on_long_traces_is_had_in_shorter_ones(machine: Machine, undisturbed: Undisturbed) -> None:
+    """Half of what screening or finals take goes in."""
+    done = machine.run(*MEASURED, NSYS_FAULT="wrong event order", NSYS_MOST="170")
+    assert done.status == 0, done.err
+    assert len(list(machine.run_folder().glob("configs/*.csv.gz"))) == 2
+    assert machine.record().facts["profiler starts"] > 2
+    assert rows_of(machine) == undisturbed.rows
