@@ -1,0 +1,152 @@
+"""What a launcher process does with its plan: rounds, one kernel as two contenders, losers, a deadline, a stop."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from samples import problem
+
+from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launcher.timing import Bench, StickyError, finals, screen
+
+SIZE = problem(16, 16, 16)
+NAMES = ("a", "b", "c")
+
+
+class Kernel:
+    """Counts its launches; ``does`` is what a launch comes to."""
+
+    def __init__(self, does: Callable[[], None]) -> None:
+        self._does = does
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *positional, **options: self._does()
+
+
+class Script(ModuleType):
+    """A generated script with three configurations."""
+
+    def __init__(self, **does: Callable[[], None]) -> None:
+        super().__init__("script")
+        self.CONFIGS = {name: {"name": name} for name in NAMES}
+        self._does = does
+
+    def scratch(self, config: Any, size: Any, num_sms: int) -> tuple[int, int]:
+        return 0, 0
+
+    def calls(self, config: Any, size: Any, operands: Any, scratch: Any, num_sms: int) -> list[Any]:
+        does = self._does.get(config["name"], lambda: None)
+        return [(f"{config['name']}_kernel", Kernel(does), (1,), (), {})]
+
+
+class Launcher:
+    """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere."""
+
+    def __init__(self, folder: Path, *, deadline: float = 0.0, **method: Any) -> None:
+        self._journal, self.stop = io.StringIO(), folder / STOP_FILE
+        how = Method(warmup_calls=1, timed_calls=3, **method)
+        self.bench = Bench(how, Journal(self._journal), False, "cpu", deadline, self.stop)
+
+    def events(self, *kinds: str) -> list[tuple[str, str]]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return [(row["event"], row["name"]) for row in rows if row["event"] in kinds]
+
+    def calls(self) -> list[tuple[str, list[str], bool]]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return [(row["name"], row["symbols"], row["warm"]) for row in rows if row["event"] == "call"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(Bench, "support", lambda self, symbol: None)  # kernels of the measurement itself
+
+
+def work(*names: str, **fields: Any) -> Work:
+    return Work(SIZE, tuple((0, name) for name in names), **fields)
+
+
+def test_finals_run_in_rounds_each_in_another_order_and_one_kernel_twice(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work(*NAMES, again="b", rounds=8), [Script()])
+    assert set(launcher.events("end")) == {("end", name) for name in (*NAMES, AGAIN)}
+    timed = [name for name, _, warm in launcher.calls() if not warm]
+    rounds = [timed[start : start + 4] for start in range(0, len(timed), 4)]
+    assert len(rounds) == 8 and all(sorted(one) == sorted((*NAMES, AGAIN)) for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 3
+    assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AGAIN} == {("b_kernel",)}
+
+
+def test_without_rounds_of_its_own_a_work_has_the_methods(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work("a", "b"), [Script()])
+    assert sum(not warm for _, _, warm in launcher.calls()) == 2 * 3
+    assert AGAIN not in [name for name, _, _ in launcher.calls()]
+
+
+def fails() -> None:
+    raise RuntimeError("out of memory")
+
+
+def test_a_twin_of_one_that_failed_does_not_run(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work(*NAMES, again="b"), [Script(b=fails)])
+    assert set(launcher.events("end")) == {("end", "a"), ("end", "c")}
+    assert launcher.events("fail") == [("fail", "b")]
+
+
+def test_screening_stops_between_two_configurations(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, work(*NAMES), [Script(b=lambda: launcher.stop.touch())])
+    assert launcher.events("begin", "end") == [("begin", "a"), ("end", "a"), ("begin", "b"), ("end", "b")]
+    assert launcher.bench.stopped
+
+
+@pytest.mark.parametrize(("deadline", "begun"), [(0.0, 3), (time.time() + 1e6, 3), (time.time() - 1, 0)])
+def test_nothing_is_screened_after_the_deadline(deadline: float, begun: int, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, deadline=deadline)
+    screen(launcher.bench, 0, work(*NAMES), [Script()])
+    assert len(launcher.events("begin")) == begun
+
+
+def test_a_deadline_ends_no_finals(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, deadline=time.time() - 1)
+    finals(launcher.bench, 0, work("a"), [Script()])
+    assert launcher.events("end") == [("end", "a")]
+
+
+@pytest.mark.parametrize(("best_us", "timed"), [(0.0, 3), (1e6, 3), (10.0, 1)])
+def test_a_clear_loser_against_earlier_rounds_is_called_once(
+    best_us: float, timed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host waits 1 ms for each call."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(
+        "gemm_tuner.launcher.timing.time",
+        SimpleNamespace(perf_counter=lambda: next(clock) / 1000, time=time.time),
+    )
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, replace(work("a"), best_us=best_us), [Script()])
+    assert sum(not warm for _, _, warm in launcher.calls()) == timed
+
+
+def test_a_round_that_fails_blames_all_of_them(tmp_path: Path) -> None:
+    left = iter([None] * 3)
+
+    def fails_later() -> None:
+        if next(left, "none") == "none":
+            raise RuntimeError("unspecified launch failure")
+
+    launcher = Launcher(tmp_path)
+    with pytest.raises(StickyError, match="unspecified launch failure"):
+        finals(launcher.bench, 0, work("a", "b"), [Script(b=fails_later)])
+    assert set(launcher.events("fail")) == {("fail", "a"), ("fail", "b")}
