@@ -11,7 +11,7 @@ python=${2:-python3}
 sizes=benchmarks/public_sizes.yaml
 mkdir -p "$out"
 for profiler in nsys proton; do
-  "$python" tune_gemm.py --gemm_size_file "$sizes" --compare --profiler "$profiler" --time_breakdown \
+  "$python" tune_gemm.py --gemm_size_file "$sizes" --search full --compare --profiler "$profiler" --time_breakdown \
     --output_dir "$out/runs_$profiler" --o "$out/tuned_$profiler.yaml" 2>&1 | tee "$out/log_$profiler.txt"
 done
 "$python" - "$out/tuned_nsys.yaml" "$out/long.yaml" <<'PYTHON'
