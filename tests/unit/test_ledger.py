@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from samples import RULES, TEMPLATES, device, problem, shipped
 
-from gemm_tuner import prepare
+from gemm_tuner import prepare, space
 from gemm_tuner.ledger import COLUMNS, Ledger
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import CompileResult, Status, Timing
@@ -132,3 +133,40 @@ def test_without_heuristics_there_is_more_to_account_for(ledger: Ledger) -> None
     asked = Settings((), TEMPLATES, RULES, Path(), heuristics=False)
     everything = prepare.load_space(asked, device("sm_90"))
     assert set(prepare.open_ledger(everything, SIZE, device("sm_90")).kept) > set(ledger.kept)
+
+
+def test_a_configuration_from_elsewhere_is_admitted_once(ledger: Ledger) -> None:
+    kept, total = len(ledger.kept), len(ledger.configs)
+    cut_row = next(row for row in range(total) if row not in set(ledger.pruned.kept.tolist()))
+    (cut,) = space.configs_of(ledger.configs.iloc[[cut_row]])
+    foreign = replace(cut, num_stages=97)
+    for config in (cut, foreign, cut, foreign):
+        ledger.admit(config, 1.5)
+    assert (len(ledger.kept), len(ledger.configs)) == (kept + 2, total + 1)
+    candidates = ledger.candidates()
+    assert candidates.loc[foreign.name, ["num_stages", "predicted_us"]].tolist() == [97, 1.5]
+    assert space.configs_of(candidates) == list(ledger.kept.values())
+    settled(ledger)
+    ledger.assert_complete()
+
+
+def test_what_a_search_learns_from(ledger: Ledger) -> None:
+    fast, slow, loser, twin, dead, untouched, *_ = list(ledger.kept)
+    ledger.record_timing(Timing(SIZE, slow, Status.OK, (9.0, 8.0, 7.0)), "screen")
+    ledger.record_timing(Timing(SIZE, fast, Status.OK, (2.0,)), "screen")
+    ledger.record_timing(Timing(SIZE, loser, Status.EARLY_STOPPED, (1.0,)), "screen")
+    ledger.copy_timing(fast, twin)
+    ledger.record_timing(Timing(SIZE, dead, Status.CRASHED), "screen")
+    ledger.copy_timing(untouched, untouched)  # of one that has not ended there is nothing to copy
+    assert ledger.screened_us() == {slow: 8.0, fast: 2.0, loser: 1.0, twin: 2.0}
+    assert ledger.failed() == {dead} and ledger.best_screened_us() == 1.0
+    assert ledger.fastest(9) == [fast, slow] and ledger.fastest(1) == [fast]
+    assert [ledger.may_run(name) for name in (fast, loser, dead, untouched)] == [True, True, False, True]
+    assert not ledger.ended(untouched)
+
+
+def test_one_is_blamed_for_deaths_that_it_was_at_often(ledger: Ledger) -> None:
+    often, once, timed, *_ = list(ledger.kept)
+    ledger.record_timing(Timing(SIZE, timed, Status.OK, (1.0,)), "screen")
+    ledger.blame({often: 2, once: 1, timed: 5, "of another space": 9}, 2)
+    assert ledger.failed() == {often} and ledger.rows[timed]["status"] == "ok" and not ledger.ended(once)

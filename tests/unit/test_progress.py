@@ -43,3 +43,10 @@ def test_a_terminal_gets_a_bar_with_counts() -> None:
         step.advance(3)
     assert "finals" in stream.getvalue()
     assert "8/8" in stream.getvalue()
+
+
+def test_a_step_counts_what_ends_in_whatever_way(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.step("screen", 2, Console(file=io.StringIO())) as step:
+        for event in ("begin", "end", "begin", "fail", "compiles"):
+            step.on_event({"event": event})
+    assert capsys.readouterr().err.startswith("screen: 2/2 in ")
