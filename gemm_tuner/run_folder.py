@@ -38,7 +38,7 @@ class RunFolder:
 
     def stage(self, name: str) -> Path:
         """The folder of one more stage, numbered in the order they ran."""
-        numbers = [int(path.name[:2]) for path in self.raw.glob("[0-9][0-9]*-*") if path.is_dir()]
+        numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]
         path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
         path.mkdir(parents=True)
         return path

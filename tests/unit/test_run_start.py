@@ -97,6 +97,13 @@ def test_a_run_that_ended_answers_no_other_question(commands: Commands, change: 
     assert commands.run(**change) != first
 
 
+def test_stages_are_numbered_beyond_a_hundred(commands: Commands) -> None:
+    with ExitStack() as stack:
+        folder, _ = commands.begin(stack)
+        names = [folder.stage("screen").name for _ in range(102)]
+    assert (names[9], names[-1]) == ("09-screen", "101-screen") and len(set(names)) == 102
+
+
 def test_other_sizes_are_another_run(commands: Commands, tmp_path: Path) -> None:
     first = commands.run()
     fewer = commands.asked.entries[:1]
