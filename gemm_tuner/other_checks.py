@@ -34,4 +34,3 @@ def check_others(
         if names:
             order.append((ledger, names))
     check_candidates(session, checker, scripts, order, nothing_to_settle, compiling)
-    session.interruption.check()

@@ -60,7 +60,6 @@ def check(
     asked = session.interruption
     launcher = InterpreterLauncher(session.folder.cache, wind_down=lambda: asked.asked)
     check_candidates(session, launcher, scripts, order, settled, compiling)
-    asked.check()
 
 
 def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Verdict], reason: str) -> None:

@@ -36,7 +36,7 @@ def check_candidates(
     """Checks candidates best first; ``on_settled`` hears of each size as soon as it is known.
 
     compiling: what compiles the kernels of odd sizes first; None leaves that to the check.
-    Returns all verdicts of each size, those on wrong candidates too.
+    Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to end.
     """
     if not order:
         return {}
@@ -66,6 +66,7 @@ def check_candidates(
 
         verification = Verification(order, settled, session.store, all_of_them=settings.check_all_finalists)
         checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
+        session.interruption.check()  # sizes that it was not let come to are not settled: a resumed run checks them
         verification.finish()
     return {
         problem: [v for some in size.verdicts.values() for v in some] for problem, size in verification.sizes.items()

@@ -38,7 +38,7 @@ class Tuning:
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""
         open_ones = [ledger for ledger in self.ledgers if self.session.store.settled(ledger.problem) is None]
-        incumbents.admit(self.session, open_ones)
+        incumbents.admit(self.session, self.ledgers)
         self._write_scripts(self.ledgers)
         self._restore()
         fleet = self._fleet()
@@ -127,7 +127,6 @@ class Tuning:
             self._book(ledger, finals, name, verdicts, "" if name else why_not_right(ledger))
 
         check_candidates(self.session, fleet.first_alive(), self.scripts, order, settled, compiling)
-        self.session.interruption.check()
 
     def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
         problem, store = ledger.problem, self.session.store

@@ -14,12 +14,14 @@ from tuning import StandInGpu, ledger_of, lost, session
 from gemm_tuner import results, rounds, run_record, run_summary
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.interruption import Interruption
 from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.store import Store
 from gemm_tuner.tune import MOST_DEATHS, Tuning
+from gemm_tuner.watching import OnEvent, nobody
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
@@ -260,6 +262,31 @@ def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
     assert second.gpus[0].plans == []
     assert after.choices == before.choices and chosen(after) == {512: A, 64: A}
     assert statuses(second.ledgers[0])[B] == "wrong"
+
+
+def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> None:
+    """The space does not have it."""
+    gpu = StandInGpu(us={**TIMES, OLD.name: 30.0})
+    first = update(tmp_path, 30.0, gpu)
+    before = first.run()
+    second = first.again(gpu)
+    after = second.run()
+    assert after.choices == before.choices and chosen(after) == {512: OLD.name, 64: B}
+    assert [ledger.counts() for ledger in second.ledgers] == [ledger.counts() for ledger in first.ledgers]
+
+
+def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
+    class AskedToEnd(StandInGpu):
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+            super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
+            first.session.interruption._event.set()
+
+    first = Run(tmp_path, AskedToEnd(us=TIMES))
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    assert first.session.store.settled(ONE) is not None and first.session.store.settled(TWO) is None
+    first.session.interruption = Interruption()
+    assert chosen(first.again(StandInGpu(us=TIMES)).run()) == {512: B, 64: B}
 
 
 def test_one_that_ran_at_several_deaths_is_given_up(tmp_path: Path) -> None:
