@@ -87,8 +87,8 @@ def main(words: list[str], shown: Consoles) -> int:
     )
     if not arguments.check and export.plans:
         export.write()
-    for one in export.left_out:
-        shown.log.print(escape(f"left out: {one.size} {one.config}: {one.reason}"), highlight=False)
+    for line in left_out_lines(export):
+        shown.log.print(escape(line), highlight=False)
     for plan in export.plans:
         far = [change.key for change in plan.changes if change.kind == FAR]
         if far:
@@ -101,6 +101,14 @@ def main(words: list[str], shown: Consoles) -> int:
     if not export.plans:
         return EXIT_UNVERIFIED
     return EXIT_UNVERIFIED if arguments.check and export.differs else EXIT_OK
+
+
+def left_out_lines(export: job.Export) -> list[str]:
+    """A line for each reason, with the sizes that it is about; a reason that names its size's table names it once."""
+    sizes: dict[str, list[str]] = {}
+    for one in export.left_out:
+        sizes.setdefault(one.reason.replace(one.size, "<size>"), []).append(f"{one.size} {one.config}".strip())
+    return [f"left out: {', '.join(named)}: {reason}" for reason, named in sizes.items()]
 
 
 def module(arguments: argparse.Namespace, shown: Consoles) -> int:

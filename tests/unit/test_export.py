@@ -182,7 +182,9 @@ def test_provenance_says_where_each_entry_is_from(tmp_path: Path) -> None:
 def test_what_is_left_out_is_said_on_stderr_with_the_reason(tmp_path: Path, capsys: Any) -> None:
     export(SHIPPED, "--to", "aiter", "-o", tmp_path)
     err = capsys.readouterr().err
-    assert err.count("is for sm_90; AITER runs on AMD GPUs") == len(rows(SHIPPED))
+    (line,) = [line for line in err.splitlines() if "is for sm_90; AITER runs on AMD GPUs" in line]
+    sizes = [f"{row['M']}x{row['N']}x{row['K']}_" for row in rows(SHIPPED)]
+    assert len(sizes) > 5 and [size for size in sizes if size not in line] == []  # one line for one reason
 
 
 def test_nothing_to_export_is_exit_status_1_and_writes_nothing(tmp_path: Path) -> None:
