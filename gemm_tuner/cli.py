@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 import tempfile
 import traceback
@@ -12,13 +13,14 @@ from rich.console import Console
 
 from gemm_tuner import commands, options
 from gemm_tuner.commands import Consoles
-from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_sizes, one_size
 
 PIPED_WIDTH = 200
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def consoles() -> Consoles:
@@ -45,7 +47,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"tune_gemm.py: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint="add --debug for where it happened")
+        hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"
+        fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint=hint)
         fault.__cause__ = error
     if "--debug" in words:
         traceback.print_exception(fault)

@@ -24,7 +24,7 @@ from multiprocess.connection import wait
 
 from gemm_tuner import memory
 from gemm_tuner.compile_worker import CompileTask, serve
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.records import CompileResult, Status, Target
 
 START_LIMIT_S = 120.0
@@ -217,8 +217,7 @@ class CompilePool:
                 yield from self._replace(worker, feed, Status.COMPILE_ERROR, "the compiler died")
                 continue
             if worker.ready and isinstance(answer, str):
-                hint = "free some space and start the same command again: it goes on where it was"
-                raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=hint)
+                raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=FREE_SPACE)
             self._failed_starts = 0
             done, worker.task, worker.ready = worker.task, None, True
             if done is not None:

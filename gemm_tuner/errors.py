@@ -33,6 +33,10 @@ class UserError(Exception):
         return "; ".join(" ".join(part.split()) for part in parts)
 
 
+# What a person does where nothing can be written.
+FREE_SPACE = "free some space and start the same command again: it goes on where it was"
+
+
 class EnvironmentFault(UserError):
     """The machine lacks something: no such GPU, profiler, package, disk space."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Timing
 
@@ -180,9 +181,16 @@ class Ledger:
         return table
 
     def write(self, folder: Path) -> Path:
-        """Writes the table as ``<problem>.csv.gz``; blank cells are what was not measured."""
+        """Writes the table as ``<problem>.csv.gz``, whole or not at all; blank cells are what was not measured.
+
+        Raises EnvironmentFault when it cannot be written.
+        """
         path = folder / f"{self.problem.key}.csv.gz"
         partial = path.with_suffix(".partial")
-        self.table().to_csv(partial, index=False, compression={"method": "gzip", "compresslevel": 1})
-        partial.replace(path)
+        try:
+            self.table().to_csv(partial, index=False, compression={"method": "gzip", "compresslevel": 1})
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise EnvironmentFault(f"cannot be written: {error.strerror}", where=str(path), hint=FREE_SPACE) from error
         return path

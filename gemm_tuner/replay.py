@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.device import Machine
-from gemm_tuner.documents import show
+from gemm_tuner.documents import show, write_text_atomically
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
@@ -41,7 +41,7 @@ def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, h
         "profiler_version": profiler.version() or "",
         "how": how,
     }
-    (raw / RECORDING).write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    write_text_atomically(raw / RECORDING, json.dumps(row, indent=1) + "\n")
 
 
 @dataclass(frozen=True)

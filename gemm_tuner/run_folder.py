@@ -50,7 +50,7 @@ class RunFolder:
                 path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             where = Path(error.filename)
-            mine = where.is_relative_to(self.root)
+            mine = where.is_relative_to(self.root) or self.root.is_relative_to(where)
             hint = "choose another --output_dir" if mine else "start in a folder that can be written"
             raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
 

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.errors import FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
@@ -53,7 +53,7 @@ class Store:
             with self._base:
                 self._base.executescript(SCHEMA)
         except sqlite3.OperationalError as error:
-            raise EnvironmentFault(f"cannot be written: {error}", where=str(path), hint="check the disk") from error
+            raise EnvironmentFault(f"cannot be written: {error}", where=str(path), hint=FREE_SPACE) from error
         except sqlite3.DatabaseError as error:
             accepted = "a store that a run of this version wrote; --fresh starts a new run"
             raise UserError(f"is no run's store ({error})", where=str(path), accepted=accepted) from error
@@ -70,8 +70,7 @@ class Store:
             with self._lock, self._base:
                 self._base.executemany(statement, rows)
         except sqlite3.OperationalError as error:
-            hint = "free some space and start the same command again: it goes on where it was"
-            raise EnvironmentFault(f"cannot be written: {error}", where=str(self.path), hint=hint) from error
+            raise EnvironmentFault(f"cannot be written: {error}", where=str(self.path), hint=FREE_SPACE) from error
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
 from gemm_tuner.processes import Ended, run_watched
 
@@ -112,7 +112,7 @@ def require_journal(ended: Ended) -> None:
         raise CannotWrite(
             f"the launcher could not write: {ended.log_tail()}",
             where=str(ended.log_path.parent),
-            hint="free some space and start the same command again: it goes on where it was",
+            hint=FREE_SPACE,
         )
 
 
