@@ -36,16 +36,21 @@ def write_scripts(
 
 
 def tasks_for(
-    wanted: Iterable[tuple[GemmProblem, KernelConfig]], scripts: dict[tuple[str, str], Script], target: Target
+    wanted: Iterable[tuple[GemmProblem, KernelConfig]],
+    scripts: dict[tuple[str, str], Script],
+    target: Target,
+    *,
+    longest_first: bool = True,
 ) -> list[CompileTask]:
-    """One task a binary, longest first. Sizes of one divisibility class share their binaries, and so do
-    configurations of one ``binary_name``."""
+    """One task a binary, longest first or as they are wanted. Sizes of one divisibility class share their binaries,
+    and so do configurations of one ``binary_name``."""
     tasks: dict[Binary, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
         key = binary_of(scripts, problem, config, target)
         if key not in tasks:
             tasks[key] = (compile_cost(config), CompileTask(*key, problem))
-    return [task for _, task in sorted(tasks.values(), key=lambda pair: -pair[0])]
+    in_order = sorted(tasks.values(), key=lambda pair: -pair[0]) if longest_first else tasks.values()
+    return [task for _, task in in_order]
 
 
 def binary_of(

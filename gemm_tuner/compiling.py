@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from itertools import zip_longest
 from types import TracebackType
 
 from gemm_tuner import compile_stage, progress
@@ -73,15 +74,16 @@ class Compiling:
             key = (*self._class_of[task.script], task.name, task.specialisation)
             self._session.store.add_compiles({key: result})
 
-    def _tasks(self, wanted: Wanted) -> list[CompileTask]:
-        return compile_stage.tasks_for(wanted, self._scripts, self._target)
+    def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
+        return compile_stage.tasks_for(wanted, self._scripts, self._target, longest_first=longest_first)
 
     def problems(self, wanted: Wanted, title: str, until: float = float("inf")) -> None:
-        """Compiles what these problems need of these configurations, until ``time.monotonic()`` is ``until``.
+        """Compiles what these problems need of these configurations, until ``time.monotonic()`` is ``until``: in the
+        order given where time may run out, else longest first, so that no worker is left with a long one at the end.
 
         Raises EnvironmentFault when nothing at all compiles.
         """
-        tasks = self._tasks(wanted)
+        tasks = self._tasks(wanted, longest_first=until == float("inf"))
         tasks = [task for task in tasks if key_of(task) not in self._compiler.results]
         if not tasks:
             return
@@ -103,9 +105,11 @@ class Compiling:
             )
 
     def offer(self, wanted: Iterable[tuple[Ledger, list[str]]]) -> None:
-        """Lets idle workers compile these: they may be asked for next."""
-        self._compiler.offer(self._tasks(pairs(wanted)))
+        """Lets idle workers compile these in their order: they may be asked for next."""
+        self._compiler.offer(self._tasks(pairs(wanted), longest_first=False))
 
 
 def pairs(wanted: Iterable[tuple[Ledger, list[str]]]) -> Wanted:
-    return [(ledger.problem, ledger.kept[name]) for ledger, names in wanted for name in names]
+    """All of them, the sizes in turn: the first configuration of each, then the second."""
+    rows = [[(ledger.problem, ledger.kept[name]) for name in names] for ledger, names in wanted]
+    return [pair for turn in zip_longest(*rows) for pair in turn if pair is not None]

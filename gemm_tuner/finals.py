@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -43,17 +44,24 @@ class Finals:
             # Finals are measured together: what a killed run left of them is no part of these.
             self.session.store.drop_finals(ledger.problem, FINALS)
         work = [replace(planner.work(ledger, names), vendor=True, again=names[0]) for ledger, names in finalists]
+        begun = time.monotonic()
         self._time(planner, work, finalists, "finals")
+        more_s = MORE_ROUNDS * (time.monotonic() - begun)
         undecided = [
             (ledger, list(self.contests[ledger.problem].undecided))
             for ledger, _ in finalists
             if self.contests[ledger.problem].undecided
         ]
         again = self.session.setting.source == "measured" and not self.session.interruption.asked
-        if undecided and again:
+        if undecided and again and self._has_time_for(more_s):
             rounds = MORE_ROUNDS * self.session.settings.iters
             more = [replace(planner.work(ledger, names), vendor=True, rounds=rounds) for ledger, names in undecided]
             self._time(planner, more, undecided, "finals of the undecided")
+
+    def _has_time_for(self, seconds: float) -> bool:
+        """Whether the run's budget, if it has one, leaves that much."""
+        budget_s = self.session.settings.budget_s
+        return not budget_s or time.monotonic() + seconds <= self.session.started + budget_s
 
     def _time(self, planner: Planner, work: list[Work], finalists: Finalists, title: str) -> None:
         found = self._block(planner, work, title)
@@ -88,9 +96,10 @@ class Finals:
         return choose.Ranked(ledger.problem, order, contest.vendor_of(timings))
 
     def _block(self, planner: Planner, work: list[Work], title: str) -> dict[Key, Timing]:
-        """One block; repeated once when heat or the power supply slowed a GPU down in it."""
+        """One block; repeated once, if there is time, when heat or the power supply slowed a GPU down in it."""
         session = self.session
         for attempt in ("", ", again: the GPU was throttled"):
+            begun = time.monotonic()
             found: dict[Key, Timing] = {}
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = progress.step(title + attempt, total, session.console)
@@ -99,7 +108,8 @@ class Finals:
             for run in runs:
                 session.count_run(run)
             session.note_gpu(title + attempt, watch)
-            if not watch.throttled():
+            spent_s = time.monotonic() - begun
+            if not watch.throttled() or session.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found
 

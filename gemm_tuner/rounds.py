@@ -23,6 +23,8 @@ from gemm_tuner.starts import StageRun
 Asked = list[tuple[Ledger, list[str]]]
 # Of a budget of wall time, what finals and checks may need.
 FINALS_SHARE = 0.3
+# Of what a budget leaves when a round begins, what compiling may take: what is compiled must be timed too.
+COMPILE_SHARE = 0.5
 # Rounds that a search may ask for; a search that never ends is a bug.
 MOST_ROUNDS = 10_000
 
@@ -60,7 +62,8 @@ class Rounds:
 
     def _round(self, number: int, asked: Asked) -> None:
         if self._compiling:
-            self._compiling.ledgers(asked, "compile", self._until)
+            now = time.monotonic()
+            self._compiling.ledgers(asked, "compile", now + COMPILE_SHARE * (self._until - now))
         asked = [(ledger, [name for name in names if not ledger.ended(name)]) for ledger, names in asked]
         if self._compiling:
             compiled = [(ledger, [n for n in names if ledger.is_compiled(n)]) for ledger, names in asked]
@@ -78,7 +81,7 @@ class Rounds:
             for name, twin in same.items():
                 ledger.copy_timing(twin, name)
         self._session.interruption.check()
-        if time.monotonic() <= self._until:
+        if self._until == float("inf"):  # else the time of a size was over
             for ledger, names in compiled:
                 for name in names:
                     if not ledger.ended(name):

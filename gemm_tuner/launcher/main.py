@@ -115,9 +115,12 @@ def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> 
     if plan.capture_range:
         torch.cuda.profiler.start()
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
+    left = sum(len(work.entries) for work in plan.work)
     for index, work in enumerate(plan.work):
         if bench.stopped:
             break
+        bench.share_time(len(work.entries), left)
+        left -= len(work.entries)
         stage(bench, index, work, scripts)
         torch.cuda.empty_cache()
     if plan.capture_range:

@@ -36,7 +36,8 @@ class Bench:
         import torch
 
         self.torch, self.method, self.journal, self.device = torch, method, journal, device
-        self._deadline, self._stop = deadline, stop
+        self._deadline = self._until = deadline
+        self._stop = stop
         self._number = 0
         self._scopes = scopes
         self.flushes = bool(method.flush_bytes)
@@ -69,7 +70,16 @@ class Bench:
     @property
     def late(self) -> bool:
         """Whether to screen no more: the time that it may take is over, or the tuner stops."""
-        return self.stopped or (bool(self._deadline) and time.time() > self._deadline)
+        return self.stopped or (bool(self._until) and time.time() > self._until)
+
+    def share_time(self, entries: int, of: int) -> None:
+        """Gives the work that begins its part of the time until the deadline, lest the last sizes get none.
+
+        entries: of the work. of: of this and all later works.
+        """
+        if self._deadline and of:
+            now = time.time()
+            self._until = now + (self._deadline - now) * entries / of
 
     def scope(self) -> Any:
         if not self._scopes:
@@ -262,15 +272,24 @@ def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | V
 
 # What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
 OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
-# Errors after which every later call of the process fails: the process must end. The last two are HIP's.
+# Errors after which every later call of the process fails: the process must end. Those of one word are HIP's.
 STICKY_WORDS = (
     "illegal memory access",
     "misaligned address",
     "unspecified launch failure",
     "illegal instruction",
     "device-side assert",
+    "hardware stack error",
+    "invalid program counter",
+    "launch timed out",
+    "uncorrectable ecc error",
+    "uncorrectable nvlink error",
+    "context is destroyed",
+    "devices unavailable",
+    "cuda error: unknown error",
     "hiperrorillegaladdress",
     "hiperrorlaunchfailure",
+    "hiperroreccnotcorrectable",
 )
 
 

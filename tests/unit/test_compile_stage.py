@@ -11,6 +11,7 @@ from samples import TEMPLATES, config, device
 
 from gemm_tuner import prepare
 from gemm_tuner.compile_stage import Binary, binary_of, book, tasks_for, write_scripts
+from gemm_tuner.compiling import pairs
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 
@@ -82,3 +83,17 @@ def test_a_failure_costs_all_that_share_the_kernel(tmp_path: Path) -> None:
     failed = CompileResult(key[1], key[2], Status.COMPILE_TIMEOUT, 60.0, message="not compiled within 60 s")
     book(ledger, ledger.kept, {key: failed}, scripts, DEVICE, set())
     assert ledger.named(Status.COMPILE_TIMEOUT) == [one.name for one in GROUPS]
+
+
+def test_where_time_may_run_out_the_first_of_each_size_come_first(tmp_path: Path) -> None:
+    small, large = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64), config(num_stages=5)
+    fp16 = replace(PROBLEM, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
+    ledgers = [ledger_of(size, (small, large)) for size in (PROBLEM, fp16)]
+    wanted = pairs((ledger, list(ledger.kept)) for ledger in ledgers)
+    assert wanted == [(size, one) for one in (small, large) for size in (PROBLEM, fp16)]
+    scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
+    in_order, longest_first = (
+        [task.name for task in tasks_for(wanted, scripts, DEVICE.target, longest_first=longest)]
+        for longest in (False, True)
+    )
+    assert in_order == [small.binary_name] * 2 + [large.binary_name] * 2 == longest_first[::-1]

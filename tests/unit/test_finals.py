@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_what_is_undecided_runs_on_and_the_decided_does_not(tmp_path: Path) -> N
     assert match.ledgers[0].rows[A]["finals_samples"] == 60
 
 
-@pytest.mark.parametrize("why", ["decided", "replayed", "asked to end"])
+@pytest.mark.parametrize("why", ["decided", "replayed", "asked to end", "out of time"])
 def test_no_second_block_where_none_is_needed_or_possible(why: str, tmp_path: Path) -> None:
     times = {A: 100.0, B: 110.0, C: 120.0} if why == "decided" else {A: 100.0, B: 100.4, C: 120.0}
     match = Match(tmp_path, StandInGpu(us=times, jitter=0.0 if why == "decided" else NOISE))
@@ -84,6 +85,9 @@ def test_no_second_block_where_none_is_needed_or_possible(why: str, tmp_path: Pa
         match.session.setting = Setting(here.device, here.gpus, here.machine, recording)
     elif why == "asked to end":
         match.session.interruption._event.set()
+    elif why == "out of time":
+        match.session.settings = replace(match.session.settings, budget_s=60.0)
+        match.session.started -= 60
     assert match.run().contests[ONE].order
     assert len(match.works()) == 1
 

@@ -178,6 +178,23 @@ def test_a_budget_leaves_a_share_for_the_finals(tmp_path: Path, monkeypatch: pyt
     assert all(plan.deadline > 0 for plan in batch.plans)
 
 
+def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch(tmp_path, budget_s=100.0)
+    clock = clocked(monkeypatch, batch.session)
+
+    at_s: list[float] = []
+
+    class UsesItsTime(CompilesSome):
+        def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
+            clock.now_s = until
+            at_s.append(until - batch.session.started)
+            super().ledgers(wanted, title, until)
+
+    batch.rounds(UsesItsTime()).run()
+    assert at_s == pytest.approx([35.0, 52.5, 61.25])  # of the 70 s that are not for the finals
+    assert len(batch.plans) == 3
+
+
 def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pass_time(plan: Plan) -> None:
         clock.now_s += 80.0

@@ -15,6 +15,7 @@ import pytest
 import torch
 from samples import problem
 
+from gemm_tuner.launcher import timing
 from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, Journal, Method, Work
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, screen
 
@@ -118,6 +119,23 @@ def test_nothing_is_screened_after_the_deadline(deadline: float, begun: int, tmp
     assert len(launcher.events("begin")) == begun
 
 
+def test_every_size_has_its_part_of_the_time_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(time=lambda: clock.now_s, perf_counter=time.perf_counter))
+
+    def takes_10_s() -> None:
+        clock.now_s += 10
+
+    launcher = Launcher(tmp_path, deadline=1060.0)
+    launcher.bench.share_time(3, 5)
+    screen(launcher.bench, 0, work(*NAMES), [Script(a=takes_10_s, b=takes_10_s)])
+    launcher.bench.share_time(2, 2)
+    screen(launcher.bench, 1, work("b", "c"), [Script()])
+    assert [name for _, name in launcher.events("end")] == ["a", "b", "c"]
+
+
 def test_a_deadline_ends_no_finals(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path, deadline=time.time() - 1)
     finals(launcher.bench, 0, work("a"), [Script()])
@@ -150,3 +168,16 @@ def test_a_round_that_fails_blames_all_of_them(tmp_path: Path) -> None:
     with pytest.raises(StickyError, match="unspecified launch failure"):
         finals(launcher.bench, 0, work("a", "b"), [Script(b=fails_later)])
     assert set(launcher.events("fail")) == {("fail", "a"), ("fail", "b")}
+
+
+@pytest.mark.parametrize("words", ["CUDA error: uncorrectable ECC error encountered", "CUDA error: unknown error"])
+def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
+    """The process ends: all later calls would fail, and be taken for faults of what they launch."""
+
+    def loses_the_gpu() -> None:
+        raise RuntimeError(words)
+
+    launcher = Launcher(tmp_path)
+    with pytest.raises(StickyError):
+        screen(launcher.bench, 0, work(*NAMES), [Script(b=loses_the_gpu)])
+    assert launcher.events("fail") == [("fail", "b")] and ("begin", "c") not in launcher.events("begin")
