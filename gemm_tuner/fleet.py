@@ -18,6 +18,8 @@ from gemm_tuner.watching import OnEvent, nobody
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".
 MOST_ENTRIES_A_START = 15_000
+# The calls that so many make in a screening of six calls each; in finals every contender makes many.
+MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
 
 
 class Launcher(Protocol):
@@ -140,6 +142,13 @@ def without_done(work: Iterable[Work], done: set[Key]) -> list[Work]:
 def starts_for(share: list[Work]) -> int:
     """Profiler starts that a share needs for none to hold more than MOST_ENTRIES_A_START, whole sizes aside."""
     return max(1, -(-sum(len(work.entries) for work in share) // MOST_ENTRIES_A_START))
+
+
+def starts_for_finals(share: list[Work], rounds: int) -> int:
+    """Profiler starts for none to hold more than MOST_CALLS_A_START, whole sizes aside. rounds: of a work that does
+    not say."""
+    calls = sum((len(one.entries) + one.vendor + bool(one.again)) * (one.rounds or rounds) for one in share)
+    return max(1, -(-calls // MOST_CALLS_A_START))
 
 
 def deal(work: list[Work], count: int) -> list[list[Work]]:

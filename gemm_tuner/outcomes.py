@@ -83,6 +83,14 @@ def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
     return replace(plan, work=tuple(work))
 
 
+def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:
+    """What was found less the times of sizes of which some are missing: finals are had together or not at all."""
+    some_left = {
+        work.problem for work in plan.work if any((work.problem, name) not in found for _, name in work.entries)
+    }
+    return {key: timing for key, timing in found.items() if key[0] not in some_left or not timing.samples_us}
+
+
 def given_up(plan: Plan, attempts: int) -> dict[Key, Timing]:
     """What is left of a plan whose launchers died too often."""
     message = f"not run: {attempts} launchers died before its turn"

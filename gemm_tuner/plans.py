@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gemm_tuner.codegen import Script
-from gemm_tuner.fleet import deal, starts_for
+from gemm_tuner.fleet import deal, starts_for, starts_for_finals
 from gemm_tuner.launcher.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.session import Session
@@ -61,6 +61,11 @@ class Planner:
         method = self.method(self._session.settings.iters)
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
-            return [(Plan(FINALS, self._paths, tuple(share), method), self._session.folder.stage(FINALS))]
+            parts = deal(share, starts_for_finals(share, method.timed_calls))
+            return [
+                (Plan(FINALS, self._paths, tuple(part), method), self._session.folder.stage(FINALS))
+                for part in parts
+                if part
+            ]
 
         return plans

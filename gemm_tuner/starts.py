@@ -15,8 +15,8 @@ from typing import Any
 
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import Plan
-from gemm_tuner.outcomes import Key, blame, collect, failures, given_up, halves, without
+from gemm_tuner.launcher.plan import FINALS, Plan
+from gemm_tuner.outcomes import Key, blame, collect, failures, given_up, halves, whole_sizes, without
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.records import Status, Timing
@@ -137,6 +137,8 @@ class Stage:
             found = failures(part.plan, journal)
         # What ran before the crash and is not in the trace went down with it: it runs again.
         found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
+        if part.plan.stage == FINALS:
+            found = whole_sizes(part.plan, found)
         key = (blamed.problem, blamed.name)
         if key not in found:
             self.deaths[key] += 1

@@ -140,6 +140,19 @@ def test_a_profiler_that_fails_on_much_has_another_try_with_less(
     assert done.starts == 3
 
 
+def test_finals_of_a_size_are_never_had_in_two_starts(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start dies at the second size, and the trace has lost one contender of the first."""
+    monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
+    asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["kills_3"]), stage=FINALS)
+    folder = tmp_path / "00-finals"
+    done = LiveLauncher(Nsys(), tmp_path / "cache", "cuda").timings(asked, folder)
+    assert statuses(done) == {"good_1": "ok", "good_2": "ok"} and statuses(done, TWO) == {"kills_3": "crashed"}
+    (left,) = Plan.read(folder / "start01" / "plan.json").work
+    assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
+
+
 def test_halves_part_no_size_in_finals() -> None:
     works = ((ONE, ["a", "b", "c"]), (TWO, ["d"]))
     names = [[[n for _, n in w.entries] for w in half.work] for half in halves(plan(*works))]

@@ -69,3 +69,14 @@ def test_screening_is_dealt_over_as_many_starts_as_asked_for_or_needed(
     folders = [folder for _, folder in plans]
     assert len(set(folders)) == 3 and all(folder.is_dir() for folder in folders)  # no two starts share a file
     assert parts(planner.finals()(works)) == [[1, 2, 3]]
+
+
+def test_finals_of_many_calls_are_dealt_over_several_starts(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 rounds of one finalist, the vendor library and a twin are 120 calls a size."""
+    works = [replace(planner.work(ledger_of(size, (TILE,)), [TILE.name]), vendor=True, again=TILE.name)
+             for size in (ONE, TWO)]  # fmt: skip
+    for most, expected in ((240, [[512, 64]]), (239, [[512], [64]])):
+        monkeypatch.setattr(fleet, "MOST_CALLS_A_START", most)
+        assert parts(planner.finals()(works)) == expected
+    monkeypatch.setattr(fleet, "MOST_CALLS_A_START", 240)
+    assert parts(planner.finals()([replace(one, rounds=80) for one in works])) == [[512], [64]]
