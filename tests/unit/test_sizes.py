@@ -352,7 +352,7 @@ def test_a_missing_dimension(path: Path, key: str) -> None:
     ],
 )
 def test_a_bad_file(path: Path, text: str, words: list[str]) -> None:
-    message = refusal(path, text)
+    message = refusal(path, text if text.endswith("\n") else text + "\n")
     for word in words:
         assert word in message
 
