@@ -39,9 +39,12 @@ from gemm_tuner.tune import Tuning
 def tune(settings: Settings, console: Console, out: Console) -> int:
     """Tunes all sizes; exit status 0 when every one has a verified configuration.
 
-    Goes on with a run of the same sizes that did not end, unless the settings say fresh.
+    Goes on with a run of the same sizes that did not end, unless the settings say fresh. Raises EnvironmentFault where
+    older configurations would have to give way to predicted ones.
     """
     setting = prepare.find_setting(settings)
+    if settings.older and setting.source == "predicted":
+        raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     with opened(settings, setting, console, out) as (launchers, session):
         if resume.is_finished(session.store):
             return say_finished(session)

@@ -155,6 +155,8 @@ MACHINE_FAULTS = {
     "no GPU of that id": ([*ONE, "--gpu_ids", "7"], ["--gpu_ids", "no GPU"]),
     "no GPUs": ([*ONE, "--ngpus", "2"], ["--ngpus", "no GPU"]),
     "nothing to time on": ([*ONE, "--benchmark"], ["--benchmark needs a GPU"]),
+    "nothing to beat an older choice by": (
+        [*ONE, "--update", str(ROOT / "tests" / "golden" / "export" / "mi300x.yaml")], ["--update needs a GPU"]),
     "output below a file": ([*ONE, "--output_dir", "file/results"], ["file/results", "Not a directory", "--output"]),
 }  # fmt: skip
 
