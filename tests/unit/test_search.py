@@ -156,7 +156,7 @@ def test_what_is_likely_next_is_neither_known_nor_running(name: str) -> None:
     for sizes, running in ((VIEWS, first), (then, second)):
         for of, names in search.likely_next(sizes, H200, running, 10).items():
             size = next(one for one in sizes if one.problem == of)
-            assert 0 < len(names) and (name == "full" or len(names) <= 10)  # what is certain needs no bound
+            assert len(names) > 0 and (name == "full" or len(names) <= 10)  # what is certain needs no bound
             assert not [n for n in names if size.knows(n) or n in running.get(of, [])]
 
 
