@@ -36,6 +36,10 @@ class RunFolder:
     def store(self) -> Path:
         return self.root / STORE_FILE
 
+    def results_path(self, asked: Path | None) -> Path:
+        """The results file: the one asked for, else in this folder."""
+        return asked or self.root / "tuned.yaml"
+
     def stage(self, name: str) -> Path:
         """The folder of one more stage, numbered in the order they ran."""
         numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]

@@ -27,7 +27,7 @@ def begin(
     if resumes and not settings.fresh:
         folder = run_folder.find(settings.output_dir, key)
         if folder is not None:
-            found = _go_on(folder, now, settings.budget_s, stack)
+            found = _go_on(folder, now, settings, stack)
             if found is not None:
                 return folder, found
     folder = run_folder.create(settings.output_dir, key)
@@ -46,8 +46,10 @@ def _open(folder: RunFolder, stack: ExitStack) -> Store:
     return store
 
 
-def _go_on(folder: RunFolder, now: dict[str, object], budget_s: float, stack: ExitStack) -> Store | None:
-    """The store of an earlier run, ready to go on; None when it has ended and was another question."""
+def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack: ExitStack) -> Store | None:
+    """The store of an earlier run, ready to go on; None when it has ended and was another question. One that has ended
+    and whose results file is gone goes on too: what it settled is written again."""
+    budget_s = settings.budget_s
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before it had begun
@@ -55,6 +57,9 @@ def _go_on(folder: RunFolder, now: dict[str, object], budget_s: float, stack: Ex
         if resume.is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
+            if not folder.results_path(settings.results_file).exists():
+                store.set_fact("state", "")
+                folder.make()
         else:
             resume.require_same(store, now, folder.root)
             folder.make()

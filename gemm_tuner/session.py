@@ -85,7 +85,7 @@ class Session:
 
     @property
     def results_path(self) -> Path:
-        return self.settings.results_file or self.folder.root / "tuned.yaml"
+        return self.folder.results_path(self.settings.results_file)
 
     def header(self) -> results.Header:
         machine = self.setting.machine

@@ -47,6 +47,7 @@ class Commands:
         with ExitStack() as stack:
             folder, store = self.begin(stack, of, resumes, **changes)
             if ends:
+                folder.results_path(None).touch()
                 store.set_fact("state", resume.FINISHED)
             return folder.root
 
@@ -95,6 +96,14 @@ def test_a_run_that_ended_is_the_answer_to_the_same_question(commands: Commands)
 def test_a_run_that_ended_answers_no_other_question(commands: Commands, change: dict[str, Any]) -> None:
     first = commands.run(ends=True)
     assert commands.run(**change) != first
+
+
+def test_a_run_that_ended_goes_on_when_its_results_file_is_gone(commands: Commands) -> None:
+    folder = commands.run(ends=True)
+    (folder / "tuned.yaml").unlink()
+    with ExitStack() as stack:
+        again, store = commands.begin(stack)
+        assert again.root == folder and not resume.is_finished(store)
 
 
 def test_stages_are_numbered_beyond_a_hundred(commands: Commands) -> None:
