@@ -22,7 +22,7 @@ unit: $(VENV)/installed-dev
 	$(RUN) -m pytest -n 2 --timeout 300
 
 test-gpu: $(VENV)/installed-dev
-	$(RUN) -m pytest -m gpu tests/gpu
+	$(RUN) -m pytest -m gpu tests/gpu tests/faults
 
 golden: $(VENV)/installed-dev
 	$(RUN) -m pytest tests/unit/test_codegen.py --update-golden
