@@ -41,3 +41,8 @@ class EnvironmentFault(UserError):
     """The machine lacks something: no such GPU, profiler, package, disk space."""
 
     exit_status = EXIT_ENVIRONMENT
+
+
+class CannotWrite(EnvironmentFault):
+    """The disk is full or may not be written: no GPU and no profiler is at fault, and the same again would end in the
+    same way."""

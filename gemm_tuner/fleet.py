@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launcher.plan import Plan, Work
 from gemm_tuner.outcomes import Key
 from gemm_tuner.records import GemmProblem, Timing
@@ -115,7 +115,7 @@ class Fleet:
         try:
             for future in as_completed(futures.values()):
                 error = future.exception()
-                if error is not None and not isinstance(error, EnvironmentFault):
+                if isinstance(error, CannotWrite) or (error and not isinstance(error, EnvironmentFault)):
                     raise error
         except BaseException:
             for launcher in self.launchers:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import FINALS, Plan
 from gemm_tuner.outcomes import Key, blame, collect, failures, given_up, halves, whole_sizes, without
@@ -24,7 +24,6 @@ from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,
     MOST_DEATHS,
-    CannotWrite,
     killed_from_outside,
     require_journal,
 )

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.errors import FREE_SPACE, EnvironmentFault, UserError
+from gemm_tuner.errors import FREE_SPACE, CannotWrite, UserError
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
@@ -41,7 +41,7 @@ class Store:
     """All methods may be called from any thread; each returns when its rows are committed."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the store. Raises UserError for a file that is none, EnvironmentFault when it cannot be
+        """Opens or makes the store. Raises UserError for a file that is none, CannotWrite when it cannot be
         written."""
         self.path = path
         self._lock = threading.RLock()
@@ -53,7 +53,7 @@ class Store:
             with self._base:
                 self._base.executescript(SCHEMA)
         except sqlite3.OperationalError as error:
-            raise EnvironmentFault(f"cannot be written: {error}", where=str(path), hint=FREE_SPACE) from error
+            raise CannotWrite(f"cannot be written: {error}", where=str(path), hint=FREE_SPACE) from error
         except sqlite3.DatabaseError as error:
             accepted = "a store that a run of this version wrote; --fresh starts a new run"
             raise UserError(f"is no run's store ({error})", where=str(path), accepted=accepted) from error
@@ -70,7 +70,7 @@ class Store:
             with self._lock, self._base:
                 self._base.executemany(statement, rows)
         except sqlite3.OperationalError as error:
-            raise EnvironmentFault(f"cannot be written: {error}", where=str(self.path), hint=FREE_SPACE) from error
+            raise CannotWrite(f"cannot be written: {error}", where=str(self.path), hint=FREE_SPACE) from error
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock:

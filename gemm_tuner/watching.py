@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
+from gemm_tuner.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
 from gemm_tuner.processes import Ended, run_watched
 
@@ -114,7 +114,3 @@ def require_journal(ended: Ended) -> None:
             where=str(ended.log_path.parent),
             hint=FREE_SPACE,
         )
-
-
-class CannotWrite(EnvironmentFault):
-    """The disk is full or may not be written; the same again would end in the same way."""

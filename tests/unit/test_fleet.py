@@ -9,7 +9,7 @@ import pytest
 from samples import problem
 from tuning import StandInGpu, lost
 
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.outcomes import Key
@@ -161,6 +161,16 @@ def test_without_a_gpu_left_the_run_fails() -> None:
     with pytest.raises(EnvironmentFault, match="fell off the bus"):
         fleet.time(wanted(*SIZES), one_start, nobody, nobody)
     assert len(said) == 1
+
+
+def test_a_full_disk_is_no_fault_of_a_gpu() -> None:
+    def no_space(plan: Plan) -> None:
+        raise CannotWrite("No space left on device")
+
+    fleet, said = fleet_of(StandInGpu(before=no_space), StandInGpu())
+    with pytest.raises(CannotWrite):
+        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert said == [] and fleet.alive() == [0, 1]
 
 
 def test_another_error_ends_the_others_too() -> None:

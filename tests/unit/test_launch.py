@@ -14,7 +14,7 @@ import pytest
 from samples import problem
 
 from gemm_tuner import checking, launch, starts, watching
-from gemm_tuner.errors import EXIT_ENVIRONMENT, EnvironmentFault
+from gemm_tuner.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.launcher.plan import FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.outcomes import halves
@@ -151,6 +151,16 @@ def test_finals_of_a_size_are_never_had_in_two_starts(
     assert statuses(done) == {"good_1": "ok", "good_2": "ok"} and statuses(done, TWO) == {"kills_3": "crashed"}
     (left,) = Plan.read(folder / "start01" / "plan.json").work
     assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
+
+
+def test_what_cannot_be_kept_is_not_timed_again(nsys: None, tmp_path: Path) -> None:
+    def full(timings: object) -> None:
+        raise CannotWrite("No space left on device")
+
+    launcher, folder = LiveLauncher(Nsys(), tmp_path / "cache", "cuda"), tmp_path / "00-screen"
+    with pytest.raises(CannotWrite):
+        launcher.timings(plan((ONE, ["good_1", "good_2"])), folder, on_found=full)
+    assert [path.name for path in folder.iterdir()] == ["start00"]
 
 
 def test_halves_part_no_size_in_finals() -> None:
