@@ -146,7 +146,7 @@ class Ledger:
     def blame(self, begun: dict[str, int], most: int) -> None:
         """Gives up configurations that were running, ``most`` times or more, when the whole run died."""
         for name, times in begun.items():
-            if name in self.kept and times >= most and not self.ended(name):
+            if name in self.kept and times >= most and self.may_run(name):
                 self.record(name, Status.CRASHED, f"was running {times} times when the run died")
 
     def named(self, status: Status) -> list[str]:

@@ -49,12 +49,17 @@ def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
     return found
 
 
-def running_at_end(journal: list[dict[str, Any]]) -> tuple[int, str] | None:
-    """(work, configuration) that began last and did not end, or ended the launcher."""
+def running_at_end(journal: list[dict[str, Any]], *, alone: bool = False) -> tuple[int, str] | None:
+    """(work, configuration) that began last and did not end, or ended the launcher.
+
+    alone: nobody, once the rounds of finals have begun, in which all of a size run in turns.
+    """
     at: tuple[int, str] | None = None
     for event in journal:
         if event["event"] == "begin":
             at = (event["work"], event["name"])
+        elif alone and event["event"] == "rounds":
+            at = None
         elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
             at = None if at == (event["work"], event["name"]) else at
     return at

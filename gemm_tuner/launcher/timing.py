@@ -219,6 +219,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     """
     running = finalists(bench, index, work, scripts)
     bench.rest()
+    bench.journal.write("rounds", work=index)
     try:
         order = random.Random(bench.method.seed)
         for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):

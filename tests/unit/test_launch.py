@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import problem
+from samples import config, problem
 
-from gemm_tuner import checking, launch, starts, watching
+from gemm_tuner import checking, codegen, launch, starts, watching
 from gemm_tuner.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
-from gemm_tuner.launcher.plan import FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
-from gemm_tuner.outcomes import halves
+from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.outcomes import halves, running_at_end
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
-from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.records import GemmProblem, Target, Timing
 from gemm_tuner.starts import StageRun
 from gemm_tuner.watching import ACCOUNTED, JournalTail
 
@@ -355,3 +356,25 @@ def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.Monke
     env = LiveLauncher(Nsys(), tmp_path, "hip", 1).environment()
     assert env["ROCR_VISIBLE_DEVICES"] == "3"
     assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(env)
+
+
+def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) -> None:
+    """The launcher itself, on a disk that is full from the first event on."""
+    script = codegen.write_script(
+        HERE.parents[1] / "templates", tmp_path, "gemm_tile", ONE, [config()], Target("cuda", "sm_90", 32)
+    )
+    work = Work(ONE, ((0, config().name),))
+    Plan(VERIFY, (str(script.path),), (work,), Method(), device="cpu").write(tmp_path / "plan.json")
+    command = [sys.executable, str(script.path), "--plan", str(tmp_path / "plan.json"), "--journal", "/dev/full"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
+    (tmp_path / "log").write_text(done.stderr)
+    with pytest.raises(EnvironmentFault, match=r"could not write.*No space left on device.*free some space"):
+        watching.require_journal(Ended(done.returncode, False, 1.0, tmp_path / "log"))
+
+
+def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:
+    journal: list[dict[str, Any]] = [{"event": "begin", "work": 0, "name": name} for name in ("a", "b")]
+    assert running_at_end(journal) == running_at_end(journal, alone=True) == (0, "b")
+    journal.append({"event": "rounds", "work": 0})
+    assert running_at_end(journal) == (0, "b") and running_at_end(journal, alone=True) is None

@@ -162,3 +162,19 @@ def test_a_check_that_ends_early_keeps_the_right_one_it_found(tmp_path: Path) ->
     heard.checked(ONE, A)
     heard.check.finish()
     assert heard.outcomes() == [(ONE, A.name), (TWO, None)]
+
+
+def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) -> None:
+    heard.say(ONE, A, "begin")
+    heard.verdict(ONE, A, ok=False, at=ODD)
+    heard.say(
+        ONE, A, "verdict", problem=ONE.to_dict(), ok=False, stable=False, max_abs_error=0.0, error_over_bound=0.5,
+        worst_element=[3, 4], message="C[3, 4] is 7 and in call 3 8",
+    )  # fmt: skip
+    heard.say(ONE, A, "end")
+    assert heard.settled == []
+    assert heard.one.rows[A.name]["status"] == "unstable"
+    assert heard.one.rows[A.name]["message"] == "at 512 x 512 x 512: C[3, 4] is 7 and in call 3 8"
+    heard.checked(ONE, B)
+    assert heard.outcomes() == [(ONE, B.name)]
+    assert heard.store.checked(ONE) == {A.name, B.name} and heard.store.checked(TWO) == set()
