@@ -139,3 +139,19 @@ def test_a_store_of_another_version_is_refused(store: Store) -> None:
     with pytest.raises(UserError, match="another version") as caught:
         Store(store.path)
     assert "--fresh" in caught.value.one_line()
+
+
+def test_the_account_of_a_size_comes_back_whole(store: Store) -> None:
+    rows = {"a": {"status": "wrong", "screen_us": 1.25, "registers": 90}, "b": {"message": "same code as a"}}
+    store.keep_account(ONE, {"a": {"status": "ok"}})
+    store.keep_account(ONE, rows)
+    store = reopened(store)
+    assert store.account(ONE) == rows and store.account(TWO) == {}
+
+
+def test_a_check_is_done_at_two_sizes_or_with_a_failure(store: Store) -> None:
+    for name, turns in (("a", 2), ("b", 1)):
+        for _ in range(turns):
+            store.add_verdict(ONE, Verdict(ONE, name, True, 0.1, 0.5))
+    store.add_failure(ONE, "c", Status.CRASHED, "it died")
+    assert store.checked(ONE) == {"a", "c"} and store.checked(TWO) == set()
