@@ -102,8 +102,7 @@ def test_a_second_run_says_who_is_at_it(machine: Machine, undisturbed: Undisturb
     assert rows_of(machine) == undisturbed.rows
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("point", [2, 12, 40])
+@pytest.mark.parametrize(("number", "point"), [(signal.SIGINT, 2), (signal.SIGTERM, 12), (signal.SIGINT, 40)], ids=str)
 def test_once_finishes_what_runs_and_saves_it(
     number: signal.Signals, point: int, machine: Machine, undisturbed: Undisturbed
 ) -> None:
