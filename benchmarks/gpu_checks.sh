@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What has to be seen on GPUs and has not been since the code changed: one call, a short table last.
+#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret gpus wide (default: all but gpus, about 15 min
+#                                                   on one H200 with 16 cores; gpus needs two)
+set -uo pipefail
+out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|gpus|wide ...]}
+shift
+parts=${*:-tests module faults twice regret wide}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+sizes="$out/sizes.yaml"
+sed 's/}$/, dtype: bf16}/' benchmarks/public_sizes.yaml > "$sizes"
+
+tune() { # NAME FLAG ...
+    local name=$1
+    shift
+    "$python" tune_gemm.py --gemm_size_file "$sizes" --output_dir "$out/runs_$name" --o "$out/$name.yaml" --time_breakdown "$@" \
+        > "$out/$name.log" 2>&1 || echo "$name ended with $?: $(tail -n 1 "$out/$name.log")"
+    grep -E "^(search|compile|screen|finals|check) |noise floor|sizes with" "$out/$name.log"
+}
+
+for part in $parts; do
+    echo "== $part"
+    case $part in
+        tests) "$python" -m pytest -q -m gpu tests/gpu -p no:cacheprovider 2>&1 | tail -n 8 ;;
+        module)
+            "$python" -m pytest -q -m gpu tests/gpu/test_module_on_gpu.py -p no:cacheprovider 2>&1 | tail -n 4
+            "$python" benchmarks/module_overhead.py results/tuned/nvidia_h200_bf16.yaml 2> "$out/module.err" | tee "$out/module.md" | tail -n 12
+            ;;
+        faults) "$python" -m pytest -q -s -m gpu tests/faults -p no:cacheprovider 2>&1 | tee "$out/faults.md" | tail -n 20 ;;
+        twice) # the same sizes twice, and the winners against each other in one finals
+            tune first --compare --fresh
+            tune second --compare --fresh
+            "$python" benchmarks/rematch.py "$out/first.yaml" "$out/second.yaml" 2> "$out/twice.err" | tee "$out/twice.md" | tail -n 3
+            ;;
+        regret) # the guided winners against those of a full search, in one finals
+            [ -f "$out/first.yaml" ] || tune first --compare --fresh
+            tune full --search full --fresh --profiler proton
+            "$python" benchmarks/rematch.py "$out/full.yaml" "$out/first.yaml" 2> "$out/regret.err" | tee "$out/regret.md" | tail -n 3
+            ;;
+        gpus) # the screening of a full search on one GPU and on two, kernels in the cache
+            tune warm --search full --fresh --profiler proton --gpu_ids 0
+            tune one --search full --fresh --profiler proton --gpu_ids 0
+            tune two --search full --fresh --profiler proton --gpu_ids 0,1
+            ;;
+        wide)
+            "$python" tune_gemm.py -m 4096 -n 4096 -k 4096 --no_heuristics --space benchmarks/wide_space_sm_90.yaml --search full \
+                --fresh --profiler proton --time_breakdown --output_dir "$out/runs_wide" > "$out/wide.log" 2>&1
+            grep -E "^(search|compile|screen|finals|check) |compile pool|sizes with" "$out/wide.log"
+            ;;
+        *) echo "unknown part $part" >&2; exit 2 ;;
+    esac
+done
