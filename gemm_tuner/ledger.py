@@ -97,7 +97,7 @@ class Ledger:
         return "registers" in self.rows.get(name, {}) and not self.ended(name)
 
     def screened_us(self) -> dict[str, float]:
-        """Median of the screening by name, us; of those stopped early, their first call."""
+        """Median of the screening by name, us; of those stopped early, their first calls."""
         return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}
 
     def timed(self) -> list[str]:
@@ -115,8 +115,10 @@ class Ledger:
                 self.record(name, Status(bad[twin]["status"]), text)
 
     def best_screened_us(self) -> float:
-        """The best of them; 0 when there is none."""
-        return min(self.screened_us().values(), default=0.0)
+        """The least time of those that were screened to the end and that nothing speaks against; 0 when there is
+        none."""
+        us = self.screened_us()
+        return min((us[name] for name in us if self.rows[name].get("status") == Status.OK.value), default=0.0)
 
     def failed(self) -> frozenset[str]:
         """Those that ended without a time."""

@@ -34,8 +34,8 @@ class Method:
     """How calls are timed; part of what makes two timings comparable.
 
     warmup_calls, timed_calls: of each configuration; in finals, rounds over all of a size.
-    early_stop_ratio:          a screened configuration whose first timed call takes longer than this
-                               times the best so far is not timed further.
+    early_stop_ratio:          a screened configuration whose first two timed calls both take longer than
+                               this times the best so far is not timed further.
     flush_bytes:               L2 is emptied before each timed call by reading this much; 0 is never.
     rotating_bytes:            operands are rotated through copies of this much in all; 0 is one copy. Where the
                                copies hold flush_bytes or more, rotating takes the flush's place.

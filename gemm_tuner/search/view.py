@@ -19,7 +19,7 @@ class SizeView:
     """All that a search may see of a size.
 
     candidates: what the rules kept, one row each: KernelConfig's fields and predicted_us; the index is the name.
-    timed_us:   median of the screening calls by name, us; of one stopped early, its first call.
+    timed_us:   median of the screening calls by name, us; of one stopped early, its first calls.
     failed:     names that gave no time (compile errors, spills, crashes, wrong results); never asked again.
     """
 

@@ -15,7 +15,7 @@ from gemm_tuner import rounds
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.launcher.plan import SCREEN, Plan
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status
+from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Timing
 from gemm_tuner.rounds import Rounds, view_of
 from gemm_tuner.search import Proposals, Search, SizeView, make_search
 from gemm_tuner.session import Session
@@ -78,6 +78,15 @@ def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 50.0, NAMES[2]: 30.0, NAMES[4]: 90.0}))
     batch.rounds().run()
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 50.0, 30.0]
+
+
+def test_one_that_was_stopped_early_or_failed_is_no_best(tmp_path: Path) -> None:
+    statuses = {NAMES[0]: Status.EARLY_STOPPED}
+    batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 5.0, NAMES[1]: 30.0, NAMES[2]: 20.0}, statuses=statuses))
+    batch.ledgers[0].record_timing(Timing(ONE, NAMES[5], Status.OK, (1.0,)), SCREEN)
+    batch.ledgers[0].record(NAMES[5], Status.WRONG)
+    batch.rounds().run()
+    assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 30.0, 20.0]
 
 
 def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ class Launcher:
         rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
         return [(row["event"], row["name"]) for row in rows if row["event"] in kinds]
 
+    def stopped_early(self) -> dict[str, bool]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return {row["name"]: row["early_stopped"] for row in rows if row["event"] == "end"}
+
     def calls(self) -> list[tuple[str, list[str], bool]]:
         rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
         return [(row["name"], row["symbols"], row["warm"]) for row in rows if row["event"] == "call"]
@@ -142,8 +146,8 @@ def test_a_deadline_ends_no_finals(tmp_path: Path) -> None:
     assert launcher.events("end") == [("end", "a")]
 
 
-@pytest.mark.parametrize(("best_us", "timed"), [(0.0, 3), (1e6, 3), (10.0, 1)])
-def test_a_clear_loser_against_earlier_rounds_is_called_once(
+@pytest.mark.parametrize(("best_us", "timed"), [(0.0, 3), (1e6, 3), (10.0, 2)])
+def test_a_clear_loser_against_earlier_rounds_is_called_twice(
     best_us: float, timed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host waits 1 ms for each call."""
@@ -155,6 +159,17 @@ def test_a_clear_loser_against_earlier_rounds_is_called_once(
     launcher = Launcher(tmp_path)
     screen(launcher.bench, 0, replace(work("a"), best_us=best_us), [Script()])
     assert sum(not warm for _, _, warm in launcher.calls()) == timed
+
+
+def test_one_stall_of_the_host_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host waits 1 us for each call, and 9 s for the first of b; c is slow."""
+    waited_us = iter([1.0, 9e6, 1.0, 900.0, 800.0])
+    monkeypatch.setattr(Bench, "timed_call_us", lambda bench, one: (bench.call(one, warm=False), next(waited_us))[1])
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, work(*NAMES, best_us=10.0), [Script()])
+    assert launcher.stopped_early() == {"a": False, "b": False, "c": True}
+    timed = [name for name, _, warm in launcher.calls() if not warm]
+    assert [timed.count(name) for name in NAMES] == [3, 3, 2]
 
 
 def test_a_round_that_fails_blames_all_of_them(tmp_path: Path) -> None:
