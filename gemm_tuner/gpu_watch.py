@@ -24,9 +24,9 @@ THROTTLED_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """State of one GPU at one moment."""
+    """State of one GPU at one moment. gpu: its UUID or the driver's number, as text."""
 
-    gpu: int
+    gpu: str
     sm_clock_mhz: float
     power_w: float
     temperature_c: float
@@ -36,14 +36,14 @@ class Sample:
 class Sensor(Protocol):
     """What can be asked about a GPU."""
 
-    def read(self, gpu: int) -> Sample:
+    def read(self, gpu: str) -> Sample:
         """The state of the GPU now; raises what its library raises."""
 
     def close(self) -> None: ...
 
 
 class NvmlSensor:
-    """NVIDIA, by index as NVML numbers GPUs."""
+    """NVIDIA, by UUID, since NVML and CUDA number GPUs in orders of their own; or by NVML's index."""
 
     def __init__(self) -> None:
         import pynvml
@@ -51,9 +51,12 @@ class NvmlSensor:
         self._nvml: Any = pynvml
         pynvml.nvmlInit()
 
-    def read(self, gpu: int) -> Sample:
+    def read(self, gpu: str) -> Sample:
         nvml = self._nvml
-        handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
+        if gpu.isdigit():
+            handle = nvml.nvmlDeviceGetHandleByIndex(int(gpu))
+        else:
+            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
         reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return Sample(
             gpu,
@@ -77,8 +80,8 @@ class AmdSmiSensor:
         amdsmi.amdsmi_init()
         self._handles = amdsmi.amdsmi_get_processor_handles()
 
-    def read(self, gpu: int) -> Sample:
-        metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handles[gpu])
+    def read(self, gpu: str) -> Sample:
+        metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handles[int(gpu)])
         return Sample(
             gpu,
             float(metrics["current_gfxclk"]),
@@ -102,7 +105,7 @@ def find_sensor(backend: str) -> Sensor | None:
 class GpuWatch:
     """Samples the GPUs in a thread while the block runs. ``sensor`` None samples nothing."""
 
-    def __init__(self, watched: tuple[Sensor | None, Sequence[int]]) -> None:
+    def __init__(self, watched: tuple[Sensor | None, Sequence[str]]) -> None:
         self._sensor, self._gpus = watched
         self.samples: list[Sample] = []
         self._end = threading.Event()

@@ -31,6 +31,7 @@ def gpus() -> list[dict[str, Any]]:
         found.append(
             {
                 "id": index,
+                "uuid": "" if torch.version.hip else f"GPU-{getattr(p, 'uuid', '')}",
                 "name": p.name,
                 "arch": arch,
                 "num_sms": p.multi_processor_count,

@@ -77,11 +77,11 @@ class Session:
         if found:
             self.notes.setdefault("gpu", {})[title] = found
 
-    def watched_gpus(self) -> tuple[Sensor | None, list[int]]:
-        """What GpuWatch needs: the GPUs as the driver numbers them."""
+    def watched_gpus(self) -> tuple[Sensor | None, list[str]]:
+        """What GpuWatch needs: the GPUs by UUID, or as the driver numbers them where none is known."""
         backend = self.setting.device.target.backend
-        names = [visible_gpu(backend, gpu, os.environ) for gpu in self.setting.gpus]
-        return self.sensor, [int(name) for name in names if name.isdigit()]
+        gpus = [(gpu, self.setting.machine.gpu(gpu)) for gpu in self.setting.gpus]
+        return self.sensor, [row.get("uuid") or visible_gpu(backend, gpu, os.environ) for gpu, row in gpus]
 
     @property
     def results_path(self) -> Path:

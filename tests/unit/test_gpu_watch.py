@@ -17,9 +17,9 @@ class Script:
 
     def __init__(self, *readings: Sample | None) -> None:
         self._left = list(readings)
-        self.all_given, self.asked = threading.Event(), list[int]()
+        self.all_given, self.asked = threading.Event(), list[str]()
 
-    def read(self, gpu: int) -> Sample:
+    def read(self, gpu: str) -> Sample:
         self.asked.append(gpu)
         if not self._left:
             self.all_given.set()
@@ -32,7 +32,7 @@ class Script:
     def close(self) -> None: ...
 
 
-def state(mhz: float, *, slow: bool = False, gpu: int = 0) -> Sample:
+def state(mhz: float, *, slow: bool = False, gpu: str = "0") -> Sample:
     return Sample(gpu, mhz, mhz / 3, 50.0 + mhz / 100, slow)
 
 
@@ -41,7 +41,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
 
 
-def watched(*readings: Sample | None, gpus: tuple[int, ...] = (0,)) -> tuple[GpuWatch, Script]:
+def watched(*readings: Sample | None, gpus: tuple[str, ...] = ("0",)) -> tuple[GpuWatch, Script]:
     sensor = Script(*readings)
     with GpuWatch((sensor, gpus)) as watch:
         assert sensor.all_given.wait(30)
@@ -71,8 +71,8 @@ def test_a_reading_that_fails_is_one_sample_less() -> None:
 
 
 def test_every_gpu_is_asked() -> None:
-    _, sensor = watched(state(1.0), state(2.0), gpus=(3, 5))
-    assert sensor.asked[:4] == [3, 5, 3, 5]
+    _, sensor = watched(state(1.0), state(2.0), gpus=("3", "5"))
+    assert sensor.asked[:4] == ["3", "5", "3", "5"]
 
 
 def test_the_watch_ends_with_the_block() -> None:
@@ -81,7 +81,7 @@ def test_the_watch_ends_with_the_block() -> None:
 
 
 def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
-    with GpuWatch((None, [0])) as watch:
+    with GpuWatch((None, ["0"])) as watch:
         assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
     assert watch.summary() == {} and not watch.throttled()
 
@@ -98,6 +98,7 @@ def test_nvml_is_asked_as_its_manual_says(reasons: int, throttled: bool, monkeyp
         nvmlInit=lambda: said.append("init"),
         nvmlShutdown=lambda: said.append("shutdown"),
         nvmlDeviceGetHandleByIndex=lambda gpu: ("handle", gpu),
+        nvmlDeviceGetHandleByUUID=lambda uuid: {"GPU-84e91197": ("handle", 2)}[uuid],
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
         nvmlDeviceGetClockInfo=lambda handle, kind: {(("handle", 2), 1): 1755}[handle, kind],
         nvmlDeviceGetPowerUsage=lambda handle: 650_000,
@@ -106,7 +107,8 @@ def test_nvml_is_asked_as_its_manual_says(reasons: int, throttled: bool, monkeyp
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     sensor = find_sensor("cuda")
     assert isinstance(sensor, NvmlSensor)
-    assert sensor.read(2) == Sample(2, 1755.0, 650.0, 61.0, throttled)
+    assert sensor.read("2") == Sample("2", 1755.0, 650.0, 61.0, throttled)
+    assert sensor.read("GPU-84e91197") == Sample("GPU-84e91197", 1755.0, 650.0, 61.0, throttled)
     sensor.close()
     assert said == ["init", "shutdown"]
 
@@ -128,7 +130,7 @@ def test_amdsmi_is_asked_for_its_metrics(status: int | None, throttled: bool, mo
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
     sensor = find_sensor("hip")
     assert isinstance(sensor, AmdSmiSensor)
-    assert sensor.read(1) == Sample(1, 2100.0, 700.0, 71.0, throttled)
+    assert sensor.read("1") == Sample("1", 2100.0, 700.0, 71.0, throttled)
 
 
 @pytest.mark.parametrize("backend", ["cuda", "hip"])
