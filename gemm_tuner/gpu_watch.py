@@ -53,10 +53,8 @@ class NvmlSensor:
 
     def read(self, gpu: str) -> Sample:
         nvml = self._nvml
-        if gpu.isdigit():
-            handle = nvml.nvmlDeviceGetHandleByIndex(int(gpu))
-        else:
-            handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
+        by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
+        handle = by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu)
         reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return Sample(
             gpu,

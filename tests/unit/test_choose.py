@@ -47,7 +47,9 @@ def test_only_whole_timings_of_the_size_count_and_the_vendor_stands_apart() -> N
 
 
 def test_a_measured_choice() -> None:
-    found = ranked(timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 20.0, 21.0, 22.0, 22.0), timing(VENDOR, 6.0))
+    found = ranked(
+        timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 20.0, 21.0, 22.0, 22.0), timing(VENDOR, 6.0)
+    )
     choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
     assert (choice.problem, choice.config, choice.source, choice.verified) == (SIZE, config(), "measured", True)
     assert (choice.median_us, choice.p20_us, choice.p80_us, choice.num_samples) == (12.0, 10.8, 13.2, 5)
