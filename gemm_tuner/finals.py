@@ -41,8 +41,10 @@ class Finals:
         finalists = [(ledger, names) for ledger, names in finalists if names]
         self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
         for ledger, _ in finalists:
-            # Finals are measured together: what a killed run left of them is no part of these.
+            # Finals are measured together: what a killed run or earlier finalists left is no part of these.
             self.session.store.drop_finals(ledger.problem, FINALS)
+            self.timings.pop(ledger.problem, None)
+            self.contests.pop(ledger.problem, None)
         work = [replace(planner.work(ledger, names), vendor=True, again=names[0]) for ledger, names in finalists]
         begun = time.monotonic()
         self._time(planner, work, finalists, "finals")
@@ -85,14 +87,19 @@ class Finals:
         if noise:
             self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
+    def decided(self, ledger: Ledger) -> bool:
+        """Whether a size has finals that somebody came through."""
+        return ledger.problem in self.contests and bool(self.contests[ledger.problem].order)
+
     def ranked(self, ledger: Ledger) -> choose.Ranked:
-        """The contenders in the order of the contest. A size whose finals died keeps the times of its screening."""
-        outcome = self.contests.get(ledger.problem)
+        """The contenders in the order of the contest. A size whose finals died keeps the times of its screening, less
+        those of what is known to fail by now."""
         timings = self.timings.get(ledger.problem, [])
-        if outcome is None or not outcome.order:
-            return choose.rank(ledger.problem, self.session.store.timings(ledger.problem, SCREEN))
+        if not self.decided(ledger):
+            screened = self.session.store.timings(ledger.problem, SCREEN)
+            return choose.rank(ledger.problem, [timing for timing in screened if ledger.may_run(timing.name)])
         by_name = {t.name: t for t in timings}
-        order = tuple(by_name[name] for name in outcome.order)
+        order = tuple(by_name[name] for name in self.contests[ledger.problem].order)
         return choose.Ranked(ledger.problem, order, contest.vendor_of(timings))
 
     def _block(self, planner: Planner, work: list[Work], title: str) -> dict[Key, Timing]:

@@ -10,7 +10,7 @@ from gemm_tuner import choose, incumbents
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
-from gemm_tuner.finals import Finals
+from gemm_tuner.finals import Finalists, Finals
 from gemm_tuner.fleet import Fleet, Launcher
 from gemm_tuner.launcher.plan import FINALS, SCREEN
 from gemm_tuner.ledger import Ledger
@@ -24,6 +24,8 @@ from gemm_tuner.steps import check_candidates, write_scripts
 # A configuration that was running this often when a process of the run was killed from outside is not run again.
 MOST_DEATHS = 2
 NOT_ASKED = "not_asked_for_by_the_search"
+# Further finals of a size of which no finalist is right, each of the next best by screening.
+MORE_FINALS = 3
 
 
 @dataclass
@@ -56,10 +58,7 @@ class Tuning:
                 finalists = [
                     (ledger, incumbents.added(self.session, ledger, ledger.fastest(count))) for ledger in open_ones
                 ]
-                if compiling:
-                    compiling.ledgers(finalists, "compile for finals")
-                    finalists = [(ledger, [n for n in names if ledger.may_run(n)]) for ledger, names in finalists]
-                self._settle(finalists, fleet, compiling)
+                self._settle(compiled(finalists, compiling), fleet, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
         for ledger in self.ledgers:
@@ -104,29 +103,65 @@ class Tuning:
         verdicts = store.verdicts(ledger.problem, name)
         self._book(ledger, finals, name or None, verdicts, reason)
 
-    def _settle(self, finalists: Sequence[tuple[Ledger, list[str]]], fleet: Fleet, compiling: Compiling | None) -> None:
-        """Finals and checks; settles each size with the first of its contest that is right."""
-        finals = Finals(self.session, self.scripts, fleet)
+    def _settle(self, finalists: Finalists, fleet: Fleet, compiling: Compiling | None) -> None:
+        """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
+        have finals of the next best."""
         if not any(ledger.rows for ledger, _ in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
-        finals.run(finalists)
-        finals.note_noise()
-        self.session.interruption.check()
-        order: list[tuple[Ledger, list[str]]] = []
-        for ledger, _ in finalists:
-            names = [t.name for t in finals.ranked(ledger).timings[: self.session.settings.finalists + 1]]
-            names = incumbents.preferred(self.session, ledger, names, finals.timings.get(ledger.problem, []))
-            if names:
-                order.append((ledger, names))
-            else:
-                self._book(ledger, finals, None, [], why_nothing_timed(ledger))
-        by_problem = {ledger.problem: ledger for ledger, _ in order}
+        finals = Finals(self.session, self.scripts, fleet)
+        for repeats in range(1 + MORE_FINALS):
+            finals.run(finalists)
+            finals.note_noise()
+            self.session.interruption.check()
+            again: list[tuple[Ledger, list[str]]] = []
+            order: list[tuple[Ledger, list[str]]] = []
+            for ledger, _ in finalists:
+                others = [] if finals.decided(ledger) else self._next_best(ledger, repeats)
+                names = [] if others else self._in_order(ledger, finals)
+                if others:
+                    again.append((ledger, others))
+                elif names:
+                    order.append((ledger, names))
+                else:
+                    self._book(ledger, finals, None, [], why_nothing_timed(ledger))
+            again += self._check(order, finals, fleet, compiling, repeats)
+            if not again:
+                return
+            finalists = compiled(again, compiling)
+
+    def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
+        """What is to be checked of a size, best first."""
+        names = [t.name for t in finals.ranked(ledger).timings[: self.session.settings.finalists + 1]]
+        return incumbents.preferred(self.session, ledger, names, finals.timings.get(ledger.problem, []))
+
+    def _check(
+        self, order: Finalists, finals: Finals, fleet: Fleet, compiling: Compiling | None, repeats: int
+    ) -> list[tuple[Ledger, list[str]]]:
+        """Checks and settles. Returns the next finalists of the sizes of which none is right."""
+        candidates = {ledger.problem: (ledger, names) for ledger, names in order}
+        again: list[tuple[Ledger, list[str]]] = []
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-            ledger = by_problem[problem]
-            self._book(ledger, finals, name, verdicts, "" if name else why_not_right(ledger))
+            ledger, names = candidates[problem]
+            # One that may still run was not checked: then others are not either.
+            hopeless = name is None and not any(map(ledger.may_run, names))
+            others = self._next_best(ledger, repeats) if hopeless else []
+            if others:
+                again.append((ledger, others))
+            else:
+                self._book(ledger, finals, name, verdicts, "" if name else why_not_right(ledger, repeats))
 
-        check_candidates(self.session, fleet.first_alive(), self.scripts, order, settled, compiling)
+        check_candidates(self.session, fleet.first_alive(), self.scripts, list(order), settled, compiling)
+        return again
+
+    def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
+        """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
+        last: what made losers of them may be wrong."""
+        if repeats == MORE_FINALS:
+            return []
+        count = self.session.settings.finalists
+        whole = ledger.fastest(count)
+        return [*whole, *(name for name in ledger.timed() if name not in whole)][:count]
 
     def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
         problem, store = ledger.problem, self.session.store
@@ -144,12 +179,21 @@ class Tuning:
         self.session.settle(problem, chosen)
 
 
-def why_not_right(ledger: Ledger) -> str:
-    """One line on why no finalist of a size was chosen."""
+def compiled(finalists: Finalists, compiling: Compiling | None) -> Finalists:
+    """The finalists less those that do not compile: not all have been screened."""
+    if compiling is None or not finalists:
+        return finalists
+    compiling.ledgers(finalists, "compile for finals")
+    return [(ledger, [n for n in names if ledger.may_run(n)]) for ledger, names in finalists]
+
+
+def why_not_right(ledger: Ledger, repeats: int = 0) -> str:
+    """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
     wrong = len(ledger.named(Status.WRONG)) + len(ledger.named(Status.UNSTABLE))
+    of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:
-        return f"none of the finalists is right: {wrong} gave wrong results; see the table of configurations"
-    return "none of the finalists could be checked; see the table of configurations"
+        return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"
+    return f"none {of_whom} could be checked; see the table of configurations"
 
 
 def why_nothing_timed(ledger: Ledger) -> str:

@@ -107,13 +107,21 @@ def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
     assert match.ledgers[0].rows[A]["status"] == "crashed"
 
 
-def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Path) -> None:
+def test_what_failed_in_finals_that_died_is_not_ranked_by_its_screening(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C), Status.CRASHED)))
     screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 9.0), (B, 7.0), (C, 8.0))]
     match.session.store.add_timings(screened, SCREEN)
     finals = match.run()
-    assert [timing.name for timing in finals.ranked(match.ledgers[0]).timings] == [B, C, A]
+    assert finals.ranked(match.ledgers[0]).timings == ()
     assert finals.ranked(match.ledgers[1]).timings == ()
+
+
+def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(statuses={A: Status.CRASHED}))
+    screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 6.0), (B, 7.0), (C, 5.0))]
+    match.session.store.add_timings(screened, SCREEN)
+    match.finals.run([(match.ledgers[0], [A])])
+    assert [timing.name for timing in match.finals.ranked(match.ledgers[0]).timings] == [C, B]
 
 
 def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:

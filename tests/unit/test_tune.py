@@ -15,12 +15,12 @@ from gemm_tuner import results, rounds, run_record, run_summary
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.interruption import Interruption
-from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, VERIFY, Plan
+from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.store import Store
-from gemm_tuner.tune import MOST_DEATHS, Tuning
+from gemm_tuner.tune import MORE_FINALS, MOST_DEATHS, Tuning
 from gemm_tuner.watching import OnEvent, nobody
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -115,6 +115,53 @@ def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None
 def test_a_size_with_nothing_right_fails_with_the_reason(tmp_path: Path) -> None:
     done = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((A, B, C, D)))).run()
     assert done.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
+
+
+def finalists_of(gpu: StandInGpu) -> list[list[str]]:
+    """Of ONE, by block of finals."""
+    works = [work for plan in gpu.plans if plan.stage == FINALS for work in plan.work if work.problem == ONE]
+    return [[name for _, name in work.entries] for work in works]
+
+
+@pytest.mark.parametrize("ends", ["wrong", "crashed"])
+def test_the_next_best_have_finals_when_no_finalist_is_right(ends: str, tmp_path: Path) -> None:
+    ended: dict[str, Status | None] = {}
+
+    def crash_in_finals(plan: Plan) -> None:
+        ended.update(dict.fromkeys((A, B), Status.CRASHED) if ends == "crashed" and plan.stage == FINALS else {})
+
+    wrong = frozenset((A, B)) if ends == "wrong" else frozenset[str]()
+    run = Run(tmp_path, StandInGpu(us=TIMES, statuses=ended, wrong=wrong, before=crash_in_finals), finalists=1)
+    done = run.run()
+    assert chosen(done) == {512: C, 64: C} and done.failures == {}
+    assert finalists_of(run.gpus[0]) == [[B], [A], [C]]
+    assert statuses(run.ledgers[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
+    assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AGAIN}
+    assert done.choices[ONE].num_samples == 30  # those of its own finals
+    again = run.again(StandInGpu())
+    assert again.run().choices == done.choices and statuses(again.ledgers[0]) == statuses(run.ledgers[0])
+
+
+def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_path: Path) -> None:
+    stopped: dict[str, Status | None] = dict.fromkeys((A, C, D), Status.EARLY_STOPPED)
+
+    def run_to_the_end(plan: Plan) -> None:
+        if plan.stage == FINALS:
+            stopped.clear()
+
+    gpu = StandInGpu(us={**TIMES, B: 1.0}, statuses=stopped, wrong=frozenset((B,)), before=run_to_the_end)
+    assert chosen(Run(tmp_path, gpu).run()) == {512: A, 64: A}
+    assert finalists_of(gpu) == [[B], [A, C, D]]
+
+
+def test_a_size_has_so_many_finals_and_no_more(tmp_path: Path) -> None:
+    configs = tuple(config(num_stages=stages) for stages in range(1, 9))
+    gpu = StandInGpu(wrong=frozenset(one.name for one in configs))
+    done = Run(tmp_path, gpu, configs=configs, finalists=1).run()
+    assert len(finalists_of(gpu)) == 1 + MORE_FINALS
+    assert done.failures[ONE].startswith(
+        "none of the finalists, those of 3 further finals among them, is right: 4 gave wrong results"
+    )
 
 
 def test_without_compare_the_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
