@@ -49,19 +49,26 @@ def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
     return found
 
 
-def running_at_end(journal: list[dict[str, Any]], *, alone: bool = False) -> tuple[int, str] | None:
-    """(work, configuration) that began last and did not end, or ended the launcher.
-
-    alone: nobody, once the rounds of finals have begun, in which all of a size run in turns.
-    """
+def running_at_end(journal: list[dict[str, Any]]) -> tuple[int, str] | None:
+    """(work, configuration) that began last and did not end, or ended the launcher. Nobody, once the rounds of finals
+    have begun, in which all of a size run in turns."""
     at: tuple[int, str] | None = None
     for event in journal:
         if event["event"] == "begin":
             at = (event["work"], event["name"])
-        elif alone and event["event"] == "rounds":
+        elif event["event"] == "round":
             at = None
         elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
             at = None if at == (event["work"], event["name"]) else at
+    return at
+
+
+def round_at_end(journal: list[dict[str, Any]]) -> int | None:
+    """The work whose rounds had begun last and not ended."""
+    at: int | None = None
+    for event in journal:
+        if event["event"] in ("begin", "end", "round"):
+            at = event["work"] if event["event"] == "round" else None
     return at
 
 
@@ -70,10 +77,14 @@ def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | N
     at = running_at_end(journal)
     if at is None:
         return None
+    return blamed(plan.work[at[0]].problem, at[1], ended)
+
+
+def blamed(problem: GemmProblem, name: str, ended: Ended) -> Timing:
+    """What a launcher's end says of the configuration that did it."""
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
     words = [ended.how()] if ended.stalled else [ended.how(), ended.log_tail()]
-    message = ": ".join(filter(None, words))
-    return Timing(plan.work[at[0]].problem, at[1], status, message=message)
+    return Timing(problem, name, status, message=": ".join(filter(None, words)))
 
 
 def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
@@ -121,6 +132,14 @@ def halves(plan: Plan) -> list[Plan]:
         return [plan]
     middle = len(apart) // 2
     return [replace(plan, work=joined(part)) for part in (apart[:middle], apart[middle:])]
+
+
+def probes(plan: Plan, index: int) -> list[Plan]:
+    """The finals of one work in halves of its entries and without the vendor library, to see which of them die."""
+    work = plan.work[index]
+    middle = len(work.entries) // 2
+    parts = [part for part in (work.entries[:middle], work.entries[middle:]) if part]
+    return [replace(plan, work=(replace(work, entries=part, vendor=False, again=""),)) for part in parts]
 
 
 def joined(works: list[Work]) -> tuple[Work, ...]:

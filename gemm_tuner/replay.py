@@ -24,7 +24,7 @@ from gemm_tuner.outcomes import Key, collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import Status, Timing
 from gemm_tuner.starts import OnFound, StageRun
-from gemm_tuner.watching import OnEvent, nobody
+from gemm_tuner.watching import PROBE, OnEvent, nobody
 
 RECORDING = "recording.json"
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
@@ -119,7 +119,7 @@ class ReplayLauncher:
     def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
         for path in sorted(self.recording.folder.glob("*/start*/plan.json")):
             plan = Plan.read(path)
-            if plan.stage == stage:
+            if plan.stage == stage and not (path.parent / PROBE).exists():
                 yield path.parent, plan, read_journal(path.parent / "journal.jsonl", len(plan.work))
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:

@@ -42,7 +42,7 @@ def note_what_ran(raw: Path, store: Store) -> int:
     for path in sorted(raw.glob("*/start*/plan.json")):
         if (path.parent / ACCOUNTED).exists():
             continue
-        at = running_at_end(read_journal(path.parent / "journal.jsonl"), alone=True)
+        at = running_at_end(read_journal(path.parent / "journal.jsonl"))
         if at is not None:
             running.append((Plan.read(path).work[at[0]].problem.key, at[1]))
         (path.parent / ACCOUNTED).touch()

@@ -1,29 +1,43 @@
 """Times a plan in as many profiler starts as it takes, and loses as little as can be.
 
-A launcher that dies or hangs costs the configuration it was at, and the rest runs again in a new process. One that
-somebody else killed costs nothing the first time. A profiler that fails has another try, with half as much in a start.
+A launcher that dies or hangs costs the configuration it was at, and the rest runs again in a new process. Where all of
+a size ran in turns, its finals run again in halves until one is alone with its death. A launcher that somebody else
+killed costs nothing the first time. A profiler that fails has another try, with half as much in a start.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import FINALS, Plan
-from gemm_tuner.outcomes import Key, blame, collect, failures, given_up, halves, whole_sizes, without
+from gemm_tuner.launcher.plan import FINALS, VENDOR, Plan
+from gemm_tuner.outcomes import (
+    Key,
+    blame,
+    blamed,
+    collect,
+    failures,
+    given_up,
+    halves,
+    probes,
+    round_at_end,
+    whole_sizes,
+    without,
+)
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler, TraceError
-from gemm_tuner.records import Status, Timing
+from gemm_tuner.records import GemmProblem, Status, Timing
 from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,
     MOST_DEATHS,
+    PROBE,
     killed_from_outside,
     require_journal,
 )
@@ -45,10 +59,25 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Part:
-    """What one start is to time. ``last_try``: an earlier one of it failed as a whole."""
+    """What one start is to time.
+
+    last_try: an earlier one of it failed as a whole.
+    probe:    a part of a size's finals that died, to see whether it dies too; its times count for nothing.
+    """
 
     plan: Plan
     last_try: bool = False
+    probe: bool = False
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a start that did not finish leaves: timings, those of who is to blame among them, and what must be probed to
+    know that. ``spared``: somebody killed it, and nobody is to blame for once."""
+
+    found: dict[Key, Timing]
+    spared: bool = False
+    probes: Sequence[Plan] = ()
 
 
 def time_plan(
@@ -64,9 +93,14 @@ def time_plan(
     stage.parts.append(Part(first))
     while stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and wind_down()):
         part = stage.parts.popleft()
+        part = replace(part, plan=without(part.plan, stage.run.timings))
+        if not part.plan.work:
+            continue
         where = folder / f"start{stage.run.starts:02d}"
         where.mkdir(parents=True)
         stage.run.starts += 1
+        if part.probe:
+            (where / PROBE).touch()
         try:
             stage.take(part, where, start(part.plan, where))
         except CannotWrite:
@@ -75,7 +109,7 @@ def time_plan(
             if part.last_try:
                 raise
             (where / ACCOUNTED).touch()
-            stage.parts.extendleft(reversed([Part(half, last_try=True) for half in halves(part.plan)]))
+            stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
     if not wind_down():
         for part in stage.parts:
             stage.keep(given_up(part.plan, MAX_ATTEMPTS))
@@ -92,6 +126,7 @@ class Stage:
     parts: deque[Part] = field(default_factory=deque)
     run: StageRun = field(default_factory=StageRun)
     deaths: Counter[Key] = field(default_factory=Counter)
+    probed: dict[GemmProblem, int] = field(default_factory=dict)
 
     def take(self, part: Part, where: Path, ended: Ended) -> None:
         """Enters what a start brought and queues what is left of its part. Raises EnvironmentFault when the profiler
@@ -102,16 +137,22 @@ class Stage:
                 raise profiler_failed(self.profiler, ended)
             found = collect(part.plan, journal, self.profiler, where)
             require_a_trace({**self.run.timings, **found}, self.profiler, ended)
-            spared = False
-        else:
-            found, spared = self._of_the_dead(part, journal, where, ended)
-        self._count(journal)
-        self.keep(found)
-        if not spared:  # else a resumed run must know whom it was at
+            self._enter(part, journal, found)
             (where / ACCOUNTED).touch()
-        left = without(part.plan, self.run.timings)
-        if left.work and (spared or not any(e["event"] == "finished" for e in journal)):
-            self.parts.appendleft(Part(left, part.last_try))
+            return
+        death = self._of_the_dead(part, journal, where, ended)
+        self._enter(part, journal, death.found)
+        if not death.spared:  # else a resumed run must know whom it was at
+            (where / ACCOUNTED).touch()
+        if not (part.probe and death.probes):
+            self.parts.appendleft(part)
+        self.parts.extendleft(reversed([Part(plan, probe=True) for plan in death.probes]))
+
+    def _enter(self, part: Part, journal: list[dict[str, Any]], found: dict[Key, Timing]) -> None:
+        self._count(journal)
+        if part.probe:
+            found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
+        self.keep(found)
 
     def keep(self, found: dict[Key, Timing]) -> None:
         self.on_found(found)
@@ -121,14 +162,11 @@ class Stage:
         self.run.compiled += sum(e["compiled"] for e in journal if e["event"] == "compiles")
         self.run.from_cache += sum(e["from_cache"] for e in journal if e["event"] == "compiles")
 
-    def _of_the_dead(
-        self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended
-    ) -> tuple[dict[Key, Timing], bool]:
-        """The timings of a start that did not finish, that of the one it was at among them, and whether that one is
-        spared for once."""
+    def _of_the_dead(self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended) -> Death:
+        """Raises EnvironmentFault when no configuration was running."""
         require_journal(ended)
-        blamed = blame(part.plan, journal, ended)
-        if blamed is None:
+        one, together = blame(part.plan, journal, ended), round_at_end(journal)
+        if one is None and together is None:
             raise profiler_failed(self.profiler, ended)
         try:
             found = collect(part.plan, journal, self.profiler, where)
@@ -138,13 +176,28 @@ class Stage:
         found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
         if part.plan.stage == FINALS:
             found = whole_sizes(part.plan, found)
-        key = (blamed.problem, blamed.name)
-        if key not in found:
-            self.deaths[key] += 1
-            if killed_from_outside(ended) and self.deaths[key] < MOST_DEATHS:
-                return found, True
-            found[key] = blamed
-        return found, False
+        key = (one.problem, one.name) if one else (part.plan.work[together or 0].problem, "")
+        if key in found:
+            return Death(found)
+        self.deaths[key] += 1
+        if killed_from_outside(ended) and self.deaths[key] < MOST_DEATHS:
+            return Death(found, spared=True)
+        if one is not None:
+            return Death({**found, key: one})
+        return self._of_the_rounds(part, together or 0, found, ended)
+
+    def _of_the_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Death:
+        """A size's finals that died are had in halves, and those that die in theirs. When all live alone it is the
+        vendor library's fault, and then that of all of them together."""
+        work = part.plan.work[index]
+        names = [name for _, name in work.entries]
+        if part.probe and len(names) > 1:
+            return Death(found, probes=probes(part.plan, index))
+        if not part.probe and self.probed.get(work.problem) != len(names):
+            self.probed[work.problem] = len(names)
+            return Death(found, probes=probes(part.plan, index))
+        guilty = [VENDOR] if work.vendor else names
+        return Death({**found, **{(work.problem, name): blamed(work.problem, name, ended) for name in guilty}})
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:

@@ -27,6 +27,8 @@ MOST_DEATHS = 2
 MAX_ATTEMPTS = 25
 # Beside a launcher's journal: what it holds is in the run's account.
 ACCOUNTED = "accounted"
+# Beside a plan that looks for who kills the finals of a size: its times are none.
+PROBE = "probe"
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -76,8 +78,8 @@ class JournalTail:
     def _pass_on(self, event: dict[str, Any]) -> None:
         if event["event"] == "finished":
             self.finished_at = time.monotonic()
-        if event["event"] in ("begin", "end", "fail"):
-            self.running = event["event"] == "begin"
+        if event["event"] in ("begin", "round", "end", "fail"):
+            self.running = event["event"] in ("begin", "round")
         if "work" in event and event["event"] != "call":
             self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
 

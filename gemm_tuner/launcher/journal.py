@@ -59,6 +59,7 @@ _OF: dict[str, Check] = {"work": _is_count, "name": _is_text}
 EVENTS: dict[str, dict[str, Check]] = {
     "begin": _OF,
     "call": {"n": _is_count, "symbols": _are_texts, "warm": _is_flag, **_OF},
+    "round": {"work": _is_count, "number": _is_count},
     "end": _OF,
     "fail": {"status": _is_status, "message": _is_text, **_OF},
     "verdict": {

@@ -125,7 +125,8 @@ class Plan:
 class Journal:
     """One JSON object a line, read by ``journal.read_journal``.
 
-    ``begin`` and ``end`` reach the disk at once: a crash blames one config.
+    ``begin`` and ``end`` reach the disk at once: a crash blames one config. So does each ``round`` of finals: a crash
+    in it blames none yet.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -221,23 +221,20 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
     """Rounds over the finalists and the vendor library, each round in another order.
 
-    Raises StickyError when a round fails: each of them ran alone before, so no single one is to blame.
+    Raises StickyError when a round fails: each of them ran alone before, so who is to blame shows in smaller finals.
     """
     running = finalists(bench, index, work, scripts)
     bench.rest()
-    bench.journal.write("rounds", work=index)
     try:
         order = random.Random(bench.method.seed)
         for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):
+            bench.journal.write("round", work=index, number=turn)
             order.shuffle(running)
             for candidate in running:
                 bench.call(candidate, warm=turn < bench.method.warmup_calls)
             bench.torch.cuda.synchronize()
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        for candidate in running:
-            bench.journal.write("fail", work=index, name=candidate.name, status="crashed", message=text)
-        raise StickyError(text) from error
+        raise StickyError(f"{type(error).__name__}: {error}") from error
     for candidate in running:
         bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
 
@@ -301,7 +298,7 @@ STICKY_WORDS = (
 
 
 class StickyError(Exception):
-    """The GPU context is lost; the configuration named in the journal's last line did it."""
+    """The GPU context is lost; the configuration named in the journal's last line did it, or one of its round."""
 
 
 def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:

@@ -2,8 +2,10 @@
 profiler would see in ``kernels.txt`` beside the plan. A configuration's name says how it behaves.
 
 kills_...: the process dies at its first timed call     hangs_...: it never comes back
+shot_...: as killed_..., in the rounds of finals
 killed_...: somebody kills the process, the first time; killed_twice_...: and the second
 fails_...: its launch raises, the rest goes on          sticky_...: its launch loses the GPU
+late_...: kills the process in the rounds of finals     shy_...: there too, unless it is alone
 wrong_...: it computes something else                   split_...: each of its calls has two kernels
 
 STAND_IN_END: 'exit 1' after the journal is whole, 'half a line' of it and then death.
@@ -20,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from gemm_tuner.launcher.plan import VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.launcher.plan import FINALS, VENDOR, VERIFY, Journal, Plan, Work
 
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
 
@@ -57,6 +59,23 @@ class StandIn:
                 sys.exit(75)
             for turn in range(self.plan.method.warmup_calls + self.plan.method.timed_calls):
                 self.call(index, name, 10.0 * (place + 1) + turn, warm=turn < self.plan.method.warmup_calls)
+            self.journal.write("end", work=index, name=name, early_stopped=name.startswith("slow"))
+        if work.vendor:
+            self.vendor(index)
+
+    def finals(self, index: int, work: Work) -> None:
+        for place, (_, name) in enumerate(work.entries):
+            self.journal.write("begin", work=index, name=name)
+            self.call(index, name, 10.0 * (place + 1), warm=True)
+        for turn in range(1, 1 + self.plan.method.timed_calls):
+            self.journal.write("round", work=index, number=turn)
+            for place, (_, name) in enumerate(work.entries):
+                if name.startswith("late") or (name.startswith("shy") and (len(work.entries) > 1 or work.vendor)):
+                    die()
+                if name.startswith("shot"):
+                    is_killed(name)
+                self.call(index, name, 10.0 * (place + 1) + turn, warm=False)
+        for _, name in work.entries:
             self.journal.write("end", work=index, name=name, early_stopped=name.startswith("slow"))
         if work.vendor:
             self.vendor(index)
@@ -111,6 +130,8 @@ def main(path: Path) -> None:
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:
                 stand_in.check(index, work)
+            elif stand_in.plan.stage == FINALS:
+                stand_in.finals(index, work)
             else:
                 stand_in.time_all(index, work)
         journal.write("compiles", compiled=int(os.environ.get("STAND_IN_COMPILES", 0)), from_cache=3)

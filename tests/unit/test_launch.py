@@ -18,12 +18,12 @@ from gemm_tuner import checking, codegen, launch, starts, watching
 from gemm_tuner.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
-from gemm_tuner.outcomes import halves, running_at_end
+from gemm_tuner.outcomes import halves, round_at_end, running_at_end
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.records import GemmProblem, Target, Timing
 from gemm_tuner.starts import StageRun
-from gemm_tuner.watching import ACCOUNTED, JournalTail
+from gemm_tuner.watching import ACCOUNTED, PROBE, JournalTail
 
 HERE = Path(__file__).resolve().parent
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -375,6 +375,48 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
 
 def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:
     journal: list[dict[str, Any]] = [{"event": "begin", "work": 0, "name": name} for name in ("a", "b")]
-    assert running_at_end(journal) == running_at_end(journal, alone=True) == (0, "b")
-    journal.append({"event": "rounds", "work": 0})
-    assert running_at_end(journal) == (0, "b") and running_at_end(journal, alone=True) is None
+    assert running_at_end(journal) == (0, "b") and round_at_end(journal) is None
+    journal.append({"event": "round", "work": 0, "number": 0})
+    assert running_at_end(journal) is None and round_at_end(journal) == 0
+    journal.append({"event": "end", "work": 0, "name": "a"})
+    assert running_at_end(journal) is None and round_at_end(journal) is None
+
+
+def entries_of(folder: Path) -> list[list[str]]:
+    plans = [Plan.read(path) for path in sorted(folder.glob("start*/plan.json"))]
+    return [[name for work in one.work for _, name in work.entries] for one in plans]
+
+
+def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_together(run: Run, tmp_path: Path) -> None:
+    names = ["good_1", "late_2", "good_3", "good_4"]
+    done = run((ONE, names), (TWO, ["good_1"]), stage=FINALS, vendor=True)
+    ok = dict.fromkeys(("good_1", "good_3", "good_4", VENDOR), "ok")
+    assert statuses(done) == {**ok, "late_2": "crashed"} and statuses(done, TWO) == {"good_1": "ok", VENDOR: "ok"}
+    last, *probed = ["good_1", "good_3", "good_4", "good_1"], names[:2], ["good_1"], ["late_2"], names[2:]
+    assert entries_of(tmp_path / "00-screen") == [[*names, "good_1"], *probed, last]
+    assert {timing.samples_us for (size, name), timing in done.timings.items() if name == "good_4"} == {(31.0, 32.0)}
+    marked = [(tmp_path / "00-screen" / f"start{n:02d}" / PROBE).exists() for n in range(6)]
+    assert marked == [False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize("vendor", [True, False])
+def test_finals_that_die_together_only_cost_the_vendor_library_and_then_all(
+    vendor: bool, run: Run, tmp_path: Path
+) -> None:
+    done = run((ONE, ["shy_1", "good_2"]), stage=FINALS, vendor=vendor)
+    assert statuses(done) == dict.fromkeys(("shy_1", "good_2", *[VENDOR] * vendor), "crashed")
+    both = ["shy_1", "good_2"]
+    assert entries_of(tmp_path / "00-screen") == [both, ["shy_1"], ["good_2"], both, *[both] * vendor]
+    alone = run_alone(tmp_path, vendor=vendor)
+    assert alone == ({"shy_1": "ok", VENDOR: "crashed"} if vendor else {"shy_1": "ok"})
+
+
+def run_alone(folder: Path, *, vendor: bool) -> dict[str, str]:
+    launcher = LiveLauncher(Nsys(), folder / "cache", "cuda")
+    return statuses(launcher.timings(plan((ONE, ["shy_1"]), stage=FINALS, vendor=vendor), folder / "alone"))
+
+
+def test_rounds_that_somebody_kills_run_again_once(run: Run, tmp_path: Path) -> None:
+    done = run((ONE, ["good_1", "shot_2"]), stage=FINALS)
+    assert statuses(done) == {"good_1": "ok", "shot_2": "ok"}
+    assert entries_of(tmp_path / "00-screen") == [["good_1", "shot_2"]] * 2

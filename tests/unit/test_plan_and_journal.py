@@ -100,6 +100,7 @@ GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "war
         ('{"event": "begin", "work": 0, "work": 0, "name": "a"}', "given twice"),
         ('{"event": "fail", "work": 0, "name": "a", "status": "fine", "message": ""}', "status is 'fine'"),
         ('{"event": "end", "work": 0, "name": "a", "early_stopped": 1}', "early_stopped is 1"),
+        ('{"event": "round", "work": 0}', "lacks number"),
         ('{"event": "compiles", "compiled": -5, "from_cache": 0}', "compiled is -5"),
         ('{"event": "verdict", "work": 0, "name": "a", "problem": {"m": "1"}}', "problem is a mapping"),
         (GOOD.replace('["a"]', '"a"'), "symbols is 'a'"),

@@ -106,8 +106,8 @@ class StandIn:
             if not self.refused(index, name):
                 self.call(index, name, 0)
                 running.append(name)
-        self.journal.write("rounds", work=index)
         for turn in range(1, 1 + (work.rounds or self.plan.method.timed_calls)):
+            self.journal.write("round", work=index, number=turn)
             for name in running:
                 self.call(index, name, turn)
         for name in running:
