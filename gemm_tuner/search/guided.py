@@ -13,10 +13,15 @@ from gemm_tuner.search.neighbours import neighbours
 from gemm_tuner.search.spread import spread
 from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
+# Each doubles what was asked of a size: over a quarter of its candidates, and of a small space all, in the end.
+MORE_FIRST = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Guided:
     """Three rounds, each a function of the rounds before it. docs/search.md says how the figures were chosen.
+
+    A size of which the first round timed nothing is asked for as many again, up to MORE_FIRST times, before the others.
 
     Which round it is follows from what is known: the rounds are worked out again from the first on, until one asks for
     something that is not known. So a run that was killed within a round goes on with the rest of that round.
@@ -58,13 +63,19 @@ class Guided:
         return {problem: names for problem, names in rest.items() if names}
 
     def _rounds(self) -> tuple[Callable[[Sequence[SizeView], Device], Proposals], ...]:
-        return self._first, self._learned, self._polish
+        return self._first, *[self._first_again] * MORE_FIRST, self._learned, self._polish
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {
             size.problem: spread(size.candidates, self._count(size, self.first_share), self.likeness_cost)
             for size in sizes
         }
+
+    @staticmethod
+    def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
+        """As many as have failed, predicted best first, of the sizes without a time."""
+        untimed = [size for size in sizes if not size.timed_us]
+        return {size.problem: not_asked(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
 
     def _learned(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {

@@ -14,7 +14,7 @@ from gemm_tuner import model, prune
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import GemmProblem
 from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
-from gemm_tuner.search.guided import Guided
+from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.neighbours import neighbours
 from gemm_tuner.search.spread import spread
 
@@ -133,10 +133,18 @@ def test_failures_teach_the_learned_rounds_to_keep_away() -> None:
     assert failed_share(later) < failed_share([first]) / 2
 
 
-def test_guided_goes_on_when_all_of_its_first_round_failed() -> None:
-    size = VIEWS[0]
-    first = Guided().propose([size], H200)[size.problem]
-    assert Guided().propose([replace(size, failed=frozenset(first))], H200) == {}
+def test_guided_asks_on_by_prediction_where_nothing_of_a_size_has_a_time() -> None:
+    size, other = VIEWS[:2]
+    first = Guided().propose([size, other], H200)
+    timed, failed = told(other, first[other.problem]), frozenset(first[size.problem])
+    for _ in range(MORE_FIRST):
+        then = Guided().propose([replace(size, failed=failed), timed], H200)
+        assert then == {size.problem: [n for n in size.by_prediction() if n not in failed][: len(failed)]}
+        failed |= set(then[size.problem])
+    assert Guided().propose([replace(size, failed=failed)], H200) == {}
+    name = then[size.problem][-1]
+    found = replace(size, failed=failed - {name}, timed_us={name: 9.0})
+    assert set(Guided().propose([found, timed], H200)) == {size.problem, other.problem}
 
 
 def test_guided_does_not_polish_where_nothing_is_to_be_gained() -> None:
