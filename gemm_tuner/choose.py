@@ -32,6 +32,11 @@ def behind_pct(timing: Timing, other: Timing) -> float:
     return float(np.median(timing.samples_us[:rounds]) / np.median(other.samples_us[:rounds]) - 1) * 100
 
 
+def vendor_us_beside(timing: Timing, vendor: Timing) -> float:
+    """The median of the vendor library in the rounds that a timing has too, microseconds."""
+    return float(np.median(vendor.samples_us[: len(timing.samples_us)]))
+
+
 def rank(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
     """Sorts the fully timed configurations by median."""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
@@ -72,7 +77,7 @@ def measured_choice(
         p20_us=p20,
         p80_us=p80,
         num_samples=len(timing.samples_us),
-        vendor_us=median_us(ranked.vendor) if ranked.vendor else None,
+        vendor_us=vendor_us_beside(timing, ranked.vendor) if ranked.vendor else None,
         max_abs_error=max(v.max_abs_error for v in verdicts),
         error_over_bound=max(v.error_over_bound for v in verdicts),
         runner_up=runner_up.name if runner_up else "",

@@ -98,6 +98,13 @@ def test_a_predicted_choice_has_no_measured_field() -> None:
     assert predicted_choice(SIZE, "b", kept, predicted_us, RIGHT, H200).runner_up == ""
 
 
+def test_the_vendor_library_is_compared_by_the_rounds_that_the_chosen_one_ran_in() -> None:
+    """The clocks fell after three rounds, in which the simpler one that ties did not run any more."""
+    found = ranked(timing("simple", 10.0, 10.0, 10.0), timing(VENDOR, 9.0, 9.0, 9.0, *[18.0] * 6))
+    choice = measured_choice(found, "simple", config(), RIGHT, H200, "measured")
+    assert (choice.vendor_us, choice.vendor_ratio) == (9.0, pytest.approx(0.9))
+
+
 def test_a_runner_up_of_fewer_rounds_is_compared_by_those() -> None:
     """The clocks fell after three rounds, in which all ran; the chosen one and the vendor library ran on."""
     found = ranked(timing("a", 10.0, 10.0, 10.0, *[20.0] * 6), timing("b", 11.0, 11.0, 11.0), timing("c", 15.0, 15.0))
