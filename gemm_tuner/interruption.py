@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -32,7 +32,9 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self._event.set()
-        print(f"\ntune_gemm.py: {signal.Signals(number).name}: {NOTICE}", file=sys.stderr, flush=True)
+        # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
+        with suppress(OSError):
+            os.write(2, f"\ntune_gemm.py: {signal.Signals(number).name}: {NOTICE}\n".encode())
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:

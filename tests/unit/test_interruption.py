@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 import pytest
 from samples import ROOT
 
-from gemm_tuner.interruption import SIGNALS, Interruption
+from gemm_tuner.interruption import NOTICE, SIGNALS, Interruption
 
 LISTEN = """
 import signal
@@ -48,6 +49,22 @@ def test_the_first_signal_asks_and_the_second_ends(first: str, second: str) -> N
         process.kill()
         _, said = process.communicate()
     assert said.strip() == f"tune_gemm.py: {first}: finishing what runs and saving it; once more to stop at once"
+
+
+def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(io.TextIOWrapper):
+        """As a stream whose write the signal interrupts."""
+
+        def write(self, text: str) -> int:
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    monkeypatch.setattr(sys, "stderr", Interrupted(io.BytesIO()))
+    with Interruption().listening() as asked:
+        signal.raise_signal(signal.SIGTERM)
+        assert asked.asked
+    assert f"SIGTERM: {NOTICE}\n" in capfd.readouterr().err
 
 
 def test_a_run_that_is_asked_to_end_ends_where_it_checks() -> None:
