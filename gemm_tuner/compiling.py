@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
+from pathlib import Path
 from types import TracebackType
 
 from gemm_tuner import compile_stage, progress
@@ -13,13 +15,17 @@ from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_stage import Binary
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.compiler import Compiler, key_of
+from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 from gemm_tuner.session import Session
+from gemm_tuner.store import BinaryKey
 
 Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
+# In the folder of compiled kernels: a text that no other such folder has.
+CACHE_ID = "cache_id.txt"
 
 
 class Compiling:
@@ -35,7 +41,8 @@ class Compiling:
         variables = kernel_env(folder.cache)
         log = folder.raw / "compile.log"
         pool = CompilePool(self._target, settings.compile_workers, variables, log, settings.compile_limit_s)
-        self._compiler = Compiler(pool, self._store, self._known())
+        self._cache = cache_id(folder.cache)
+        self._compiler = Compiler(pool, self._store, self._by_script(session.store.compiles(self._cache)))
 
     def __enter__(self) -> Compiling:
         self._compiler.__enter__()
@@ -53,18 +60,18 @@ class Compiling:
         """Seconds that workers spent in compiles so far, added up."""
         return self._compiler.busy_s
 
-    def _known(self) -> dict[Binary, CompileResult]:
+    def _by_script(self, compiles: Mapping[BinaryKey, CompileResult]) -> dict[Binary, CompileResult]:
         """What an earlier part of this run compiled, by its script of today."""
         found = {}
-        for (family, class_key, binary, special), result in self._session.store.compiles().items():
+        for (family, class_key, binary, special), result in compiles.items():
             script = self._scripts.get((family, class_key))
             if script is not None:
                 found[str(script.path), binary, special] = result
         return found
 
     def restore(self, ledgers: Iterable[Ledger]) -> None:
-        """Books what an earlier part of this run compiled for what it has timed."""
-        known, device = self._compiler.results, self._session.setting.device
+        """Books what an earlier part of this run compiled for what it has timed, wherever the binaries are now."""
+        known, device = self._by_script(self._session.store.compiles()), self._session.setting.device
         for ledger in ledgers:
             timed = list(ledger.screened_us())
             compile_stage.book(ledger, timed, known, self._scripts, device, self._booked)
@@ -72,7 +79,7 @@ class Compiling:
     def _store(self, task: CompileTask, result: CompileResult) -> None:
         if task.name:
             key = (*self._class_of[task.script], task.name, task.specialisation)
-            self._session.store.add_compiles({key: result})
+            self._session.store.add_compiles({key: result}, self._cache)
 
     def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
         return compile_stage.tasks_for(wanted, self._scripts, self._target, longest_first=longest_first)
@@ -107,6 +114,15 @@ class Compiling:
     def offer(self, wanted: Iterable[tuple[Ledger, list[str]]]) -> None:
         """Lets idle workers compile these in their order: they may be asked for next."""
         self._compiler.offer(self._tasks(pairs(wanted), longest_first=False))
+
+
+def cache_id(cache: Path) -> str:
+    """What tells a folder of compiled kernels from another one at its place, after somebody has emptied it. Raises
+    CannotWrite when a new one cannot be marked."""
+    path = cache / CACHE_ID
+    if not path.exists():
+        write_text_atomically(path, secrets.token_hex(16) + "\n")
+    return path.read_text("utf-8", "replace").strip()
 
 
 def pairs(wanted: Iterable[tuple[Ledger, list[str]]]) -> Wanted:

@@ -84,14 +84,18 @@ class Store:
         rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else default
 
-    def add_compiles(self, results: Mapping[BinaryKey, CompileResult]) -> None:
-        rows = [(*key, json.dumps(asdict(result))) for key, result in results.items()]
+    def add_compiles(self, results: Mapping[BinaryKey, CompileResult], cache: str = "") -> None:
+        """cache: identity of the folder that the binaries are in."""
+        rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
         self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
 
-    def compiles(self) -> dict[BinaryKey, CompileResult]:
+    def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
+        """All compiles; given a cache, those that need not be had again: its own, and failures."""
         found: dict[BinaryKey, CompileResult] = {}
         for *key, text in self._rows("SELECT * FROM compiles"):
             row = json.loads(text)
+            if row.pop("cache", "") != cache and cache is not None and row["status"] == Status.OK.value:
+                continue
             found[key[0], key[1], key[2], key[3]] = CompileResult(**{**row, "status": Status(row["status"])})
         return found
 

@@ -48,6 +48,16 @@ def test_compiles_come_back_whole(store: Store) -> None:
     assert reopened(store).compiles() == results
 
 
+def test_a_compile_is_good_for_the_cache_it_went_to_and_a_failure_for_all(store: Store) -> None:
+    keys = [("gemm_tile", "bf16_nn", name, "d") for name in ("old", "bad", "new")]
+    old, bad, new = (CompileResult(key[2], "d", Status.COMPILE_ERROR if key[2] == "bad" else Status.OK) for key in keys)
+    store.add_compiles({keys[0]: old, keys[1]: bad}, "one")
+    store.add_compiles({keys[2]: new}, "two")
+    assert store.compiles("one") == {keys[0]: old, keys[1]: bad}
+    assert store.compiles("two") == {keys[1]: bad, keys[2]: new}
+    assert len(store.compiles()) == 3
+
+
 def test_timings_come_back_in_their_order_by_size_and_stage(store: Store) -> None:
     first = [Timing(ONE, "b", Status.OK, (1.25, 0.1)), Timing(ONE, "a", Status.CRASHED, message="signal SIGSEGV")]
     more = Timing(ONE, "b", Status.EARLY_STOPPED, (9.0,))

@@ -1,0 +1,51 @@
+"""What a run that goes on compiles again, with real workers."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from samples import config, problem
+from tuning import ledger_of, session
+
+from gemm_tuner.compiling import Compiling, cache_id
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.records import Status, Timing
+from gemm_tuner.session import Session
+from gemm_tuner.steps import write_scripts
+
+SIZE = problem(64, 64, 64)
+SMALL = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "num_warps": 1}
+CONFIGS = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2))
+
+
+def compiled(of: Session, count: int) -> tuple[Ledger, dict[str, int]]:
+    """The ledger of a run that goes on, the first ``count`` wanted, and what it had to compile."""
+    ledger, here = ledger_of(SIZE, CONFIGS), replace(of, facts={})
+    ledger.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
+    with Compiling(here, write_scripts(here, [(SIZE, one) for one in CONFIGS])) as compiling:
+        compiling.restore([ledger])
+        compiling.ledgers([(ledger, [one.name for one in CONFIGS[:count]])], "compile")
+    return ledger, here.facts
+
+
+def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = session(tmp_path, SIZE, compile_workers=1)
+    assert compiled(run, 2)[1]["kernels compiled"] == 3  # one of them for the measurement itself
+    assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
+    shutil.rmtree(run.folder.cache)
+    run.folder.make()
+    ledger, facts = compiled(run, 1)
+    assert facts["kernels compiled"] == 2
+    assert ledger.rows[CONFIGS[1].name]["registers"] > 0  # it was timed: what is known of it counts on
+    assert compiled(run, 2)[1]["kernels compiled"] > 0  # the second is not in the new cache
+
+
+def test_a_cache_is_the_same_until_it_is_emptied(tmp_path: Path) -> None:
+    first = cache_id(tmp_path)
+    assert len(first) == 32 and cache_id(tmp_path) == first
+    next(tmp_path.iterdir()).unlink()
+    assert cache_id(tmp_path) != first
