@@ -23,6 +23,10 @@ from gemm_tuner.steps import check_candidates, write_scripts
 
 # A configuration that was running this often when a process of the run was killed from outside is not run again.
 MOST_DEATHS = 2
+# Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
+# more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
+POWER_LIMITED_US = 100.0
+MORE_FINALISTS = 2
 NOT_ASKED = "not_asked_for_by_the_search"
 # Further finals of a size of which no finalist is right, each of the next best by screening.
 MORE_FINALS = 3
@@ -54,10 +58,8 @@ class Tuning:
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
                 if compiling:
                     self.session.note_compiling(compiling.busy_s)
-                count = settings.finalists
-                finalists = [
-                    (ledger, incumbents.added(self.session, ledger, ledger.fastest(count))) for ledger in open_ones
-                ]
+                best = [(ledger, ledger.fastest(self._places(ledger))) for ledger in open_ones]
+                finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
                 self._settle(compiled(finalists, compiling), fleet, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
@@ -129,9 +131,14 @@ class Tuning:
                 return
             finalists = compiled(again, compiling)
 
+    def _places(self, ledger: Ledger) -> int:
+        """How many of a size come into its finals: more where screening tells them apart badly."""
+        power_limited = ledger.best_screened_us() > POWER_LIMITED_US
+        return self.session.settings.finalists * (MORE_FINALISTS if power_limited else 1)
+
     def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
         """What is to be checked of a size, best first."""
-        names = [t.name for t in finals.ranked(ledger).timings[: self.session.settings.finalists + 1]]
+        names = [t.name for t in finals.ranked(ledger).timings[: self._places(ledger) + 1]]
         return incumbents.preferred(self.session, ledger, names, finals.timings.get(ledger.problem, []))
 
     def _check(

@@ -154,6 +154,13 @@ def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_p
     assert finalists_of(gpu) == [[B], [A, C, D]]
 
 
+@pytest.mark.parametrize(("times_as_long", "finalists"), [(1.0, [B]), (3.0, [B, A])])
+def test_more_of_a_large_size_come_into_the_finals(times_as_long: float, finalists: list[str], tmp_path: Path) -> None:
+    gpu = StandInGpu(us={name: us * times_as_long for name, us in TIMES.items()})
+    Run(tmp_path, gpu, finalists=1).run()
+    assert finalists_of(gpu)[0] == finalists
+
+
 def test_a_size_has_so_many_finals_and_no_more(tmp_path: Path) -> None:
     configs = tuple(config(num_stages=stages) for stages in range(1, 9))
     gpu = StandInGpu(wrong=frozenset(one.name for one in configs))
