@@ -166,7 +166,7 @@ class Tuning:
         last: what made losers of them may be wrong."""
         if repeats == MORE_FINALS:
             return []
-        count = self.session.settings.finalists
+        count = self._places(ledger)
         whole = ledger.fastest(count)
         return [*whole, *(name for name in ledger.timed() if name not in whole)][:count]
 
