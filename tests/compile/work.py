@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 
 from gemm_tuner import compile_stage, prune, space
 from gemm_tuner.compile_pool import CompilePool
@@ -48,8 +48,7 @@ def compile_work(device: Device, work: Work, folder: Path) -> list[CompileResult
 def keeps(name: str, config: KernelConfig, problem: GemmProblem, device: Device) -> bool:
     """What one validity rule says of one configuration."""
     (rule,) = [rule for rule in RULES if rule.name == name]
-    fields = {field: np.array([value]) for field, value in config.to_dict().items()}
-    columns = SimpleNamespace(**fields, families=frozenset([config.family]))
+    columns = prune.columns_of(pd.DataFrame([config.to_dict()]))
     return bool(np.all(rule.keep(columns, problem, device)))
 
 
