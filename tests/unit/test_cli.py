@@ -207,7 +207,11 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], argv: lis
 @pytest.mark.parametrize(
     ("raised", "status", "words"),
     [
-        (OSError(28, "No space left on device", "x.csv"), EXIT_ENVIRONMENT, ["OSError", "No space left", "free some space"]),
+        (
+            OSError(28, "No space left on device", "x.csv"),
+            EXIT_ENVIRONMENT,
+            ["OSError", "No space left", "free some space"],
+        ),
         (FileNotFoundError(2, "No such file", "nsys"), EXIT_ENVIRONMENT, ["nsys"]),
         (KeyboardInterrupt(), EXIT_INTERRUPTED, ["interrupted", "the same command goes on"]),
     ],
