@@ -19,7 +19,7 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/mypy
 
 unit: $(VENV)/installed-dev
-	$(RUN) -m pytest -n 2 --timeout 300
+	$(RUN) -m pytest -n 2 --dist worksteal --timeout 300
 
 test-gpu: $(VENV)/installed-dev
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults
