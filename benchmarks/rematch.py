@@ -19,11 +19,11 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner import cli, options, pipeline, prepare, results
-from gemm_tuner.contest import difference
+from gemm_tuner.contest import difference, joined
 from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig, Status
+from gemm_tuner.records import GemmProblem, KernelConfig, Status, Timing
 from gemm_tuner.tune import Tuning
 
 
@@ -71,12 +71,8 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
     return [row_of(ledger, samples[ledger.problem], configs) for ledger in ledgers]
 
 
-def samples_of(timings: list[Any]) -> dict[str, tuple[float, ...]]:
-    found: dict[str, tuple[float, ...]] = {}
-    for timing in timings:
-        if timing.status == Status.OK:
-            found[timing.name] = found.get(timing.name, ()) + timing.samples_us
-    return found
+def samples_of(timings: list[Timing]) -> dict[str, tuple[float, ...]]:
+    return {timing.name: timing.samples_us for timing in joined(timings) if timing.status == Status.OK}
 
 
 def row_of(

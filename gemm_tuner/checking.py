@@ -11,10 +11,10 @@ from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import Plan
 from gemm_tuner.outcomes import Key, blame, from_on, running_at_end
+from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,
-    MOST_DEATHS,
     OnEvent,
     Watched,
     killed_from_outside,

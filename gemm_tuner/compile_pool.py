@@ -25,6 +25,7 @@ from multiprocess.connection import wait
 from gemm_tuner import memory
 from gemm_tuner.compile_worker import CompileTask, serve
 from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
+from gemm_tuner.processes import FROM_OUTSIDE, MOST_DEATHS
 from gemm_tuner.records import CompileResult, Status, Target
 
 START_LIMIT_S = 120.0
@@ -35,9 +36,6 @@ LOOK_S = 0.05
 TIMES_THE_MEDIAN = 30.0
 LEAST_LIMIT_S = 30.0
 ENOUGH_TO_JUDGE = 20
-# A worker that is killed by these was killed by somebody else, the OOM killer for one: its task has another chance.
-FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-MOST_DEATHS = 2
 # Workers that may end at their start, one after another, before the machine is said to be at fault.
 MOST_FAILED_STARTS = 3
 # The latest compiles that are judged by.

@@ -6,7 +6,6 @@ hand-built ``ASTSource`` hashes differently).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import hashlib
 import os
@@ -20,10 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 from gemm_tuner import memory
+from gemm_tuner.guarded import die_with_the_starter
 from gemm_tuner.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
 
-PR_SET_PDEATHSIG = 1
 MESSAGE_CHARACTERS = 2000
 # What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -122,8 +121,7 @@ def own_process_group() -> None:
     os.setsid()
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_the_starter()
 
 
 def compile_one(task: CompileTask, target: Target) -> CompileResult:

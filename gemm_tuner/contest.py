@@ -8,7 +8,7 @@ interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introdu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -131,3 +131,18 @@ def clearly_faster(new: Timing, old: Timing, by_pct: float) -> bool:
 
 def vendor_of(timings: Iterable[Timing]) -> Timing | None:
     return next((t for t in timings if t.name == VENDOR and t.status == Status.OK and t.samples_us), None)
+
+
+def joined(timings: Iterable[Timing]) -> list[Timing]:
+    """The timings of several blocks, one a contender: samples one behind the other, in the order of the blocks.
+
+    A contender that failed in one block only keeps the samples of the others.
+    """
+    found: dict[str, Timing] = {}
+    for timing in timings:
+        old = found.get(timing.name)
+        if old is None or old.status != Status.OK:
+            found[timing.name] = timing
+        elif timing.status == Status.OK:
+            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
+    return list(found.values())

@@ -16,7 +16,7 @@ from gemm_tuner.launcher.plan import FINALS, SCREEN, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.records import GemmProblem, Timing
 from gemm_tuner.session import Session
 
 # A second block, of this many times the rounds of the first, runs for what the first left undecided.
@@ -68,13 +68,15 @@ class Finals:
     def _time(self, planner: Planner, work: list[Work], finalists: Finalists, title: str) -> None:
         found = self._block(planner, work, title)
         self.session.store.add_timings(found.values(), FINALS)
+        by_problem: dict[GemmProblem, list[Timing]] = {}
+        for (problem, _), timing in found.items():
+            by_problem.setdefault(problem, []).append(timing)
         for ledger, _ in finalists:
-            mine = [timing for (problem, _), timing in found.items() if problem == ledger.problem]
-            self.judge(ledger, joined(self.timings.get(ledger.problem, []), mine))
+            self.judge(ledger, [*self.timings.get(ledger.problem, []), *by_problem.get(ledger.problem, [])])
 
     def judge(self, ledger: Ledger, timings: list[Timing]) -> None:
         """Enters a size's timings, of one block or several, and orders its contenders."""
-        timings = joined([], timings)
+        timings = contest.joined(timings)
         for timing in timings:
             if timing.name in ledger.kept:
                 ledger.record_timing(timing, FINALS)
@@ -119,18 +121,3 @@ class Finals:
             if not watch.throttled() or session.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found
-
-
-def joined(before: list[Timing], more: list[Timing]) -> list[Timing]:
-    """The timings of several blocks, one a contender: samples one behind the other, in the order of the blocks.
-
-    A contender that failed in one block only keeps the samples of the other.
-    """
-    found: dict[str, Timing] = {}
-    for timing in (*before, *more):
-        old = found.get(timing.name)
-        if old is None or old.status != Status.OK:
-            found[timing.name] = timing
-        elif timing.status == Status.OK:
-            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
-    return list(found.values())

@@ -10,9 +10,14 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main(argv: list[str]) -> None:
+def die_with_the_starter() -> None:
+    """Asks the operating system to kill this process when the one that started it dies; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main(argv: list[str]) -> None:
+    die_with_the_starter()
     os.execvp(argv[0], argv)
 
 

@@ -90,7 +90,10 @@ def opened(
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
         session = Session(settings, setting, folder, store, asked, console, out)
-        yield [] if resume.is_finished(store) else launchers_for(session, profiler), session
+        launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
+        if session.sensor is not None:
+            stack.callback(session.sensor.close)
+        yield launchers, session
 
 
 def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.contest import joined
 from gemm_tuner.device import Machine
 from gemm_tuner.documents import show, write_text_atomically
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
-from gemm_tuner.outcomes import Key, collect
+from gemm_tuner.launcher.plan import AGAIN, VENDOR, VERIFY, Plan
+from gemm_tuner.outcomes import collect
 from gemm_tuner.profilers import PROFILERS, Profiler
-from gemm_tuner.records import Status, Timing
+from gemm_tuner.records import GemmProblem, Status, Timing
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import PROBE, OnEvent, nobody
 
@@ -109,6 +110,11 @@ def load(folder: Path | None) -> Recording:
     return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how))
 
 
+def in_order(plan: Path) -> tuple[int, str]:
+    """Sorts the plans of stages, whose folders are numbered, and of the starts within them."""
+    return int(plan.parts[-3].partition("-")[0]), plan.parts[-2]
+
+
 @dataclass(frozen=True)
 class ReplayLauncher:
     """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
@@ -117,21 +123,19 @@ class ReplayLauncher:
     source: str = "replayed"
 
     def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
-        for path in sorted(self.recording.folder.glob("*/start*/plan.json")):
+        for path in sorted(self.recording.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
             plan = Plan.read(path)
             if plan.stage == stage and not (path.parent / PROBE).exists():
                 yield path.parent, plan, read_journal(path.parent / "journal.jsonl", len(plan.work))
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
-        recorded: dict[Key, Timing] = {}
+        found: dict[GemmProblem, list[Timing]] = {}
         run = StageRun()
         for where, old_plan, journal in self._starts(plan.stage):
-            for key, timing in collect(old_plan, journal, self.recording.profiler, where).items():
-                before = recorded.get(key) if plan.stage == FINALS else None
-                if before is not None and before.samples_us and timing.samples_us:  # finals in several blocks
-                    timing = replace(timing, samples_us=before.samples_us + timing.samples_us)
-                recorded[key] = timing
+            for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
+                found.setdefault(problem, []).append(timing)
             run.starts += 1
+        recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
         for work in plan.work:
             beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if (work.problem, AGAIN) in recorded else [])
             for name in [name for _, name in work.entries] + beside:

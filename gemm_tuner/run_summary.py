@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 
+from gemm_tuner.contest import joined
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.model import roofline_us
@@ -37,17 +38,14 @@ def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
 def size_record(session: Session, ledger: Ledger) -> SizeRecord:
     problem = ledger.problem
     choice = session.choices.get(problem)
-    joined: dict[str, tuple[float, ...]] = {}
-    for timing in session.store.timings(problem, FINALS):
-        if timing.status == Status.OK:
-            joined[timing.name] = joined.get(timing.name, ()) + timing.samples_us
+    ran = [timing for timing in joined(session.store.timings(problem, FINALS)) if timing.status == Status.OK]
     return SizeRecord(
         problem=problem,
         total=len(ledger.configs),
         funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in ledger.pruned.funnel if row.cut),
         counts=ledger.counts(),
         roofline_us=round(roofline_us(problem, session.setting.device), 4),
-        finals=tuple(Final(name, samples) for name, samples in joined.items()),
+        finals=tuple(Final(timing.name, timing.samples_us) for timing in ran),
         chosen=choice.config.name if choice else "",
         failure=session.failures.get(problem, ""),
     )

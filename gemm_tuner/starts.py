@@ -30,13 +30,12 @@ from gemm_tuner.outcomes import (
     whole_sizes,
     without,
 )
-from gemm_tuner.processes import Ended
+from gemm_tuner.processes import MOST_DEATHS, Ended
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.records import GemmProblem, Status, Timing
 from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,
-    MOST_DEATHS,
     PROBE,
     killed_from_outside,
     require_journal,

@@ -100,7 +100,7 @@ class Store:
         return found
 
     def add_timings(self, timings: Iterable[Timing], stage: str) -> None:
-        """Adds timings of a stage; what ran is no longer ``begun``."""
+        """Adds timings of a stage, in their order."""
         timings = list(timings)
         rows = [
             (t.problem.key, t.name, stage, t.status.value, t.message, json.dumps(list(t.samples_us))) for t in timings

@@ -15,14 +15,13 @@ from gemm_tuner.fleet import Fleet, Launcher
 from gemm_tuner.launcher.plan import FINALS, SCREEN
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.other_checks import ALL, check_others
+from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.rounds import Rounds
 from gemm_tuner.search import make_search
 from gemm_tuner.session import Session
 from gemm_tuner.steps import check_candidates, write_scripts
 
-# A configuration that was running this often when a process of the run was killed from outside is not run again.
-MOST_DEATHS = 2
 # Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
 # more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
 POWER_LIMITED_US = 100.0

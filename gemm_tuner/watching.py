@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -13,16 +12,12 @@ from typing import Any, Protocol
 
 from gemm_tuner.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
-from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.processes import FROM_OUTSIDE, Ended, run_watched
 
 # Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
 START_LIMIT_S = 180.0
 # Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
 REPORT_LIMIT_S = 900.0
-# What ends a process that did nothing wrong: a person, a batch system, the OOM killer.
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# A configuration that was running this often when somebody killed its process is not run again.
-MOST_DEATHS = 2
 # Processes that a plan may need.
 MAX_ATTEMPTS = 25
 # Beside a launcher's journal: what it holds is in the run's account.
@@ -105,7 +100,7 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
 def killed_from_outside(ended: Ended) -> bool:
     """Whether somebody else than the tuner killed a process, or what it ran: a profiler then ends with 128 and the
     signal's number."""
-    return not ended.stalled and ended.exit_status in {code for s in FROM_OUTSIDE for code in (-s, 128 + s)}
+    return not ended.stalled and ended.exit_status in FROM_OUTSIDE
 
 
 def require_journal(ended: Ended) -> None:

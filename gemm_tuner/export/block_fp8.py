@@ -7,6 +7,7 @@ kernel's launch, so nothing but its constants and Triton's options may stand in 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -44,8 +45,9 @@ class BlockFp8(Consumer, Served):
     separator: str
     default_stages: int
 
+    @abstractmethod
     def device_name(self, name: str) -> str:
-        raise NotImplementedError
+        """A device's name as the consumer spells it in a file's."""
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         if problem.scaling != "block":

@@ -6,20 +6,18 @@ fastest one of the run's table that it can launch takes its place, if the table 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.config_keys import config_of
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Status
+from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.results import Results, Row
-from gemm_tuner.run_record import TABLES, read_table
+from gemm_tuner.run_record import TABLES
+from gemm_tuner.run_timings import SCREEN, read_timings
 
-RESULTS, FINALS, SCREEN = "results", "finals", "screen"
-TABLE_COLUMNS = ("name", "status", "finals_us", "screen_us", *CONFIG_FIELDS)
+RESULTS = "results"
 
 # From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
@@ -122,27 +120,6 @@ def _table(folder: Path, key: str, chosen: str) -> list[tuple[KernelConfig, floa
     """
     if not (folder / TABLES / f"{key}.csv.gz").exists():
         raise UserError(f"its table, {TABLES}/{key}.csv.gz, does not lie beside the results file")
-    table = read_table(folder, key)
-    where = f"the table of {key}"
-    missing = [column for column in TABLE_COLUMNS if column not in table.columns]
-    if missing:
-        raise UserError(f"has no column {missing[0]}", where=where)
-    if chosen not in set(table["name"]):
-        raise UserError(f"does not hold {chosen[:80]}, so it is of another run", where=where)
-    timed = []
-    for row in table[table["status"] == Status.OK.value].to_dict("records"):
-        stage = FINALS if _is_time(row["finals_us"]) else SCREEN
-        if _is_time(row[f"{stage}_us"]):
-            config = config_of({field: _integral(row[field]) for field in CONFIG_FIELDS}, where)
-            assert config is not None
-            timed.append((config, float(row[f"{stage}_us"]), stage))
-    return sorted(timed, key=lambda one: (one[2] == SCREEN, one[1]))
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 < value < math.inf
-
-
-def _integral(value: Any) -> Any:
-    """A cell as ``config_of`` takes it: pandas reads whole numbers as floats where a column has a gap."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    timed = read_timings(folder, key, chosen).values()
+    in_order = sorted(timed, key=lambda one: (one.stage == SCREEN, one.time_us))
+    return [(one.config, one.time_us, one.stage) for one in in_order]

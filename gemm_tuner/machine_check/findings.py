@@ -10,7 +10,7 @@ from enum import Enum
 from gemm_tuner.machine_check.facts import Facts
 from gemm_tuner.machine_check.gpus import NOT_LOCKED, GpuState
 
-MIB, GIB = 2**20, 2**30
+GIB = 2**30
 LEAST_FREE_BYTES = GIB  # a run's compiled kernels, tables and traces
 WORKER_BYTES = GIB // 2  # memory set aside for one compile worker
 UNSEEN_MIB = 1024  # memory in use without a process to show for it, beyond what a driver takes

@@ -10,6 +10,7 @@ import pytest
 
 from gemm_tuner import results
 from gemm_tuner.cli import main
+from gemm_tuner.replay import in_order
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
 # The rules of the day it was recorded: others would ask for configurations that nobody timed.
@@ -123,3 +124,11 @@ def test_a_damaged_trace_ends_the_run_with_one_line(
 def test_no_recording_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert replay(tmp_path, tmp_path) == 2
     assert "is no recording" in capfd.readouterr().err
+
+
+def test_stages_are_played_in_the_order_of_their_numbers() -> None:
+    folders = ("100-finals/start00", "11-finals/start01", "11-finals/start00", "2-screen/start00")
+    plans = sorted((Path("raw") / folder / "plan.json" for folder in folders), key=in_order)
+    assert [str(path.parent.relative_to("raw")) for path in plans] == [
+        *("2-screen/start00", "11-finals/start00", "11-finals/start01", "100-finals/start00")
+    ]

@@ -12,7 +12,8 @@ from samples import config, problem
 from tuning import StandInGpu, ledger_of, scripts_of, session
 
 from gemm_tuner import gpu_watch
-from gemm_tuner.finals import Finals, joined
+from gemm_tuner.contest import joined
+from gemm_tuner.finals import Finals
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
@@ -184,5 +185,5 @@ def test_blocks_are_joined_by_contender() -> None:
         return Timing(ONE, name, Status.OK if samples_us else Status.CRASHED, samples_us)
 
     before = [ran(A, 1.0, 2.0), ran(B, 3.0), ran(C)]
-    assert joined(before, [ran(A, 4.0), ran(B), ran(C, 5.0)]) == [ran(A, 1.0, 2.0, 4.0), ran(B, 3.0), ran(C, 5.0)]
-    assert joined([], before) == before
+    assert joined([*before, ran(A, 4.0), ran(B), ran(C, 5.0)]) == [ran(A, 1.0, 2.0, 4.0), ran(B, 3.0), ran(C, 5.0)]
+    assert joined(before) == before

@@ -17,10 +17,11 @@ from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.interruption import Interruption
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.ledger import Ledger
+from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.records import KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.store import Store
-from gemm_tuner.tune import MORE_FINALS, MOST_DEATHS, Tuning
+from gemm_tuner.tune import MORE_FINALS, Tuning
 from gemm_tuner.watching import OnEvent, nobody
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
