@@ -9,7 +9,7 @@ import numpy as np
 
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
-from gemm_tuner.records import Choice, Device, GemmProblem, KernelConfig, Status, Timing, Verdict
+from gemm_tuner.records import Choice, Device, GemmProblem, KernelConfig, Status, Timing, Verdict, Verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def measured_choice(
         problem=ranked.problem,
         config=config,
         source=source,
-        verified=True,
+        verified=Verified.TRUE,
         median_us=ours,
         p20_us=p20,
         p80_us=p80,
@@ -95,7 +95,7 @@ def predicted_choice(
     verdicts: Sequence[Verdict],
     device: Device,
 ) -> Choice:
-    """The record of a configuration that nothing has timed; its time is the model's."""
+    """The record of a configuration that was not timed: its time is the model's; the interpreter checked it."""
     ranked = sorted(predicted_us, key=lambda other: predicted_us[other])
     runner_up = next(iter(ranked[ranked.index(name) + 1 :]), "")
     ours = predicted_us[name]
@@ -103,7 +103,7 @@ def predicted_choice(
         problem=problem,
         config=kept[name],
         source="predicted",
-        verified=True,
+        verified=Verified.INTERPRETED,
         median_us=ours,
         p20_us=None,
         p80_us=None,

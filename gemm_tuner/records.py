@@ -33,6 +33,26 @@ class Status(str, Enum):
     WRONG = "wrong"
 
 
+class Verified(str, Enum):
+    """How the result of a size's configuration was checked.
+
+    TRUE:        compared with a reference, on the GPU.
+    INTERPRETED: compared with a reference, in Triton's interpreter on the CPU.
+    AGREED:      there is no reference; configurations were compared with each other.
+    FALSE:       not checked.
+    """
+
+    TRUE = "true"
+    INTERPRETED = "interpreted"
+    AGREED = "agreed"
+    FALSE = "false"
+
+    @property
+    def scalar(self) -> bool | str:
+        """The value in a YAML or JSON file: true and false are booleans, the others text."""
+        return {Verified.TRUE: True, Verified.FALSE: False}.get(self, self.value)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
     """One point of the space. Field names are those of the published tuned-config files.
@@ -238,6 +258,7 @@ class Choice:
     """What a size was given, and what is known of it; times in microseconds.
 
     source:     'measured', 'replayed' or 'predicted'; a predicted time was never run.
+    verified:   how the result was checked.
     gap_pct:    how much slower the runner-up is; None without one.
     tie:        the runner-up is inside the spread of the samples.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.
@@ -246,7 +267,7 @@ class Choice:
     problem: GemmProblem
     config: KernelConfig
     source: str
-    verified: bool
+    verified: Verified
     median_us: float
     p20_us: float | None
     p80_us: float | None

@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gemm_tuner.combinations import first_fault
@@ -34,6 +35,7 @@ class Header:
     init_type:  how the inputs were filled.
     l2:         state of the L2 cache before a timed launch: flushed, rotating, warm.
     source:     measured, replayed or predicted.
+    run:        the run's folder, which holds its tables: ``run_reference``.
     """
 
     tool_version: str
@@ -51,6 +53,7 @@ class Header:
     seed: int
     l2: str
     source: str
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,19 @@ def _header(raw: object, where: str) -> dict[str, str | int]:
     return dict(raw)
 
 
+def run_reference(results_path: str | os.PathLike[str], folder: Path) -> str:
+    """A run's folder as a results file's header names it: relative to the file's folder where it lies in that or
+    below, so that both can be moved together; else absolute."""
+    home, folder = Path(results_path).parent.resolve(), folder.resolve()
+    return (folder.relative_to(home) if folder.is_relative_to(home) else folder).as_posix()
+
+
+def run_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path | None:
+    """The folder of the run that wrote a results file, which may be gone; None where the header does not name one."""
+    named = header.get("run")
+    return Path(results_path).parent / str(named) if named else None
+
+
 def size_keys(problem: GemmProblem) -> dict[str, Any]:
     """The keys of a row that say which problem it is for. Raises ValueError for one that would not read again."""
     fault = first_fault(problem)
@@ -125,7 +141,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "name": choice.config.name,
         "source": choice.source,
-        "verified": bool(choice.verified),
+        "verified": choice.verified.scalar,
         **(_predicted(choice) if choice.source == "predicted" else _timed(choice)),
     }
     row = {

@@ -10,7 +10,9 @@ import dataclasses
 import gzip
 import io
 import json
+import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable, read_bytes
 from gemm_tuner.json_records import LARGEST_INT, load_json, record_of
 from gemm_tuner.problem import GemmProblem
+from gemm_tuner.results import run_folder
 
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
@@ -124,6 +127,12 @@ def _check_size(size: SizeRecord, where: str) -> None:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST_INT
+
+
+def tables_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path:
+    """The folder that holds configs/: the run that the header names, or that of the file where the run is gone."""
+    run = run_folder(results_path, header)
+    return run if run is not None and (run / TABLES).is_dir() else Path(results_path).parent
 
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:

@@ -102,6 +102,7 @@ class Session:
             profiler=self.profiler_name,
             profiler_version=self.profiler_version,
             source=self.setting.source,
+            run=results.run_reference(self.results_path, self.folder.root),
             **self.how(),
         )
 

@@ -16,9 +16,10 @@ from gemm_tuner.documents import check_kind, load_yaml, printable, refuse_unknow
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import ends_a_line
 from gemm_tuner.problem_keys import SIZE_KEYS, Defaults, problem_of
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
+from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Verified
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
 SOURCES = ("measured", "replayed", "predicted")
 
 _TIMED_NUMBERS = (
@@ -27,13 +28,13 @@ _TIMED_NUMBERS = (
 )
 TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "tie": "flag"}
 _NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
-FACTS = {
+_OTHER_FACTS = {
     **dict.fromkeys(("name", "source", "runner_up"), "text"),
     **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
-    "verified": "flag",
-    **TIMED_FACTS,
 }
-ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *FACTS)
+FACTS = {**_OTHER_FACTS, **TIMED_FACTS}
+KNOWN_KEYS = (*_OTHER_FACTS, "verified", *TIMED_FACTS)
+ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS)
 FAILURE_KEYS = (*SIZE_KEYS, "reason")
 TOP_KEYS = ("format_version", "header", "configs", "without_config")
 
@@ -64,12 +65,16 @@ class SizeList:
 
 @dataclass(frozen=True)
 class Row:
-    """One entry as read. ``facts`` holds those of FACTS that the entry has, unchanged."""
+    """One entry as read. ``facts`` holds those of FACTS that the entry has, unchanged.
+
+    verified: FALSE where the entry does not say.
+    """
 
     problem: GemmProblem
     config: KernelConfig | None
     facts: dict[str, Any]
     where: str
+    verified: Verified = Verified.FALSE
 
 
 @dataclass(frozen=True)
@@ -126,9 +131,10 @@ def _results_document(raw: dict[Any, Any], name: str) -> Document:
             hint="begin each size with '- '",
         )
     version = raw["format_version"]
-    if type(version) is not int or version != FORMAT_VERSION:
+    if type(version) is not int or version not in READABLE_VERSIONS:
+        readable = f"{READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}"
         raise UserError(
-            f"has format_version {show(version)}, and this tuner reads {FORMAT_VERSION}",
+            f"has format_version {show(version)}, and this tuner reads {readable}",
             where=name,
             hint="use the version of the tuner that wrote the file, or tune the sizes again",
         )
@@ -136,7 +142,7 @@ def _results_document(raw: dict[Any, Any], name: str) -> Document:
     if "configs" not in raw:
         raise UserError("has no configs", where=name, accepted="configs: a list of rows")
     rows = [
-        parse_row(item, _where(name, "configs entry", i, item), Defaults())
+        parse_row(item, _where(name, "configs entry", i, item), Defaults(), version)
         for i, item in _items(raw["configs"], f"{name}, configs")
     ]
     failures = [
@@ -165,13 +171,28 @@ def _where(name: str, section: str, number: int, item: object) -> str:
     return f"{name}, {section} {number}" + (f" (line {line})" if line else "")
 
 
-def parse_row(raw: object, where: str, defaults: Defaults) -> Row:
-    """Check one entry, of any kind of file, and return what it says. Raises UserError."""
+def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> Row:
+    """Check one entry, of any kind of file, and return what it says. Raises UserError.
+
+    version: the format_version of its file.
+    """
     entry = _mapping(raw, where)
     tuned = any(field in entry for field in CONFIG_FIELDS)
     accepted = "" if tuned else f"{', '.join(SIZE_KEYS)}, and the fields of a tuned config"
     refuse_unknown(entry, ROW_KEYS, where, accepted)
-    return Row(problem_of(entry, where, defaults), config_of(entry, where), _facts(entry, where), where)
+    facts, verified = _facts(entry, where), _verified(entry, where)
+    if version == 1 and verified is Verified.TRUE and facts.get("source") == "predicted":
+        verified = Verified.INTERPRETED  # version 1 has one word for all checks, and no predicted row ran on a GPU
+    return Row(problem_of(entry, where, defaults), config_of(entry, where), facts, where, verified)
+
+
+def _verified(entry: dict[Any, Any], where: str) -> Verified:
+    value = entry.get("verified", False)
+    for one in Verified:
+        if type(value) is type(one.scalar) and value == one.scalar:
+            return one
+    accepted = ", ".join(one.value for one in Verified)
+    raise UserError(f"verified is {show(value)}", where=where, accepted=accepted)
 
 
 def _failure(raw: object, where: str, defaults: Defaults) -> tuple[GemmProblem, str]:

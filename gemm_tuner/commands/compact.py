@@ -64,7 +64,7 @@ def main(words: list[str], shown: Consoles) -> int:
     run = tuned.load(arguments.run)
     compacted = plan.compact(run, arguments.loss, arguments.boundaries)
     if arguments.output:
-        write_text_atomically(arguments.output, plan.results_text(compacted, run, arguments.loss))
+        write_text_atomically(arguments.output, plan.results_text(compacted, run, arguments.loss, arguments.output))
     if arguments.json:
         print(json.dumps(document(compacted, arguments.loss), indent=1))
     else:

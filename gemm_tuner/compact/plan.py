@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from gemm_tuner.compact import cover
 from gemm_tuner.compact.ranges import Group, group_sizes, ranges_of
 from gemm_tuner.compact.tuned import TunedRun, TunedSize
 from gemm_tuner.documents import dump_yaml
-from gemm_tuner.records import Choice
-from gemm_tuner.results import FORMAT_VERSION, choice_row, size_keys
+from gemm_tuner.records import Choice, Verified
+from gemm_tuner.results import FORMAT_VERSION, choice_row, run_reference, size_keys
 from gemm_tuner.run_timings import SCREEN
 from gemm_tuner.sizes import TIMED_FACTS
 
@@ -69,9 +70,11 @@ def serving_sets(sizes: tuple[TunedSize, ...], loss: float) -> tuple[dict[str, f
     return {name: frozenset(where) for name, where in places.items()}, cost
 
 
-def results_text(compacted: Compacted, run: TunedRun, loss: float) -> str:
-    """A results file of the served sizes. The loss stands in comments: no key of a row means it."""
-    header = {**run.header, "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+def results_text(compacted: Compacted, run: TunedRun, loss: float, path: Path) -> str:
+    """A results file of the served sizes, to be written to ``path``. The loss stands in comments: no key of a row
+    means it."""
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    header = {**run.header, "date": date, "run": run_reference(path, run.folder)}
     parts = [
         "# Written by tune_gemm.py compact; docs/compare.md explains it, docs/results_format.md the fields.\n",
         f"# {len(compacted.names)} configs within {loss * 100:g} %, where there were {compacted.configs_before}.\n",
@@ -96,7 +99,7 @@ def _row(serving: Serving, source: str) -> dict[str, Any]:
         problem=size.problem,
         config=timed.config,
         source=source,
-        verified=serving.name == size.chosen,
+        verified=Verified.TRUE if serving.name == size.chosen else Verified.FALSE,
         median_us=timed.time_us,
         p20_us=None,
         p80_us=None,

@@ -48,11 +48,12 @@ class TunedSize:
 
 @dataclass(frozen=True, slots=True)
 class TunedRun:
-    """failures: the sizes that have no config, each with the reason."""
+    """folder: with the tables. failures: the sizes that have no config, each with the reason."""
 
     header: dict[str, str | int]
     sizes: tuple[TunedSize, ...]
     failures: tuple[tuple[GemmProblem, str], ...]
+    folder: Path
 
 
 def load(path: Path) -> TunedRun:
@@ -71,7 +72,7 @@ def _of_folder(folder: Path) -> TunedRun:
         for size in record.sizes
         if size.chosen
     ]
-    return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen))
+    return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen), folder)
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
@@ -84,13 +85,14 @@ def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
 
 def _of_file(path: Path) -> TunedRun:
     found = results.read(path)
+    folder = run_record.tables_folder(path, found.header)
     sizes = []
     for row in found.rows:
         assert row.config is not None
         time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
         roofline_us = share / 100 * time_us if time_us and share else None
-        sizes.append(_size(path.parent, row.problem, row.config.name, roofline_us))
-    return TunedRun(found.header, tuple(sizes), found.without_config)
+        sizes.append(_size(folder, row.problem, row.config.name, roofline_us))
+    return TunedRun(found.header, tuple(sizes), found.without_config, folder)
 
 
 def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:

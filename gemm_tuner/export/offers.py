@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.records import GemmProblem, KernelConfig, Verified
 from gemm_tuner.results import Results, Row
 from gemm_tuner.run_record import TABLES
 from gemm_tuner.run_timings import SCREEN, read_timings
+from gemm_tuner.trust import Trust
 
 RESULTS = "results"
 
@@ -39,7 +40,7 @@ class Offer:
     time_us: float | None
     stage: str
     source: str
-    verified: bool
+    verified: Verified
     tuned: str
     tuned_us: float | None
     facts: dict[str, Any] = field(default_factory=dict)
@@ -82,11 +83,7 @@ def collect(
 
 
 def _trust_fault(row: Row, source: str, predicted: bool) -> str:
-    if source == "predicted" and not predicted:
-        return "is predicted and was never run; --predicted exports it as such"
-    if row.facts.get("verified") is not True:
-        return "is not verified: its result was not compared with a reference"
-    return ""
+    return Trust(predicted=predicted).fault(row.verified, source)
 
 
 def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | str:
@@ -102,14 +99,14 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
             return f"{fault}, and the run has no other config to take: {error.what}"
         table = []
     known = Offer(
-        row.problem, config, time_us, RESULTS, source, verified=True, tuned=config.name, tuned_us=time_us,
+        row.problem, config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
         facts=row.facts, timings={one.name: us for one, us, _ in table},
     )  # fmt: skip
     if not fault:
         return known
     for other, us, stage in table:
         if not config_fault(row.problem, other):
-            return replace(known, config=other, time_us=us, stage=stage, verified=False, facts={})
+            return replace(known, config=other, time_us=us, stage=stage, verified=Verified.FALSE, facts={})
     return f"{fault}, and no config that the run timed for this size is without such a fault"
 
 

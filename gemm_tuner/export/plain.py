@@ -15,7 +15,7 @@ from gemm_tuner.export.offers import Offer
 from gemm_tuner.input_files import printable, read_text
 from gemm_tuner.problem_keys import problem_row
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
-from gemm_tuner.sizes import FACTS
+from gemm_tuner.sizes import KNOWN_KEYS
 
 
 class Everything(Consumer):
@@ -41,7 +41,8 @@ class Everything(Consumer):
 
     def entry(self, offer: Offer, arch: str) -> Entry:
         config = {"family": offer.config.family, **offer.config.options()}
-        return {**problem_row(offer.problem), **config, **offer.facts}
+        known = {**offer.facts, "verified": offer.verified.scalar}
+        return {**problem_row(offer.problem), **config, **{key: known[key] for key in KNOWN_KEYS if key in known}}
 
 
 class Json(Everything):
@@ -54,7 +55,7 @@ class Csv(Everything):
     name = "csv"
     columns = (
         *("M", "N", "K", "dtype_a", "dtype_b", "dtype_c", "layout_a", "layout_b", "bias"),
-        *("batch", "activation", "alpha", "beta", "scaling", "precision", *CONFIG_FIELDS, *FACTS),
+        *("batch", "activation", "alpha", "beta", "scaling", "precision", *CONFIG_FIELDS, *KNOWN_KEYS),
     )
 
     def entry(self, offer: Offer, arch: str) -> Entry:

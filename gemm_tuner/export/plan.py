@@ -19,6 +19,7 @@ from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
 from gemm_tuner.export.fill import fill
 from gemm_tuner.export.offers import RESULTS, LeftOut, Offer
 from gemm_tuner.export.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
+from gemm_tuner.records import Verified
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
         time_us=offer.time_us,
         stage=offer.stage,
         source=offer.source,
-        verified=offer.verified,
+        verified=offer.verified is Verified.TRUE,
         results=results,
     )
 

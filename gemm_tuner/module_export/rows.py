@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.records import GemmProblem, KernelConfig, Verified
 from gemm_tuner.sizes import Row
 
 
@@ -61,7 +61,7 @@ def select(
 def _reason(row: Row) -> str:
     """Why matmul(a, b, bias) cannot be this row; empty when it can."""
     problem = row.problem
-    if row.facts.get("verified") is False:
+    if row.verified is Verified.FALSE:
         return "its kernel was not verified"
     has = {
         "batch": problem.batch > 1,

@@ -16,7 +16,7 @@ from gemm_tuner import results
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.module_export import write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Status, Verified
 
 HEADER = results.Header(
     *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),
@@ -37,9 +37,9 @@ CONFIGS = {
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     folder = tmp_path_factory.mktemp("launches")
+    timed = (10.0, 9.5, 10.5, 30, 12.0, 0.0, 0.0, "", None, False, 70.0)
     choices = [
-        Choice(GemmProblem(*size), config, "measured", True, 10.0, 9.5, 10.5, 30, 12.0, 0.0, 0.0, "", None, False, 70.0)
-        for size, config in CONFIGS.items()
+        Choice(GemmProblem(*size), config, "measured", Verified.TRUE, *timed) for size, config in CONFIGS.items()
     ]
     results.write(folder / "tuned.yaml", HEADER, choices)
     write_module(folder / "tuned.yaml", folder / "gemm.py")

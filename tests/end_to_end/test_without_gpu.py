@@ -11,7 +11,7 @@ import pytest
 
 from gemm_tuner import results, run_record
 from gemm_tuner.cli import main
-from gemm_tuner.records import Status
+from gemm_tuner.records import Status, Verified
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,7 +57,7 @@ def test_predicted_row_is_compiled_checked_and_marked(
     read = results.read(tmp_path / "tuned.yaml")
     assert [row.problem.m for row in read.rows] == [64, 33]
     for row in read.rows:
-        assert row.facts["source"] == "predicted" and row.facts["verified"] is True
+        assert row.facts["source"] == "predicted" and row.verified is Verified.INTERPRETED
         assert row.facts["predicted_us"] > 0 and "median_us" not in row.facts
         assert row.facts["error_over_bound"] <= 1
     assert read.header["arch"] == arch and read.header["source"] == "predicted"

@@ -187,7 +187,8 @@ def rows_of(machine: Machine) -> dict[str, Any]:
     record = machine.record()
     tuned = results.read(machine.run_folder() / "tuned.yaml")
     for row in tuned.rows:
-        facts = {key: row.facts.get(key) for key in ("source", "verified", "median_us", "predicted_us", "runner_up")}
+        facts = {key: row.facts.get(key) for key in ("source", "median_us", "predicted_us", "runner_up")}
+        facts["verified"] = row.verified.value
         found[row.problem.key] = (row.config.name if row.config else "", facts)
     for size in record.sizes:
         table = run_record.read_table(machine.run_folder(), size.key).set_index("name").sort_index()

@@ -15,7 +15,7 @@ from gpu_work import ROOT, Gpu
 
 from gemm_tuner import results
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,7 +49,7 @@ def tuned(gpu: Gpu) -> dict[tuple[int, int, int], KernelConfig]:
 
 
 def choice(problem: GemmProblem, config: KernelConfig) -> Choice:
-    timed = (True, 10.0, 9.5, 10.5, 30, 12.0, 0.01, 0.001, "", None, False, 70.0)
+    timed = (Verified.TRUE, 10.0, 9.5, 10.5, 30, 12.0, 0.01, 0.001, "", None, False, 70.0)
     return Choice(problem, config, "measured", *timed)
 
 

@@ -11,7 +11,7 @@ from samples import config
 
 from gemm_tuner import results, run_record
 from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import Choice, KernelConfig, Status
+from gemm_tuner.records import Choice, KernelConfig, Status, Verified
 from gemm_tuner.results import Header
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 
@@ -32,7 +32,9 @@ def choice(
 ) -> Choice:
     """A row; spread: p20 and p80 lie this share below and above the median."""
     p20, p80 = (None, None) if spread is None else (median_us * (1 - spread), median_us * (1 + spread))
-    return Choice(problem, kernel, source, True, median_us, p20, p80, 30, None, 0.0, 0.1, "", None, False, 50.0)
+    return Choice(
+        problem, kernel, source, Verified.TRUE, median_us, p20, p80, 30, None, 0.0, 0.1, "", None, False, 50.0
+    )
 
 
 def write_results(path: Path, choices: list[Choice], header: Header = HEADER, **failures: GemmProblem) -> Path:

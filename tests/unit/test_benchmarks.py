@@ -17,7 +17,7 @@ from gemm_tuner import results
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, Plan
 from gemm_tuner.profilers.base import TraceError
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
 
 DATA = samples.ROOT / "tests" / "data" / "profilers"
 HEADER = results.Header(
@@ -49,7 +49,7 @@ kernels_table, limits, sustained_rate = load("kernels_table"), load("limits"), l
 
 def choice(problem: GemmProblem, ours_us: float, vendor_us: float | None, config: KernelConfig | None = None) -> Choice:
     return Choice(
-        *(problem, config or samples.config(), "measured", True, ours_us, ours_us, ours_us, 30, vendor_us),
+        *(problem, config or samples.config(), "measured", Verified.TRUE, ours_us, ours_us, ours_us, 30, vendor_us),
         *(0.01, 0.001, "", None, False, 70.0),
     )
 

@@ -8,7 +8,7 @@ from samples import config, device, problem
 from gemm_tuner.choose import Ranked, measured_choice, median_us, predicted_choice, rank, without
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
-from gemm_tuner.records import Status, Timing, Verdict
+from gemm_tuner.records import Status, Timing, Verdict, Verified
 
 SIZE, OTHER = problem(512, 512, 512), problem(1024, 1024, 1024)
 H200 = device("sm_90")
@@ -51,7 +51,8 @@ def test_a_measured_choice() -> None:
         timing("a", 10.0, 11.0, 12.0, 13.0, 14.0), timing("b", 20.0, 20.0, 21.0, 22.0, 22.0), timing(VENDOR, 6.0)
     )
     choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
-    assert (choice.problem, choice.config, choice.source, choice.verified) == (SIZE, config(), "measured", True)
+    assert (choice.problem, choice.config, choice.source) == (SIZE, config(), "measured")
+    assert choice.verified is Verified.TRUE
     assert (choice.median_us, choice.p20_us, choice.p80_us, choice.num_samples) == (12.0, 10.8, 13.2, 5)
     assert (choice.vendor_us, choice.vendor_ratio) == (6.0, 0.5)
     assert (choice.max_abs_error, choice.error_over_bound) == (0.25, 0.75)

@@ -62,7 +62,7 @@ FILES = {
     "key twice": ("- {M: 1, M: 2, N: 1, K: 1}\n", ["line 1", "M"]),
     "empty list": ("[]\n", ["holds no sizes", "M: 4096"]),
     "empty file": ("", ["sizes.yaml"]),
-    "another format version": ("format_version: 99\nconfigs: []\n", ["format_version 99", "reads 1", "tune the sizes"]),
+    "another format version": ("format_version: 99\nconfigs: []\n", ["format_version 99", "reads 1 to 2", "tune"]),
     "no YAML": ("{M: [\n", ["line"]),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ from gemm_tuner.compact.tuned import TunedSize
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import Status
+from gemm_tuner.records import Status, Verified
 from gemm_tuner.run_timings import TimedConfig, read_timings
 from gemm_tuner.sizes import load_sizes
 
@@ -96,7 +96,7 @@ def test_a_config_serves_only_sizes_that_it_was_timed_for_within_the_loss() -> N
 
 
 def run_of(*sizes: TunedSize) -> tuned.TunedRun:
-    return tuned.TunedRun({"source": "measured"}, sizes, ())
+    return tuned.TunedRun({"source": "measured"}, sizes, (), Path())
 
 
 def test_a_run_needs_fewer_configs_the_more_loss_is_allowed() -> None:
@@ -211,7 +211,7 @@ def test_the_written_file_is_a_results_file_of_the_served_sizes(
     back = results.read(out)
     assert [row.config for row in back.rows] == [TILES["d"]] * 3
     assert [row.problem for row in back.rows] == [P, Q, R]
-    assert [row.facts["verified"] for row in back.rows] == [False] * 3
+    assert [row.verified for row in back.rows] == [Verified.FALSE] * 3
     assert [row.facts.get("median_us") for row in back.rows] == [104.0, 103.0, None]
     assert {row.facts["source"] for row in back.rows} == {"measured"} and not any("tie" in r.facts for r in back.rows)
     assert [reason for _, reason in back.without_config] == ["no configuration has a time"]
@@ -223,7 +223,7 @@ def test_the_written_file_is_a_results_file_of_the_served_sizes(
 def test_the_sizes_own_configs_stay_verified(tmp_path: Path) -> None:
     out = tmp_path / "compact.yaml"
     assert main(["compact", str(run_folder(tmp_path)), "--loss", "0%", "-o", str(out)]) == EXIT_OK
-    assert [row.facts["verified"] for row in results.read(out).rows] == [True] * 3
+    assert [row.verified for row in results.read(out).rows] == [Verified.TRUE] * 3
 
 
 def test_a_results_file_with_its_tables_does_as_well_as_the_folder(

@@ -21,7 +21,7 @@ from gemm_tuner import documents, prune, results
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.module_export import LeftOut, sections, write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, GemmProblem, KernelConfig, Layout, Verified
 
 H200 = samples.ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
 HEADER = results.Header(
@@ -32,7 +32,7 @@ PLAIN = samples.problem(512, 512, 512)
 VALIDITY = prune.load_rules(samples.RULES, heuristics=False)
 
 
-def choice(problem: GemmProblem, config: KernelConfig | None = None, verified: bool = True) -> Choice:
+def choice(problem: GemmProblem, config: KernelConfig | None = None, verified: Verified = Verified.TRUE) -> Choice:
     timed = (verified, 10.0, 9.5, 10.5, 30, 12.0, 0.01, 0.001, "", None, False, 70.0)
     return Choice(problem, config or samples.config(), "measured", *timed)
 
@@ -177,7 +177,7 @@ def test_what_matmul_cannot_be_is_left_out_with_the_reason(tmp_path: Path, what:
 
 
 def test_unverified_and_untuned_sizes_are_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path, choice(PLAIN), choice(replace(PLAIN, m=1), verified=False))
+    path = written(tmp_path, choice(PLAIN), choice(replace(PLAIN, m=1), verified=Verified.FALSE))
     path.write_text(path.read_text().replace("without_config: []", ""), encoding="utf-8")
     assert [one.reason for one in write_module(path, tmp_path / "some.py").left_out] == ["its kernel was not verified"]
     failed = (replace(PLAIN, m=2), 'no "config"\nran')

@@ -16,7 +16,7 @@ from gemm_tuner.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.problem import ACTIVATIONS, PRECISIONS
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
 from gemm_tuner.results import FORMAT_VERSION, Header
 from gemm_tuner.sizes import FACTS, ROW_KEYS, TIMED_FACTS, load_sizes
 
@@ -45,7 +45,7 @@ CHOICE = Choice(
     problem=GemmProblem(4096, 4096, 4096),
     config=NVIDIA,
     source="measured",
-    verified=True,
+    verified=Verified.TRUE,
     median_us=187.65432,
     p20_us=186.1119,
     p80_us=190.0,
@@ -76,7 +76,7 @@ def written(path: Path, *choices: Choice, failures: Any = ()) -> dict[str, Any]:
 def test_the_file_as_a_whole(path: Path) -> None:
     value = written(path, CHOICE, failures=[(ODD, "no config was verified")])
     assert list(value) == ["format_version", "header", "configs", "without_config"]
-    assert value["format_version"] == FORMAT_VERSION == 1
+    assert value["format_version"] == FORMAT_VERSION == 2
     assert value["header"] == dataclasses.asdict(HEADER)
     assert value["without_config"] == [
         {
@@ -138,6 +138,41 @@ def test_what_is_not_known_is_left_out(path: Path) -> None:
     assert None not in row.values()
 
 
+@pytest.mark.parametrize(
+    ("one", "scalar"),
+    [
+        (Verified.TRUE, True),
+        (Verified.INTERPRETED, "interpreted"),
+        (Verified.AGREED, "agreed"),
+        (Verified.FALSE, False),
+    ],
+)
+def test_verified_is_written_as_a_scalar_and_read_back(path: Path, one: Verified, scalar: bool | str) -> None:
+    (row,) = written(path, dataclasses.replace(CHOICE, verified=one))["configs"]
+    assert row["verified"] is scalar or row["verified"] == scalar != bool(scalar)
+    assert [row.verified for row in results.read(path).rows] == [one]
+
+
+def test_a_row_of_version_1_says_less_of_its_check(path: Path) -> None:
+    other = dataclasses.replace(CHOICE, problem=ODD)
+    written(path, dataclasses.replace(CHOICE, source="predicted"), other)
+    assert [row.verified for row in results.read(path).rows] == [Verified.TRUE, Verified.TRUE]
+    path.write_text(path.read_text().replace("format_version: 2", "format_version: 1"))
+    assert [row.verified for row in results.read(path).rows] == [Verified.INTERPRETED, Verified.TRUE]
+    path.write_text(path.read_text().replace("  verified: true\n", ""))
+    assert [row.verified for row in results.read(path).rows] == [Verified.FALSE, Verified.FALSE]
+
+
+def test_the_header_names_the_run_so_that_both_can_be_moved_together(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "results" / "run", tmp_path / "elsewhere" / "tuned.yaml"
+    named = {path: results.run_reference(path, run) for path in (run / "a.yaml", tmp_path / "a.yaml", elsewhere)}
+    assert list(named.values()) == [".", "results/run", str(run)]
+    for path, name in named.items():
+        found = results.run_folder(path, {"run": name})
+        assert found is not None and found.resolve() == run
+    assert results.run_folder(elsewhere, {}) is None
+
+
 def test_numpy_numbers_are_written_as_plain_ones(path: Path) -> None:
     np = pytest.importorskip("numpy")
     choice = dataclasses.replace(
@@ -145,7 +180,6 @@ def test_numpy_numbers_are_written_as_plain_ones(path: Path) -> None:
         median_us=np.float64(2.5),
         p20_us=np.float32(2.25),
         num_samples=np.int64(3),
-        verified=np.bool_(True),
     )
     (row,) = written(path, choice)["configs"]
     assert (row["median_us"], row["p20_us"], row["samples"], row["verified"]) == (2.5, 2.25, 3, True)
@@ -169,7 +203,7 @@ def test_a_choice_that_no_row_can_hold_is_an_error_and_writes_nothing(path: Path
 
 
 def test_read_gives_back_what_was_written(path: Path) -> None:
-    predicted = dataclasses.replace(CHOICE, problem=ODD, config=AMD, source="predicted", verified=False)
+    predicted = dataclasses.replace(CHOICE, problem=ODD, config=AMD, source="predicted", verified=Verified.FALSE)
     value = written(path, CHOICE, predicted, failures=[(GemmProblem(2, 2, 2), "all: wrong\n'x' # y")])
     read = results.read(path)
     assert read.header == dataclasses.asdict(HEADER)
@@ -207,7 +241,7 @@ def edited(path: Path, old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("format_version: 1", "format_version: 9", "format_version 9, and this tuner reads 1"),
+        ("format_version: 2", "format_version: 9", "format_version 9, and this tuner reads 1 to 2"),
         ("  num_sms: 132", "  num_sms: many", "header: num_sms is 'many'; accepted: a whole number"),
         ("  arch: sm_90", "  arch: 90", "header: arch is 90; accepted: text"),
         ("  arch: sm_90", "  arhc: sm_90", "unknown key 'arhc'"),
@@ -314,7 +348,7 @@ CHOICES = st.builds(
     problem=PROBLEMS,
     config=CONFIGS,
     source=st.sampled_from(["measured", "replayed", "predicted"]),
-    verified=st.booleans(),
+    verified=st.sampled_from(Verified),
     median_us=POSITIVE,
     p20_us=MAYBE,
     p80_us=MAYBE,
@@ -342,5 +376,6 @@ def test_any_choices_round_trip(tmp_path: Path, choices: list[Choice], failures:
     read = results.read(path)
     assert list(read.without_config) == failures
     for row, choice in zip(read.rows, choices, strict=True):
+        assert row.verified is choice.verified
         time_us = row.facts["predicted_us" if choice.source == "predicted" else "median_us"]
         assert time_us == pytest.approx(choice.median_us, abs=6e-4)

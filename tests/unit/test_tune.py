@@ -18,7 +18,7 @@ from gemm_tuner.interruption import Interruption
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.processes import MOST_DEATHS
-from gemm_tuner.records import KernelConfig, Status, Timing
+from gemm_tuner.records import KernelConfig, Status, Timing, Verified
 from gemm_tuner.session import Session
 from gemm_tuner.store import Store
 from gemm_tuner.tune import MORE_FINALS, Tuning
@@ -77,7 +77,7 @@ def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None
     done = Run(tmp_path, StandInGpu(us=TIMES, drift=0.03, wrong=frozenset((B,)))).run()
     assert chosen(done) == {512: A, 64: A}
     choice = done.choices[ONE]
-    assert (choice.verified, choice.runner_up, choice.num_samples) == (True, C, 30)
+    assert (choice.verified, choice.runner_up, choice.num_samples) == (Verified.TRUE, C, 30)
     assert choice.vendor_ratio == pytest.approx(90 / 50, rel=0.01) and choice.gap_pct == pytest.approx(20.0, rel=0.01)
     assert [row.facts["name"] for row in results.read(done.results_path).rows] == [A, A]
 
