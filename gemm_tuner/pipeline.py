@@ -139,14 +139,11 @@ def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
         "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
     }[session.setting.source]
     console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
-    ledgers = list(ledgers)
     for ledger in ledgers:
-        if session.settings.verbose or len(ledgers) == 1:
+        if session.settings.verbose:
             show.funnel(console, ledger.problem.key, total, ledger.pruned.funnel)
         else:
-            console.print(
-                show.funnel_line(ledger.problem, total, ledger.pruned.funnel), highlight=False, soft_wrap=True
-            )
+            show.funnel_line(console, ledger.problem, total, ledger.pruned.funnel)
 
 
 def write_records(session: Session, ledgers: Iterable[Ledger]) -> None:
@@ -164,8 +161,8 @@ def finish(session: Session) -> int:
         show.stage_table(session.out, session)
     say = session.console.print
     for line in show.notes(session):
-        say(line, highlight=False, soft_wrap=True)
-    say(show.summary_line(session, time.monotonic() - session.started), highlight=False, soft_wrap=True)
+        say(line, highlight=False)
+    say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
     say(f"to look at it: tune_gemm.py report {shlex.quote(str(session.folder.root))}", highlight=False, soft_wrap=True)

@@ -38,24 +38,28 @@ def device_for(settings: Settings) -> Device:
 
 
 def dry_run(settings: Settings, out: Console) -> None:
-    """Prints the funnel of every size and the estimate. Raises UserError, at the end, when a size has none left."""
+    """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
+    one size or with --verbose, else one line. Raises UserError, at the end, when a size has none left."""
     device = device_for(settings)
     candidates = prepare.load_space(settings, device)
     ledgers: list[Ledger] = []
     empty: list[UserError] = []
+    funnels = []
     for entry in settings.entries:
         pruned = prepare.cut_space(candidates, entry.problem, device)
-        title = f"{entry.problem.key} on {device.target.arch}"
-        if len(settings.entries) == 1 or settings.verbose:
-            show.funnel(out, title, len(candidates.configs), pruned.funnel, all_rules=True)
-        else:
-            out.print(show.funnel_line(entry.problem, len(candidates.configs), pruned.funnel), highlight=False)
+        funnels.append((entry.problem, pruned.funnel))
         try:
             ledgers.append(prepare.ledger_of(candidates, entry.problem, device, pruned))
         except UserError as error:
             empty.append(error)
     if ledgers:
         estimate(settings, ledgers, device, out)
+    for problem, rows in funnels:
+        if len(funnels) == 1 or settings.verbose:
+            title, verbose = f"{problem.key} on {device.target.arch}", settings.verbose
+            show.funnel(out, title, len(candidates.configs), rows, all_rules=verbose, why=verbose)
+        else:
+            show.funnel_line(out, problem, len(candidates.configs), rows)
     if empty:
         raise empty[0]
 
@@ -71,13 +75,13 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
     kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
     timing_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total + 2 * PROFILER_START_S
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
-    out.print(
-        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}\n"
-        f"--search {settings.search} times about {asked} of them\n"
-        f"estimate of tuning: {compile_s:.0f} s to compile with an empty cache (workers: {settings.compile_workers}), "
-        f"{timing_s / gpus:.0f} s to time ({gpus} x {device.name}); predicted, not measured",
-        highlight=False,
-    )
+    for line in (
+        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}",
+        f"--search {settings.search} times about {asked} of them",
+        f"to compile with an empty cache: {compile_s:.0f} s (workers: {settings.compile_workers})",
+        f"to time: {timing_s / gpus:.0f} s ({gpus} x {device.name}); all predicted, not measured",
+    ):
+        out.print(line, highlight=False)
 
 
 def count_kernels(ledgers: list[Ledger], device: Device) -> int:

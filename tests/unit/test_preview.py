@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from rule_cases import thin_space, thin_space_text
 from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
+from screens import Screen
 
+from gemm_tuner import cli, prepare, prune, space
 from gemm_tuner import device as devices
-from gemm_tuner import prepare, prune, space
 from gemm_tuner.cli import main
+from gemm_tuner.commands import Consoles
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.space import AMD_AXES, AXES
@@ -60,7 +62,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_a_dry_run_prints_the_whole_funnel(
+def test_a_dry_run_answers_and_then_prints_the_funnel(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin, arch: str
 ) -> None:
     out = shown(capsys, *SIZE, *thin(arch), "--dry_run")
@@ -68,14 +70,31 @@ def test_a_dry_run_prints_the_whole_funnel(
     pruned = prune.apply(candidates.columns, problem(4096, 4096, 4096), device(arch), candidates.rules)
     assert f"4096x4096x4096_bf16_nn on {arch}" in out
     for row in pruned.funnel:
-        assert re.search(rf"^{row.rule} +{row.cut} +{row.remain} .*\[{row.kind.value}\]", out, re.MULTILINE)
-        assert row.why in out
+        is_shown = re.search(rf"^{row.rule} +{row.cut} +{row.remain} .*\[{row.kind.value}\]", out, re.MULTILINE)
+        assert bool(is_shown) == bool(row.cut), row.rule
+        assert row.why in out or not row.cut
+    whole = shown(capsys, *SIZE, *thin(arch), "--dry_run", "--verbose")
+    assert [row.rule for row in pruned.funnel if f"\n{row.rule} " not in whole] == []
     kernels = {config.binary_name for config in space.configs_of(candidates.configs.iloc[pruned.kept])}
-    assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(kernels)}" in out
-    assert re.search(r"estimate of tuning: \d+ s to compile .*, \d+ s to time .*predicted, not measured", out)
-    assert "--search guided times about " in out
+    answer = out[: out.index(" on " + arch)]
+    assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(kernels)}" in answer
+    assert re.search(r"to compile .*: \d+ s ", answer) and re.search(
+        r"to time: \d+ s .*predicted, not measured", answer
+    )
     assert len(pruned.kept) > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in (60, 80):
+        for words in ((), ("--verbose",)):
+            screen = Screen(width)
+            monkeypatch.setattr(cli, "consoles", lambda screen=screen: Consoles(screen.console, screen.console))
+            assert main([*SIZE, "--dry_run", *words]) == EXIT_OK
+            assert max(map(len, screen.lines)) <= width
+            text = " ".join(" ".join(screen.lines).split())
+            assert "not measured" in text[: text.index("(the whole space)")]
+            assert bool(words) == (why("shared_memory_fits") in text)
 
 
 def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
@@ -83,7 +102,7 @@ def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixt
     for search in ("full", "guided", "quick"):
         out = shown(capsys, *SIZE, *thin("gfx942"), "--no_heuristics", "--dry_run", "--search", search)
         estimate = re.search(
-            r"try: (\d+), .*times about (\d+) of them.*tuning: (\d+) s .*, (\d+) s to time", out, re.DOTALL
+            r"try: (\d+), .*times about (\d+) of them.*to compile .*: (\d+) s .*to time: (\d+) s", out, re.DOTALL
         )
         assert estimate is not None, out
         found[search] = tuple(map(int, estimate.groups()))
@@ -107,9 +126,9 @@ def test_several_sizes_take_a_line_each(capsys: pytest.CaptureFixture[str], tmp_
     argv = ("--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
     total = len(thin_space("sm_90").configs)
     lines = shown(capsys, *argv).splitlines()
-    assert len(lines) == 5
-    assert re.match(rf"16x16x16_bf16_nn: {total} configurations, \d+ kept \(\w+ -\d+, .* other rules -\d+;", lines[0])
-    assert lines[1].startswith(f"4096x4096x4096_bf16_nn: {total} configurations, ")
+    funnels = [line for line in lines if f" of {total} kept " in line]
+    assert [line.split(":")[0] for line in funnels] == ["16x16x16_bf16_nn", "4096x4096x4096_bf16_nn"]
+    assert lines[-2:] == funnels and "predicted, not measured" in lines[-3]
     assert len(shown(capsys, *argv, "--verbose").splitlines()) > 20
 
 
@@ -128,7 +147,7 @@ def test_a_size_without_configurations_is_told_last(
     (tmp_path / "sizes.yaml").write_text("- {M: 2000000000, N: 2000000000, K: 16}\n- {M: 16, N: 16, K: 16}\n")
     out, err = refused(capsys, "--gemm_size_file", "sizes.yaml", "--dry_run", *thin("sm_90"))
     total = len(thin_space("sm_90").configs)
-    line = re.search(rf"16_bf16_nn: {total} configurations, 0 kept \((.*)\)", out)
+    line = re.search(rf"16_bf16_nn: 0 of {total} kept \((.*)\)", out)
     assert line
     assert sum(int(cut) for cut in re.findall(r" -(\d+)", line[1])) == total
     assert "configurations to try: " in out

@@ -2,34 +2,157 @@
 
 from __future__ import annotations
 
-import io
+import re
+from dataclasses import replace
+from pathlib import Path
 
-from rich.console import Console
+import pytest
+from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner import show
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import GemmProblem, Verdict
+from gemm_tuner.records import Choice, GemmProblem, Verdict
 from gemm_tuner.rule import Kind
+from gemm_tuner.short_forms import labels, short_config
+
+SIZE = GemmProblem(48, 16, 16)
 
 
-def test_a_check_of_a_batch_says_how_many() -> None:
+def results_of(choices: list[Choice], width: int, failures: dict[GemmProblem, str] | None = None) -> list[str]:
+    screen, failed = Screen(width), failures or {}
+    problems = [choice.problem for choice in choices] + list(failed)
+    show.results(screen.console, "Results", problems, {choice.problem: choice for choice in choices}, failed)
+    return screen.lines
+
+
+@pytest.mark.parametrize("source", ["measured", "predicted"])
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_real_results_fit_the_terminal_and_lose_nothing_that_matters(path: Path, width: int, source: str) -> None:
+    choices = choices_of(path, source)
+    lines = results_of(choices, width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    named = labels([choice.problem for choice in choices])
+    for choice in choices:
+        for text in (named.of[choice.problem], f"{choice.median_us:.2f}", short_config(choice.config.name)):
+            assert all(word in words for word in text.split()), text
+    assert all(word in " ".join(lines) for word in named.common.split())
+    if width >= 80:
+        for choice in choices:
+            row = [named.of[choice.problem], short_config(choice.config.name)]
+            assert any(all(text in line for text in row) for line in lines), row
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_piped_results_are_whole_and_hold_a_line_a_size(path: Path) -> None:
+    choices = choices_of(path)
+    lines = results_of(choices, 0)
+    for choice in choices:
+        (line,) = (line for line in lines if line.startswith(choice.problem.key + " "))
+        cells = line.split()
+        assert {choice.config.name, f"{choice.median_us:.2f}", f"{choice.tflops:.1f}"} <= set(cells)
+        assert not choice.vendor_ratio or f"{choice.vendor_ratio:.3f}" in cells
+
+
+def test_columns_without_a_value_are_not_shown() -> None:
+    choices = choices_of(TUNED[0], "predicted")
+    for width in (0, 60, 200):
+        text = "\n".join(results_of(choices, width))
+        assert "TFLOP/s" not in text and "roofline" not in text and "torch.mm" not in text
+        assert " - " not in text and " nan" not in text
+    assert "TFLOP/s" in "\n".join(results_of(choices_of(TUNED[0]), 120))
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_a_size_without_a_configuration_says_why(width: int) -> None:
+    reason = "no configuration has a time: 118 missing_in_trace, 2 compile_error and some more words"
+    lines = results_of(choices_of(TUNED[0])[:2], width, {SIZE: reason})
+    assert reason in " ".join(lines)
+    assert not width or max(map(len, lines)) <= width
+    assert reason in " ".join(results_of([], width, {SIZE: reason}))
+
+
+def test_an_error_of_zero_does_not_look_unchecked() -> None:
+    assert show.error_share(0.0) == show.EXACT
+    assert float(show.error_share(0.25)) == 0.25
+    assert show.error_share(1e-5) not in (show.EXACT, "0.000", "")
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_details_fit_and_hold_the_full_names(path: Path) -> None:
+    for choice in choices_of(path):
+        screen = Screen(80)
+        show.details(screen.console, choice)
+        assert max(map(len, screen.lines)) <= 80
+        text = "".join(line.strip() for line in screen.lines)
+        assert choice.config.name in text and choice.runner_up in text and choice.problem.key in text
+
+
+@pytest.mark.parametrize("width", [0, 60, 80])
+def test_a_check_of_a_batch_says_how_many(width: int) -> None:
     one, many = GemmProblem(17, 18, 19), GemmProblem(17, 18, 19, batch=3)
-    out = io.StringIO()
+    screen = Screen(width)
     rows = [(problem, "name", [Verdict(problem, "name", True, 0.0, 0.5)]) for problem in (one, many)]
-    show.verdicts_table(Console(file=out, width=200), rows)
-    lines = out.getvalue().splitlines()
-    assert " 17 x 18 x 19 " in lines[-2]
-    assert " 3 of 17 x 18 x 19 " in lines[-1]
-    assert "3x17x18x19_bf16_nn_batched" in lines[-1]
+    show.verdicts_table(screen.console, rows)
+    assert " 17 x 18 x 19 " in screen.lines[-2]
+    assert " 3 of 17 x 18 x 19 " in screen.lines[-1]
+    assert screen.lines[-1].startswith(many.key if not width else "3x17x18x19")
 
 
-def test_the_funnel_on_one_line_names_the_rules_that_cut_most() -> None:
-    cut = {"a": 5, "b": 0, "c": 50, "d": 7, "e": 1, "f": 30}
+@pytest.mark.parametrize("width", [0, 60, 80])
+def test_a_check_that_fails_says_where(width: int) -> None:
+    screen = Screen(width)
+    message = "wrong at row 3, column 4: 1.5 where 2.5 is right, and many more words about it"
+    verdict = Verdict(SIZE, "name", False, 1.0, 7.5, message=message)
+    show.verdicts_table(screen.console, [(SIZE, "name", [verdict]), (replace(SIZE, m=64), "other", [])])
+    text = " ".join(screen.lines)
+    assert "wrong" in text and "could not run" in text
+    assert all(word in text.split() for word in message.split())
+    assert not width or max(map(len, screen.lines)) <= width
+
+
+def funnel_rows(cut: dict[str, int]) -> list[FunnelRow]:
     remain, rows = 100, []
     for name, number in cut.items():
         remain -= number
-        rows.append(FunnelRow(name, Kind.VALIDITY, "why", number, remain))
-    line = show.funnel_line(GemmProblem(16, 16, 16), 100, rows)
-    assert line.endswith("100 configurations, 7 kept (c -50, f -30, d -7, 2 other rules -6; --verbose names them)")
-    assert show.funnel_line(GemmProblem(16, 16, 16), 100, rows[1:2]).endswith("(no rule cut any)")
-    assert show.funnel_line(GemmProblem(16, 16, 16), 100, rows[:3]).endswith("(c -50, a -5)")
+        rows.append(FunnelRow(name, Kind.VALIDITY, "because of this", number, remain))
+    return rows
+
+
+def funnel_line(width: int, rows: list[FunnelRow]) -> str:
+    screen = Screen(width)
+    show.funnel_line(screen.console, SIZE, 100, rows)
+    (line,) = screen.lines
+    assert not width or len(line) <= width
+    return line
+
+
+def test_the_funnel_on_one_line_names_the_rules_that_cut_most() -> None:
+    rows = funnel_rows({"a": 5, "b": 0, "c": 50, "d": 7, "e": 1, "f": 30})
+    line = funnel_line(0, rows)
+    assert line.startswith(SIZE.key) and "7 of 100" in line
+    assert line.index("c -50") < line.index("f -30") < line.index("d -7") < line.index("2 other rules -6")
+    assert "rule" not in funnel_line(0, rows[:3]).replace("rules", "")
+    assert "100 of 100" in funnel_line(0, funnel_rows({"b": 0}))
+    assert "100 of 100" in funnel_line(0, [])
+
+
+def test_the_funnel_on_one_line_fits_and_sums_up_what_it_does_not_name() -> None:
+    rows = funnel_rows({"a_rule_with_a_long_name": 5, "another_rule_of_a_long_name": 50, "third": 7})
+    for width in (60, 80, 100):
+        line = funnel_line(width, rows)
+        assert "38 of 100" in line
+        assert sum(int(part) for part in re.findall(r" -(\d+)", line)) == 62
+    assert "another_rule_of_a_long_name" in funnel_line(100, rows)
+
+
+def test_the_whole_funnel_has_rules_that_cut_none_on_request_only() -> None:
+    rows = funnel_rows({"first": 5, "nothing": 0, "last": 50})
+    for width in (0, 60):
+        for all_rules in (False, True):
+            screen = Screen(width)
+            show.funnel(screen.console, "title", 100, rows, all_rules=all_rules)
+            text = "\n".join(screen.lines)
+            assert ("nothing" in text) == all_rules
+            assert text.index("first") < text.index("last") and "because of this" in text

@@ -1,0 +1,124 @@
+"""Tables that fit the terminal that they are printed on; what is piped is never cut or wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+GAPS = (2, 1)  # between columns; the smaller one where the larger one does not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    rank:  0 for one that is always shown; of the others a narrow terminal loses those of the highest rank first.
+    wraps: its cells may take several lines, parted at words.
+    """
+
+    title: str
+    is_number: bool = False
+    rank: int = 0
+    wraps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A column with its cells and the width that it takes without wrapping, and the least with it."""
+
+    column: Column
+    cells: tuple[Text, ...]
+    full: int
+    least: int
+
+
+def print_table(
+    console: Console, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
+) -> tuple[str, ...]:
+    """Prints a table with a title above it. A column without any text is not shown.
+
+    On a terminal each row takes one line if it can: columns of a rank above 0 are left out until it fits. Where that
+    is not enough, columns that may wrap do. Returns the titles of the columns that were left out for the width.
+    """
+    held = [_shown(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
+    held = [one for one in held if any(cell.plain for cell in one.cells)]
+    console.print(Text(title, style="bold"))
+    if not console.is_terminal:
+        for line in _whole_lines(held):
+            console.print(line, soft_wrap=True)
+        return ()
+    chosen, widths, gap = _fitting(held, console.width)
+    console.print(_table(chosen, widths, gap))
+    return tuple(one.column.title for one in held if one not in chosen)
+
+
+def _shown(column: Column, cells: Sequence[str | Text]) -> _Shown:
+    texts = tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells)
+    full = max([cell_len(text.plain) for text in texts] + [_longest_word(column.title)])
+    least = max(_longest_word(text.plain) for text in (*texts, Text(column.title))) if column.wraps else full
+    return _Shown(column, texts, full, least)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)
+
+
+def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
+    """The heading and the rows, each on one line however long."""
+    widths = [max(one.full, cell_len(one.column.title)) for one in held]
+    headings = tuple(Text(one.column.title) for one in held)
+    for cells in (headings, *zip(*(one.cells for one in held), strict=True)):
+        line = Text()
+        for one, width, cell in zip(held, widths, cells, strict=True):
+            blanks = " " * (width - cell_len(cell.plain))
+            line.append_text(
+                Text.assemble(*((blanks, cell) if one.column.is_number else (cell, blanks)), " " * GAPS[0])
+            )
+        line.rstrip()
+        yield line
+
+
+def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], dict[str, int], int]:
+    """The columns that are shown, their widths, and the gap between two."""
+    ranks = sorted({one.column.rank for one in held}, reverse=True)
+    choices = [[one for one in held if one.column.rank <= rank] for rank in ranks]
+    for chosen in choices:
+        for gap in GAPS:
+            if sum(one.full for one in chosen) + gap * (len(chosen) - 1) <= width:
+                return chosen, {one.column.title: one.full for one in chosen}, gap
+    gap = GAPS[-1]
+    for chosen in choices:
+        room = width - gap * (len(chosen) - 1)
+        # Wrapping on two lines is readable; more columns are not worth a third.
+        if sum(max(one.least, -(-one.full // 2)) if one.column.wraps else one.full for one in chosen) <= room:
+            break
+    return chosen, _wrapped(chosen, room), gap
+
+
+def _wrapped(chosen: Sequence[_Shown], room: int) -> dict[str, int]:
+    """Widths that sum up to the room: what columns that may wrap have above their least shrinks, the widest first."""
+    widths = {one.column.title: one.full for one in chosen}
+    least = {one.column.title: one.least for one in chosen}
+    while sum(widths.values()) > room:
+        widest = max(widths, key=lambda title: (widths[title] > least[title], widths[title]))
+        if widths[widest] <= 1:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _table(chosen: Sequence[_Shown], widths: dict[str, int], gap: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for one in chosen:
+        justify = "right" if one.column.is_number else "left"
+        table.add_column(
+            one.column.title, justify=justify, width=widths[one.column.title], overflow="fold"  # type: ignore[arg-type]
+        )  # fmt: skip
+    for cells in zip(*(one.cells for one in chosen), strict=True):
+        table.add_row(*cells)
+    return table
