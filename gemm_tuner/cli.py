@@ -1,4 +1,4 @@
-"""The command ``tune_gemm.py``: reads the command line, hands over to the pipeline, says what went wrong."""
+"""The command: reads the command line, hands over to the pipeline, says what went wrong."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner import commands, options
+from gemm_tuner import commands, options, program
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
+from gemm_tuner.parser import see_help
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 from gemm_tuner.settings import Settings
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         fault = error
     except KeyboardInterrupt:
         text = "interrupted; what was found is kept: the same command goes on from here, with --fresh it starts over"
-        print(f"tune_gemm.py: {text}", file=sys.stderr)
+        print(f"{program.name()}: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
         hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         fault.__cause__ = error
     if "--debug" in words:
         traceback.print_exception(fault)
-    print(f"tune_gemm.py: {fault.one_line()}", file=sys.stderr)
+    print(f"{program.name()}: {fault.one_line()}", file=sys.stderr)
     return fault.exit_status
 
 
@@ -81,15 +82,18 @@ def run(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 def defaults_from(arguments: argparse.Namespace) -> Defaults:
     """What the flags say about every size; a file's entries may say otherwise."""
-    dtype_a = arguments.dtype_a or arguments.dtype_b or "bf16"
+    if arguments.dtype and (arguments.dtype_a or arguments.dtype_b):
+        accepted = "one of them; --dtype_c goes with both"
+        raise UserError("is given beside --dtype_a or --dtype_b", where="--dtype", accepted=accepted)
+    dtype_a = arguments.dtype or arguments.dtype_a or arguments.dtype_b or "bf16"
     return Defaults(
         dtype_a=dtype_a,
         dtype_b=arguments.dtype_b or dtype_a,
         dtype_c=arguments.dtype_c or "",
-        layout_a=Layout.COL if arguments.col_a else Layout.ROW,
-        layout_b=Layout.COL if arguments.col_b else Layout.ROW,
+        layout_a=Layout.COL if arguments.col_a else Layout(arguments.layout_a or "row"),
+        layout_b=Layout.COL if arguments.col_b else Layout(arguments.layout_b or "row"),
         batch=arguments.batch,
-        bias=arguments.bias_vector,
+        bias=arguments.bias,
         activation=arguments.activation,
         alpha=arguments.alpha,
         beta=arguments.beta,
@@ -117,7 +121,7 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
         raise UserError(
             "no size is given" if not any(given) else "a size needs all of -m, -n and -k",
             accepted=accepted,
-            hint=options.SEE_HELP,
+            hint=see_help(),
         )
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
@@ -135,7 +139,7 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
     """Finds before hours of tuning what would go wrong after them. Raises UserError."""
     if path is None:
         return
-    where, accepted = "--tuning_results_file", "a file in a folder that exists"
+    where, accepted = "--output", "a file in a folder that exists"
     if size_file is not None and path.resolve() == Path(size_file).resolve():
         raise UserError("is also the size file, which would be lost", where=where)
     if path.is_dir():
@@ -164,7 +168,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         )
     if arguments.replay is not None and (arguments.gpu_ids is not None or arguments.ngpus is not None):
         raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
-    results_file: Path | None = arguments.tuning_results_file
+    results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
     return Settings(
         entries=entries,
@@ -181,7 +185,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         ngpus=arguments.ngpus,
         compile_workers=arguments.num_threads,
         compile_limit_s=float(arguments.compile_limit),
-        jobs=arguments.jobs,
+        jobs=arguments.starts_per_round,
         iters=arguments.iters,
         init_type=arguments.init_type,
         seed=arguments.seed,
@@ -194,7 +198,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         older=read_older(arguments.update),
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,
-        compile_stage=not arguments.no_warmup,
+        compile_stage=not arguments.no_compile_stage,
         keep=arguments.keep,
         verbose=arguments.verbose,
         time_breakdown=arguments.time_breakdown,

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 from pathlib import Path
-from typing import NoReturn
 
 import gemm_tuner
 from gemm_tuner.commands import SUBCOMMANDS
-from gemm_tuner.documents import show
 from gemm_tuner.dtype_hints import dtype_hint
 from gemm_tuner.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
-from gemm_tuner.errors import UserError
 from gemm_tuner.flag_types import (
     batch_count,
     duration_s,
@@ -27,34 +22,53 @@ from gemm_tuner.flag_types import (
     positive,
 )
 from gemm_tuner.launcher.operands import INIT_TYPES
+from gemm_tuner.parser import Parser
 from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search.registry import SEARCHES
 
-DESCRIPTION = """\
-Finds, for every GEMM size in a list, the fastest correct Triton kernel configuration on this GPU,
-and writes it as a tuned-config YAML. Without a GPU it does what can be done: kernels are compiled
-for --arch, pruned by what their binaries need, ranked by a model and checked in Triton's
-interpreter; such rows say 'source: predicted'.
-"""
 USAGE = """\
 tune_gemm.py --gemm_size_file FILE [flags]
        tune_gemm.py -m M -n N -k K [flags]
        tune_gemm.py SUBCOMMAND ...
 """
+DESCRIPTION = """\
+Finds the fastest correct Triton kernel configuration on this GPU for every GEMM size in a list, and writes
+them as a tuned-config YAML. Without a GPU, kernels are compiled for --arch, ranked by a model and checked in
+Triton's interpreter; such rows say 'source: predicted'.
+
+the usual jobs:
+  tune a list of sizes
+    tune_gemm.py --gemm_size_file sizes.yaml -o tuned.yaml
+  look at what was found
+    tune_gemm.py report results/20260131-120000-1a2b
+  write the files of a server
+    tune_gemm.py export tuned.yaml --to vllm -o out
+"""
 EXAMPLES = """\
 examples:
-  tune_gemm.py --gemm_size_file sizes.yaml --compare         tune a list of sizes
-  tune_gemm.py -m 4096 -n 4096 -k 4096 -dtype_a fp16         tune one size; the other types follow
-  tune_gemm.py -m 4096 -n 4096 -k 4096 -dtype_a fp8_e4m3 --scaling row_col   fp8 with scales, C in bf16
-  tune_gemm.py -m 4096 -n 4096 -k 4096 --arch gfx942 --dry_run   what would be tried, and how long it takes
-  tune_gemm.py -m 512 -n 512 -k 512 --explain BLOCK_SIZE_M=256,num_warps=8   why is this not tried?
-  tune_gemm.py --gemm_size_file tuned.yaml --benchmark       time the configurations of a results file
-  tune_gemm.py --gemm_size_file tuned.yaml --compare_wo_tuning   check them
-
-exit status: 0 every size has a verified configuration; 1 some size has none; 2 the command line or a
-file is wrong; 3 the machine lacks something (GPU, profiler, disk); 130 interrupted.
+  one size; the other types follow that of A
+    tune_gemm.py -m 4096 -n 4096 -k 4096 --dtype_a fp16
+  fp8 with scales, C in bf16
+    tune_gemm.py -m 4096 -n 4096 -k 4096 --dtype fp8_e4m3 --scaling row_col
+  what would be tried, and how long it takes
+    tune_gemm.py -m 4096 -n 4096 -k 4096 --arch gfx942 --dry_run
+  why is this configuration not tried?
+    tune_gemm.py -m 64 -n 64 -k 64 --explain BLOCK_SIZE_M=256,num_warps=8
+  time the configurations of a results file
+    tune_gemm.py --gemm_size_file tuned.yaml --benchmark
+  check them
+    tune_gemm.py --gemm_size_file tuned.yaml --compare_wo_tuning
 """
+EXIT_STATUS = """\
+exit status: 0 every size has a verified configuration; 1 some size has none; 2 the command line or a file is
+wrong; 3 the machine lacks something (GPU, profiler, disk); 130 interrupted.
+"""
+# The dests of the flags that --help shows; --help_all shows all.
+EVERYDAY = (
+    *("help", "help_all", "gemm_size_file", "m", "n", "k", "dtype", "layout_b", "scaling", "dry_run", "benchmark"),
+    *("compare_wo_tuning", "budget", "families", "arch", "profiler", "ngpus", "output", "output_dir", "verbose"),
+)
 
 # ROCm's flags that have no use here, and what takes their place.
 REPLACED = {
@@ -63,47 +77,6 @@ REPLACED = {
 }
 REPLAY = "replay"
 PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
-SEE_HELP = "--help lists all flags and subcommands"
-# First words that mean something elsewhere.
-NO_SUBCOMMANDS = {
-    "help": "tune_gemm.py --help lists all flags and subcommands; each subcommand has a --help of its own",
-    "tune": "flags alone tune: tune_gemm.py --gemm_size_file FILE",
-    "version": "tune_gemm.py --version",
-}
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises UserError where argparse prints a screenful of usage and exits."""
-
-    def error(self, message: str) -> NoReturn:
-        about = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
-        if about is None:
-            raise UserError(message, hint=SEE_HELP)
-        raise UserError(about[2].replace("ignored explicit argument", "takes no value, and has"), where=about[1])
-
-    def parse(self, argv: list[str]) -> argparse.Namespace:
-        """What the flags say. Raises UserError, for an unknown flag with the nearest known one."""
-        arguments, unknown = self.parse_known_args(underscored(argv))
-        if not unknown:
-            return arguments
-        word = unknown[0].partition("=")[0]
-        if not word.startswith("-"):
-            raise UserError(f"unexpected argument {show(word)}", hint=about_word(word))
-        flags = {flag.lstrip("-"): flag for action in self._actions for flag in action.option_strings}
-        near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
-        hint = f"did you mean {flags[near[0]]}?" if near else SEE_HELP
-        raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
-
-
-def about_word(word: str) -> str:
-    """A hint for a word that is no flag: what it was meant for."""
-    if word in SUBCOMMANDS:
-        return f"a subcommand comes first: tune_gemm.py {word} ..."
-    if word.endswith((".yaml", ".yml")):
-        return "name a file of sizes by --gemm_size_file"
-    known = {**{name: f"did you mean the subcommand {name}?" for name in SUBCOMMANDS}, **NO_SUBCOMMANDS}
-    near = difflib.get_close_matches(word[:60], known, 1)
-    return known[near[0]] if near else SEE_HELP
 
 
 def data_folder(name: str) -> Path:
@@ -121,16 +94,13 @@ def subcommand_lines() -> str:
 
 
 def build_parser() -> Parser:
-    """The whole command line. '-' and '_' mean the same in long flags (``underscored``)."""
+    """The whole command line. '-' and '_' mean the same in long flags (``parser.underscored``)."""
     parser = Parser(
-        prog="tune_gemm.py",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=subcommand_lines() + EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "", DESCRIPTION, subcommand_lines() + EXIT_STATUS, usage=USAGE, everyday=EVERYDAY, examples=EXAMPLES
     )
-    parser.add_argument("--version", action="version", version=f"tune_gemm {gemm_tuner.__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"tune_gemm {gemm_tuner.__version__}", help="print the version and stop"
+    )
     _what_to_tune(parser)
     _what_to_do(parser)
     _space(parser)
@@ -144,18 +114,25 @@ def build_parser() -> Parser:
 
 def _what_to_tune(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "what to tune: C[M,N] = activation(alpha * A[M,K] @ B[K,N] + beta * C_in[M,N] + bias[N])",
-        "Entries of a size file may say otherwise: {M, N, K, dtype_a, batch, bias, activation, alpha, ...}.",
+        "what to tune",
+        "C[M,N] = activation(alpha * A[M,K] @ B[K,N] + beta * C_in[M,N] + bias[N])\n\n"
+        "Keys of a size file's entry are called like these flags, and come before them: "
+        "{M: 16, N: 4096, K: 4096, dtype: fp16, layout_b: col, bias: true}.",
     )
-    group.add_argument("--gemm_size_file", metavar="FILE", help="YAML list of {M, N, K}, or a results file, "
-                       "which says all itself: of it, the other flags of this group change nothing")  # fmt: skip
+    group.add_argument("--gemm_size_file", metavar="FILE", help="YAML list of {M, N, K}, or a results file; "
+                       "- reads it from standard input")  # fmt: skip
     for name in ("m", "n", "k"):
         group.add_argument(f"-{name}", type=positive, metavar=name.upper(), help=f"one size: {name.upper()}, elements")
     group.add_argument("--batch", type=batch_count, metavar="N", default=1,
                        help="products of this size in one call, matrices one after another (default: %(default)s)",
                        )  # fmt: skip
-    group.add_argument("-col_a", action="store_true", help="A is column-major (default: row-major)")
-    group.add_argument("-col_b", action="store_true", help="B is column-major (default: row-major)")
+    for matrix in ("a", "b"):
+        layout = group.add_mutually_exclusive_group()
+        layout.add_argument(f"--layout_{matrix}", metavar="KIND", type=one_of(("row", "col")),
+                            help=f"row or col: how {matrix.upper()} lies in memory (default: row)",
+                            )  # fmt: skip
+        layout.add_argument(f"--col_{matrix}", f"-col_{matrix}", action="store_true",
+                            help=f"the same as --layout_{matrix} col")  # fmt: skip
     _types(group)
     group.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS), default="none",
                        help="fp32 scales of fp8 and int8 inputs: none; tensor, one for A and one for B; row_col, one a "
@@ -164,20 +141,25 @@ def _what_to_tune(parser: Parser) -> None:
     group.add_argument("--alpha", metavar="X", type=factor, default=1.0, help="factor of A @ B (default: 1)")
     group.add_argument("--beta", metavar="X", type=factor, default=0.0,
                        help="factor of C_in, a matrix like C; 0 reads none (default: 0)")  # fmt: skip
-    group.add_argument("--bias_vector", action="store_true", help="add a bias of N elements, one a column of C")
+    group.add_argument(
+        "--bias", "--bias_vector", action="store_true", help="add a bias of N elements, one a column of C"
+    )
     group.add_argument("--activation", metavar="KIND", type=one_of(ACTIVATIONS), default="none",
                        help=f"applied last: {', '.join(ACTIVATIONS)} (default: %(default)s)")  # fmt: skip
 
 
 def _types(group: argparse._ArgumentGroup) -> None:
     inputs, outputs = one_of(INPUT_DTYPES, dtype_hint), one_of(OUTPUT_DTYPES, dtype_hint)
-    group.add_argument("-dtype_a", metavar="TYPE", type=inputs, help=f"type of A: {', '.join(INPUT_DTYPES)}; fp8 names "
-                       "without fnuz are OCP's, those with it are of MI300 (default: bf16)")  # fmt: skip
-    group.add_argument("-dtype_b", metavar="TYPE", type=inputs,
+    group.add_argument("--dtype", metavar="TYPE", type=inputs,
+                       help=f"type of A and B, which C follows: {', '.join(INPUT_DTYPES)}; fp8 names without fnuz are "
+                       "OCP's, those with it are of MI300 (default: bf16)")  # fmt: skip
+    group.add_argument("--dtype_a", "-dtype_a", metavar="TYPE", type=inputs,
+                       help="type of A, in place of --dtype (default: bf16)")  # fmt: skip
+    group.add_argument("--dtype_b", "-dtype_b", metavar="TYPE", type=inputs,
                        help="type of B: that of A, or another fp8 of its kind (default: that of A)")  # fmt: skip
-    group.add_argument("-dtype_c", metavar="TYPE", type=outputs, help=f"type of C: {', '.join(OUTPUT_DTYPES)} "
-                       "(default: that of A; bf16 for fp8; int32 for int8, bf16 with alpha, beta, scaling or "
-                       "activation)")  # fmt: skip
+    group.add_argument("--dtype_c", "-dtype_c", metavar="TYPE", type=outputs,
+                       help=f"type of C: {', '.join(OUTPUT_DTYPES)} (default: that of A; bf16 for fp8; int32 for int8, "
+                       "bf16 with alpha, beta, scaling or activation)")  # fmt: skip
     group.add_argument("--precision", metavar="KIND", type=one_of(PRECISIONS), default="ieee",
                        help="how fp32 is multiplied: ieee, in full; tf32, faster, with 10 bits of each fraction "
                        "(default: %(default)s)")  # fmt: skip
@@ -191,12 +173,15 @@ def _what_to_do(parser: Parser) -> None:
         const="finalists",
         type=one_of(("finalists", "all")),
         metavar="WHICH",
-        help="check every finalist of each size, or with 'all' every configuration that was timed; without it, "
-        "finalists are checked best first until one is right",
+        help="check the results of every finalist of each size, or with 'all' of every configuration that was timed; "
+        "without it, finalists are checked best first until one is right. Times of two runs are compared by the "
+        "subcommand compare",
     )
     one = group.add_mutually_exclusive_group()
     one.add_argument(
-        "--compare_wo_tuning", action="store_true", help="tune nothing: check the configurations of a results file"
+        "--compare_wo_tuning",
+        action="store_true",
+        help="tune nothing: check the results of the configurations of a results file",
     )
     one.add_argument("--benchmark", action="store_true", help="tune nothing: time the configurations of a results file")
     one.add_argument(
@@ -250,8 +235,9 @@ def _timing(parser: Parser) -> None:
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
                        help="seconds one configuration may run before it is killed (default: %(default)s)")  # fmt: skip
-    group.add_argument("--jobs", type=positive, metavar="N", default=1,
-                       help="profiler starts that a GPU's screening is dealt over (default: %(default)s)")  # fmt: skip
+    group.add_argument("--starts_per_round", "--jobs", type=positive, metavar="N", default=1,
+                       help="profiler starts over which one GPU's share of a round of screening is dealt "
+                       "(default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
                        help="timed calls of each finalist and in --benchmark (default: %(default)s)")  # fmt: skip
     group.add_argument("--init_type", metavar="KIND", type=one_of(INIT_TYPES), default="randn",
@@ -261,13 +247,13 @@ def _timing(parser: Parser) -> None:
     group.add_argument("--rotating_tensor", type=not_negative, metavar="MB", default=0,
                        help="rotate through copies of A, B and C of MB MiB in all; 0 empties L2 before each "
                        "call instead (default: %(default)s)")  # fmt: skip
-    group.add_argument("--no_warmup", action="store_true",
+    group.add_argument("--no_compile_stage", "--no_warmup", action="store_true",
                        help="skip the compile stage: kernels compile in the profiled process, slowly")  # fmt: skip
 
 
 def _output(parser: Parser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument("--tuning_results_file", "--o", metavar="FILE", type=Path,
+    group.add_argument("-o", "--output", "--o", "--tuning_results_file", metavar="FILE", type=Path,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
     group.add_argument("--output_dir", metavar="DIR", type=Path, default=Path("results"),
                        help="where each run makes a folder (default: %(default)s)")  # fmt: skip
@@ -277,15 +263,3 @@ def _output(parser: Parser) -> None:
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
-
-
-def underscored(argv: list[str]) -> list[str]:
-    """Long flags with '-' spelt '_': ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``, -dtype-a -dtype_a."""
-    spelt = []
-    for argument in argv:
-        flag, equals, value = argument.partition("=")
-        dashes = re.match("--?(?=[A-Za-z]{2})", flag)
-        if dashes:
-            flag = dashes[0] + flag[dashes.end() :].replace("-", "_")
-        spelt.append(flag + equals + value)
-    return spelt

@@ -26,7 +26,9 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
     with session.stage("write scripts"):
         scripts = write_scripts(session, pairs(wanted))
     if not session.settings.compile_stage:
-        session.console.print("--no_warmup changes nothing without a GPU: what is predicted must be known to compile")
+        session.console.print(
+            "--no_compile_stage changes nothing without a GPU: what is predicted must be known to compile"
+        )
     with Compiling(session, scripts) as compiling:
         compiling.ledgers(wanted, "compile")
         order = []

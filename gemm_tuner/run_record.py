@@ -1,6 +1,6 @@
 """``run.json``: what a run did, for those who read it later: reports, comparisons, people.
 
-Beside it in the run's folder lie tuned.yaml (the results, unless --tuning_results_file says otherwise)
+Beside it in the run's folder lie tuned.yaml (the results, unless --output says otherwise)
 and configs/<size>.csv.gz (every configuration that the rules kept, and what became of it).
 """
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from rich.console import Console
 
 SUBCOMMANDS: dict[str, str] = {
-    "export": "write tuned configs as the files of vLLM, SGLang, AITER, Triton and others",
-    "serve-check": "say which config a consumer really gets from such files, for each M",
-    "check": "say what this machine has, what a run would use, what is wrong and what mends it",
-    "sizes": "make a size file of TunableOp's or AITER's CSV, a server's log or a model's config.json",
-    "compare": "say which sizes became faster or slower between two results, for CI too",
-    "compact": "find the fewest configs that serve all tuned sizes within a loss",
+    "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
+    "serve-check": "say which config a consumer gets from such files, for each M",
+    "check": "say what this machine has, what is wrong and what mends it",
+    "sizes": "make a size file of a CSV, a server's log or a config.json",
+    "compare": "say which sizes became faster or slower between two results",
+    "compact": "find the fewest configs that serve all sizes within a loss",
     "report": "show a run as an HTML page, in the terminal or as JSON",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,8 @@ from gemm_tuner.flag_types import one_of
 from gemm_tuner.machine_check import facts, findings
 from gemm_tuner.machine_check.facts import Facts
 from gemm_tuner.machine_check.findings import Finding, Level
-from gemm_tuner.options import Parser, data_folder
+from gemm_tuner.options import data_folder
+from gemm_tuner.parser import Parser
 from gemm_tuner.profilers import AUTO, PROFILERS
 
 DESCRIPTION = """\
@@ -26,8 +26,9 @@ a run would use, and what is wrong with the command that mends it. It starts no 
 EXAMPLES = """\
 examples:
   tune_gemm.py check
-  tune_gemm.py check --profiler ncu --output_dir /data/results     what a run with these flags would find
   tune_gemm.py check --json
+  what a run with these flags would find
+    tune_gemm.py check --profiler ncu --output_dir /data/results
 
 exit status: 0 times can be measured here; 3 they cannot, and the output says why and what works nevertheless.
 """
@@ -39,13 +40,7 @@ _COLOURS = {Level.BLOCKS: "red", Level.WARNING: "yellow", Level.NOTE: "blue"}
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py check",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("check", DESCRIPTION, EXAMPLES)
     names = (AUTO, *(profiler.name for profiler in PROFILERS))
     parser.add_argument("--profiler", metavar="NAME", type=one_of(names), default=AUTO,
                         help=f"one of {', '.join(names)} (default: %(default)s)")  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from pathlib import Path
@@ -19,7 +18,7 @@ from gemm_tuner.compact.ranges import BOUNDARIES, POW2, Range
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
 from gemm_tuner.flag_types import one_of
-from gemm_tuner.options import Parser
+from gemm_tuner.parser import Parser
 
 DESCRIPTION = """\
 Finds the smallest set of configs with which every tuned size is at most so much slower than with its own, out of all
@@ -29,9 +28,10 @@ size.
 EXAMPLES = """\
 examples:
   tune_gemm.py compact results/20260131-120000-1a2b
-  tune_gemm.py compact results/20260131-120000-1a2b/tuned.yaml --loss 5% -o compact.yaml
-  tune_gemm.py --gemm_size_file compact.yaml --benchmark     times them anew
-  tune_gemm.py --gemm_size_file compact.yaml --compare_wo_tuning     checks them
+  tune_gemm.py compact results/20260131-120000-1a2b --loss 5% -o compact.yaml
+  time what it wrote, and check it
+    tune_gemm.py --gemm_size_file compact.yaml --benchmark
+    tune_gemm.py --gemm_size_file compact.yaml --compare_wo_tuning
 
 exit status: 0 done; 2 the command line or a file is wrong, or the tables of the run are missing; 3 the file cannot be
 written.
@@ -39,13 +39,7 @@ written.
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py compact",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("compact", DESCRIPTION, EXAMPLES)
     parser.add_argument("run", metavar="RESULTS_OR_RUN", type=Path,
                         help="a run's folder, or a results file with configs/ beside it")  # fmt: skip
     parser.add_argument("--loss", metavar="PCT", type=percent, default=0.02,

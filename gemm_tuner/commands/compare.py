@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from gemm_tuner.commands.percent import percent
 from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
-from gemm_tuner.options import Parser
+from gemm_tuner.parser import Parser
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import problem_row
 
@@ -25,9 +24,11 @@ leaves open. Of two folders that interval is a bootstrap over the samples of the
 """
 EXAMPLES = """\
 examples:
-  tune_gemm.py compare old/tuned.yaml new/tuned.yaml
-  tune_gemm.py compare results/20260131-120000-1a2b results/20260201-120000-3c4d
-  tune_gemm.py compare baseline.yaml tuned.yaml --tolerance 5% --json      for CI
+  two files, or two runs
+    tune_gemm.py compare old/tuned.yaml new/tuned.yaml
+    tune_gemm.py compare results/20260131-120000 results/20260201-120000
+  for CI
+    tune_gemm.py compare baseline.yaml tuned.yaml --tolerance 5% --json
 
 exit status: 0 no size is slower by more than the tolerance; 1 some size is, or has no config any more; 2 the command
 line or a file is wrong.
@@ -36,13 +37,7 @@ _COLOURS = {Verdict.SLOWER: "red", Verdict.LOST: "red", Verdict.FASTER: "green",
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py compare",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("compare", DESCRIPTION, EXAMPLES)
     parser.add_argument("a", metavar="A", type=Path, help="what was before: a results file or a run's folder")
     parser.add_argument("b", metavar="B", type=Path, help="what is now")
     parser.add_argument("--tolerance", metavar="PCT", type=percent, default=0.02,

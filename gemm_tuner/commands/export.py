@@ -16,7 +16,8 @@ from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import CONSUMERS, devices, job
 from gemm_tuner.export.sidecar import FAR
 from gemm_tuner.flag_types import one_of
-from gemm_tuner.options import Parser, data_folder
+from gemm_tuner.options import data_folder
+from gemm_tuner.parser import Parser
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -26,14 +27,21 @@ takes its place, if configs/ lies beside the results file. Files that are there 
 """
 EXAMPLES = """\
 examples:
-  tune_gemm.py export tuned.yaml --to vllm -o out            files below out/vllm/model_executor/...
-  tune_gemm.py export tuned.yaml --to vllm -o "$SITE_PACKAGES" --check   would it change what is installed?
-  tune_gemm.py export tuned.yaml --to sglang --device_name "NVIDIA H20" --for H20,L40S
-  tune_gemm.py export tuned.yaml --to aiter -o "$SITE_PACKAGES"
-  tune_gemm.py export tuned.yaml --to csv -o out             everything, in one table
-  tune_gemm.py export tuned.yaml --to module -o out          out/tuned_gemm.py, with matmul(a, b, bias=None)
+  files below out/vllm/model_executor/...
+    tune_gemm.py export tuned.yaml --to vllm -o out
+  would it change what is installed?
+    tune_gemm.py export tuned.yaml --to vllm -o "$SITE_PACKAGES" --dry_run
+  for a GPU that the consumer names in another way, and for smaller ones
+    tune_gemm.py export tuned.yaml --to sglang --device_name "NVIDIA H20"
+    tune_gemm.py export tuned.yaml --to sglang --for H20,L40S
+  into the package that is installed
+    tune_gemm.py export tuned.yaml --to aiter -o "$SITE_PACKAGES"
+  everything, in one table
+    tune_gemm.py export tuned.yaml --to csv -o out
+  out/tuned_gemm.py, with matmul(a, b, bias=None)
+    tune_gemm.py export tuned.yaml --to module -o out
 
-exit status: 0 written, or nothing to change; 1 --check found something to change, or no size could be
+exit status: 0 written, or nothing to change; 1 --dry_run found something to change, or no size could be
 exported; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
@@ -41,18 +49,12 @@ FAR_HINT = "filled from an M far off; tune sizes near by, or export into the con
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py export",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("export", DESCRIPTION, EXAMPLES)
     parser.add_argument("results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py")
     parser.add_argument("--to", metavar="CONSUMER", type=one_of((*CONSUMERS, MODULE)), required=True,
                         help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
                         "with the kernels and matmul(a, b)")  # fmt: skip
-    parser.add_argument("-o", "--output_dir", metavar="DIR", type=Path, default=Path("export"),
+    parser.add_argument("-o", "--output", metavar="DIR", dest="output_dir", type=Path, default=Path("export"),
                         help="the files go below it, to where the consumer's package has them: give site-packages "
                         "to install them (default: %(default)s)")  # fmt: skip
     parser.add_argument("--device_name", metavar="NAME", default="",
@@ -61,8 +63,8 @@ def build_parser() -> Parser:
     parser.add_argument("--for", metavar="GPU,GPU", dest="devices", type=devices.named, default=(),
                         help="leave out what does not fit into the shared memory of each of these: "
                         f"{', '.join(limit.name for limit in devices.DEVICES)}")  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="write nothing; say what would change, and exit 1 if "
-                        "anything would")  # fmt: skip
+    parser.add_argument("--dry_run", "--check", dest="check", action="store_true", help="write nothing; say what "
+                        "would change, and exit 1 if anything would")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
                         "(default: keep them)")  # fmt: skip
     parser.add_argument("--predicted", action="store_true", help="export rows that were never run, too; the "

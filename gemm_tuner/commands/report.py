@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
 from gemm_tuner.flag_types import positive
-from gemm_tuner.options import Parser
+from gemm_tuner.parser import Parser
 from gemm_tuner.report import data, html, summary, text
 
 DESCRIPTION = """\
@@ -20,23 +19,19 @@ environment. Without --text or --json it writes one HTML file that needs no netw
 """
 EXAMPLES = """\
 examples:
-  tune_gemm.py report results/20260131-120000-1a2b            writes report.html into that folder
-  tune_gemm.py report results/20260131-120000-1a2b -o r.html  writes r.html
-  tune_gemm.py report results/20260131-120000-1a2b --text     prints the same in the terminal
-  tune_gemm.py report results/20260131-120000-1a2b --json     prints the summary as JSON
+  write report.html into the run's folder, or another file
+    tune_gemm.py report results/20260131-120000-1a2b
+    tune_gemm.py report results/20260131-120000-1a2b -o r.html
+  print the same in the terminal, or a summary as JSON
+    tune_gemm.py report results/20260131-120000-1a2b --text
+    tune_gemm.py report results/20260131-120000-1a2b --json
 
 exit status: 0 the report was made; 2 the folder holds no run; 3 the file cannot be written.
 """
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py report",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("report", DESCRIPTION, EXAMPLES)
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the page (default: report.html in RUN)")
     shape = parser.add_mutually_exclusive_group()

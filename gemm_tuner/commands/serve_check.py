@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import SERVED, serve
 from gemm_tuner.flag_types import one_of, positive
-from gemm_tuner.options import Parser
+from gemm_tuner.parser import Parser
 
 DESCRIPTION = """\
 Reads config files as their consumer does, and prints for each M which entry serves it and where that is from.
@@ -23,9 +22,12 @@ that M. The files may be this tool's or anybody's: a key that the loader stops a
 """
 EXAMPLES = """\
 examples:
-  tune_gemm.py serve-check out --as vllm                     what export -o out wrote, over the usual sizes
-  tune_gemm.py serve-check out --as vllm --m 1,20,3000       for these sizes
-  tune_gemm.py serve-check "$SITE_PACKAGES" --as sglang      what is installed
+  what export -o out wrote, over the usual sizes
+    tune_gemm.py serve-check out --as vllm
+  for these sizes
+    tune_gemm.py serve-check out --as vllm --m 1,20,3000
+  what is installed
+    tune_gemm.py serve-check "$SITE_PACKAGES" --as sglang
 
 exit status: 0 every file can be read and every M gets a config; 1 the consumer would stop at a file, or never
 opens it; 2 the command line or the folder is wrong.
@@ -38,13 +40,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py serve-check",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("serve-check", DESCRIPTION, EXAMPLES)
     parser.add_argument("folder", metavar="DIR", type=Path, help="what was given to export by -o, site-packages, or a "
                         "folder with the files themselves")  # fmt: skip
     parser.add_argument("--as", metavar="CONSUMER", dest="consumer", type=one_of(SERVED), required=True,

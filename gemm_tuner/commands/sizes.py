@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import INPUT_DTYPES
 from gemm_tuner.errors import EXIT_OK
 from gemm_tuner.flag_types import one_of, positive
-from gemm_tuner.options import Parser
+from gemm_tuner.parser import Parser
 from gemm_tuner.problem import SCALINGS
 from gemm_tuner.problem_keys import problem_row
 from gemm_tuner.size_sources import collect
@@ -27,10 +26,13 @@ content. A size that is named twice is written once; what cannot be expressed is
 EXAMPLES = """\
 examples:
   tune_gemm.py sizes --from tunableop_untuned0.csv -o sizes.yaml
-  tune_gemm.py sizes --from a8w8_blockscale_untuned_gemm.csv --fp8 fp8_e4m3_fnuz -o sizes.yaml
   tune_gemm.py sizes --from server.log --m 1,16,64,1024 -o sizes.yaml
   tune_gemm.py sizes --from config.json --tp 8 --lm_head -o sizes.yaml
-  tune_gemm.py --gemm_size_file sizes.yaml                   tunes them
+  fp8 of MI300
+    tune_gemm.py sizes --from a8w8_blockscale_untuned_gemm.csv \\
+        --fp8 fp8_e4m3_fnuz -o sizes.yaml
+  then tune them
+    tune_gemm.py --gemm_size_file sizes.yaml
 
 exit status: 0 there are sizes; 2 the command line or the file is wrong, or no size can be expressed; 3 the size file
 cannot be written.
@@ -43,13 +45,7 @@ def m_list(text: str) -> tuple[int, ...]:
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="tune_gemm.py sizes",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("sizes", DESCRIPTION, EXAMPLES)
     parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from gemm_tuner.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope", "process")
 MAX_ROWS = 5_000_000  # some twenty times what the largest start of a profiler gives
@@ -82,6 +83,8 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
 
     Raises TraceError when there is no dispatch or more than MAX_ROWS; ``path`` is named in it.
     """
+    import pandas as pd  # here, since the command line names the profilers before it needs tables
+
     bare_names: dict[str, str] = {}
     names: list[str] = []
     starts: list[int] = []

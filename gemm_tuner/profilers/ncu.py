@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
@@ -21,6 +19,9 @@ from gemm_tuner.profilers.base import (
     unreadable,
 )
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, normalise, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 METRIC = "gpu__time_duration.sum"
 RAW_COLUMN = normalise(METRIC)[0]

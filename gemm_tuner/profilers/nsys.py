@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPORT = "cuda_gpu_trace"
 OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second is its name until about 2022.4

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
@@ -25,6 +23,9 @@ from gemm_tuner.profilers.base import (
     to_frame,
     unreadable,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OUTPUT = "trace.hatchet"
 SCOPE = re.compile(r"L[0-9]{1,18}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OUTPUT = "trace_kernel_trace.csv"
 KERNEL = "KERNEL_DISPATCH"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,51 @@ def test_help_lists_every_subcommand_with_what_it_does(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
+    assert len(text.splitlines()) < 90
     for name, what in SUBCOMMANDS.items():
         assert [line for line in text.splitlines() if line.split(maxsplit=1) == [name, what]], name
     assert "tune_gemm.py SUBCOMMAND" in text
+
+
+HELPS = [["--help"], ["--help_all"], *([name, "--help"] for name in SUBCOMMANDS)]
+
+
+@pytest.mark.parametrize("words", HELPS, ids=" ".join)
+def test_help_fits_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(words)
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+CALLED = {
+    "tune_gemm.py": "tune_gemm.py",
+    "/opt/tuner/tune_gemm.py": "tune_gemm.py",
+    "/usr/local/bin/tune-gemm": "tune-gemm",
+    "/site-packages/gemm_tuner/__main__.py": "python -m gemm_tuner",
+    "-c": "tune_gemm.py",
+}
+
+
+@pytest.mark.parametrize(("argv0", "name"), CALLED.items())
+def test_the_program_is_named_as_it_was_called(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argv0: str, name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [argv0])
+    assert main(["help"]) == EXIT_INPUT
+    line = capsys.readouterr().err
+    assert line.startswith(f"{name}: ")
+    assert f"; {name} --help lists" in line
+    for words in HELPS:
+        with pytest.raises(SystemExit):
+            main(words)
+        text = capsys.readouterr().out
+        assert f"usage: {name} " in text
+        others = set(CALLED.values()) - {name}
+        commands = [line.strip() for line in text.splitlines() if "--" in line]
+        assert [line for line in commands if line.startswith(tuple(f"{other} " for other in others))] == []
 
 
 WORDS = {
@@ -31,8 +74,8 @@ WORDS = {
     "an underscore": (["serve_check", "out"], "did you mean the subcommand serve-check?"),
     "a flag before the subcommand": (["--verbose", "check"], "a subcommand comes first: tune_gemm.py check ..."),
     "a bare file": (["sizes.yaml"], "name a file of sizes by --gemm_size_file"),
-    "something else": (["qqq"], "--help lists all flags and subcommands"),
-    "nothing": ([], "--help lists all flags and subcommands"),
+    "something else": (["qqq"], "--help lists the usual flags and all subcommands"),
+    "nothing": ([], "--help lists the usual flags and all subcommands"),
 }
 
 
