@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
+from rich.text import Text
 
 from gemm_tuner.commands import Consoles
 from gemm_tuner.commands.percent import percent
@@ -16,6 +16,8 @@ from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.parser import Parser
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import problem_row
+from gemm_tuner.show import config_name, size_names, with_common
+from gemm_tuner.terminal_table import Column, print_table
 
 DESCRIPTION = """\
 Compares two results files, or two runs' folders, size by size: B's time over A's, with the interval that the noise
@@ -30,8 +32,9 @@ examples:
   for CI
     tune_gemm.py compare baseline.yaml tuned.yaml --tolerance 5% --json
 
-exit status: 0 no size is slower by more than the tolerance; 1 some size is, or has no config any more; 2 the command
-line or a file is wrong.
+exit status: 0 every size of A was compared and none is slower by more than the tolerance; 1 some size is slower, has no
+config any more, is missing in B or cannot be compared (a prediction), or there is no size in common; 2 the command line
+or a file is wrong. With --allow_missing sizes may be missing, as long as one can be compared.
 """
 _COLOURS = {Verdict.SLOWER: "red", Verdict.LOST: "red", Verdict.FASTER: "green", Verdict.FOUND: "green"}
 
@@ -42,6 +45,8 @@ def build_parser() -> Parser:
     parser.add_argument("b", metavar="B", type=Path, help="what is now")
     parser.add_argument("--tolerance", metavar="PCT", type=percent, default=0.02,
                         help="how much slower a size may become, such as 5%% (default: 2%%)")  # fmt: skip
+    parser.add_argument("--allow_missing", action="store_true", help="accept that sizes of A are missing in B, or have "
+                        "no time there that can be compared")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
@@ -53,46 +58,58 @@ def main(words: list[str], shown: Consoles) -> int:
     comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), arguments.tolerance)
     for warning in comparison.warnings:
         shown.log.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+    faults = comparison.faults(allow_missing=arguments.allow_missing)
     if arguments.json:
-        print(json.dumps(document(comparison, arguments.tolerance), indent=1))
+        print(json.dumps({**document(comparison, arguments.tolerance), "faults": faults}, indent=1))
     else:
-        shown.out.print(table_of(comparison))
-        for line in closing(comparison, arguments.tolerance):
-            shown.out.print(line, markup=False, highlight=False, soft_wrap=True)
-    return EXIT_UNVERIFIED if comparison.regressions else EXIT_OK
+        show_table(shown.out, comparison)
+        for line in closing(comparison, arguments.tolerance, faults):
+            shown.out.print(line, markup=False, highlight=False)
+    return EXIT_UNVERIFIED if faults else EXIT_OK
 
 
-def table_of(comparison: Comparison) -> Table:
-    """One row a size that both have."""
-    table = Table(box=None, pad_edge=False, title="B against A", title_justify="left")
-    table.add_column("size", no_wrap=True)
-    for name in ("A us", "B us", "B / A", "interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("configuration", overflow="fold")
+def show_table(console: Console, comparison: Comparison) -> None:
+    """One row a size that both have; on a terminal configurations that changed, and reasons, stand below."""
+    if not comparison.compared:
+        return
+    named = size_names(console, [one.problem for one in comparison.compared])
+    columns = (
+        Column("size", wraps=True),
+        Column("A us", is_number=True),
+        Column("B us", is_number=True),
+        Column("B / A", is_number=True),
+        Column("interval", rank=1),
+        Column("verdict", wraps=True),
+        *(() if console.is_terminal else (Column("configuration"),)),
+    )
+    rows = []
     for one in comparison.compared:
-        colour = _COLOURS.get(one.verdict, "")
         verdict = one.verdict.value + (" (regression)" if one.regression else "")
-        table.add_row(
-            one.problem.key, *_cells(one), f"[{colour}]{verdict}" if colour else verdict, escape(_configs(one))
-        )
-    return table
+        cells = (named.of[one.problem], *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, "")))
+        rows.append(cells if console.is_terminal else (*cells, _configs(console, one)))
+    print_table(console, with_common("B against A", named), columns, rows)
+    told = [
+        (named.of[one.problem], _configs(console, one)) for one in comparison.compared if one.why or one.config_changed
+    ]
+    if console.is_terminal and told:
+        print_table(console, "Changes", (Column("size", wraps=True), Column("configuration", wraps=True)), told)
 
 
 def _cells(one: Compared) -> list[str]:
-    times = [f"{side.median_us:.2f}" if side and side.median_us else "-" for side in (one.a, one.b)]
-    ratio = f"{one.ratio:.3f}" if one.ratio is not None else "-"
-    return [*times, ratio, f"{one.interval[0]:.3f} to {one.interval[1]:.3f}" if one.interval else "-"]
+    times = [f"{side.median_us:.2f}" if side and side.median_us else "" for side in (one.a, one.b)]
+    ratio = f"{one.ratio:.3f}" if one.ratio is not None else ""
+    return [*times, ratio, f"{one.interval[0]:.3f} to {one.interval[1]:.3f}" if one.interval else ""]
 
 
-def _configs(one: Compared) -> str:
+def _configs(console: Console, one: Compared) -> str:
     if one.why:
         return one.why
     assert one.a is not None and one.b is not None
-    return f"{one.a.config} -> {one.b.config}" if one.config_changed else one.a.config
+    before, after = (config_name(console, side.config) for side in (one.a, one.b))
+    return f"{before} -> {after}" if one.config_changed else before
 
 
-def closing(comparison: Comparison, tolerance: float) -> list[str]:
+def closing(comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
     """What a person reads last."""
     counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
@@ -101,11 +118,11 @@ def closing(comparison: Comparison, tolerance: float) -> list[str]:
     lines = [f"sizes of both: {told or 'none'}; {changed} with another configuration"]
     lines += [f"B / A, geometric mean: {mean:.3f}"] if mean is not None else []
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
-        lines += [f"only in {name}: {', '.join(problem.key for problem in only)}"] if only else []
+        lines += [f"only in {name} ({len(only)}): {', '.join(problem.key for problem in only)}"] if only else []
     if counts[Verdict.UNCLEAR]:
         lines.append("unclear: the noise is larger than the difference; time more calls, --iters 100")
     lines.append(f"regressions beyond {tolerance * 100:g} %: {comparison.regressions}")
-    return lines
+    return lines + ([f"failed: {', '.join(faults)}"] if faults else [])
 
 
 def document(comparison: Comparison, tolerance: float) -> dict[str, object]:

@@ -74,6 +74,22 @@ class Comparison:
     def regressions(self) -> int:
         return sum(one.regression for one in self.compared)
 
+    def faults(self, *, allow_missing: bool) -> list[str]:
+        """Why B does not pass, in words; empty when it does. allow_missing: sizes of A may lack a time in B that can
+        be compared, as long as one has it."""
+        unclear = [one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE]
+        told = [(self.regressions, "regression", "")]
+        if not allow_missing:
+            told += [(len(self.only_a), "size", " of A missing in B"), (len(unclear), "size", " of A not comparable")]
+        found = [f"{count} {what}{'s' if count > 1 else ''}{where}" for count, what, where in told if count]
+        if not self.only_a and not self.compared:
+            found.append("A holds no size")
+        elif not self.compared:
+            found.append("no size in common")
+        elif all(one.verdict == Verdict.NOT_COMPARABLE for one in self.compared):
+            found.append("nothing could be compared")
+        return found
+
     def geometric_mean(self) -> float | None:
         """Of the ratios B over A; None when no size has one."""
         ratios = [one.ratio for one in self.compared if one.ratio is not None]

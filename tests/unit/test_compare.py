@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from run_samples import HEADER, TILES, choice, size, write_results, write_run, write_table
 from samples import problem
+from screens import TUNED, WIDTHS, Screen
 
 from gemm_tuner.cli import main
+from gemm_tuner.commands.compare import show_table
 from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.records import Choice, Status
+from gemm_tuner.short_forms import labels, short_config
 
 P, Q, R = problem(64, 64, 64), problem(128, 64, 64), problem(256, 64, 64)
 A, B = TILES["a"], TILES["b"]
@@ -156,6 +159,66 @@ def test_the_exit_status_is_for_ci(tmp_path: Path, capsys: pytest.CaptureFixture
     document = json.loads(capsys.readouterr().out)
     assert [entry["verdict"] for entry in document["sizes"]] == ["slower", "faster"]
     assert document["sizes"][0]["b_config"] == B.name and document["regressions"] == 1
+
+
+def exit_of(a: Path, b: Path, *flags: str) -> int:
+    return main(["compare", str(a), str(b), *flags])
+
+
+def test_what_could_not_be_compared_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = write_results(tmp_path / "both.yaml", [choice(P, A, 1.0), choice(Q, A, 1.0)])
+    fewer = write_results(tmp_path / "fewer.yaml", [choice(P, A, 1.0)])
+    other = write_results(tmp_path / "other.yaml", [choice(R, A, 1.0)])
+    none = write_results(tmp_path / "none.yaml", [])
+    half = [choice(P, A, 1.0), choice(Q, A, 1.0, None, "predicted")]
+    mixed = write_results(tmp_path / "mixed.yaml", half)
+    guessed = write_results(tmp_path / "guessed.yaml", [choice(P, A, 1.0, None, "predicted")])
+    for b, strict, allowed in (
+        (fewer, EXIT_UNVERIFIED, EXIT_OK),
+        (mixed, EXIT_UNVERIFIED, EXIT_OK),
+        (other, EXIT_UNVERIFIED, EXIT_UNVERIFIED),
+        (none, EXIT_UNVERIFIED, EXIT_UNVERIFIED),
+        (guessed, EXIT_UNVERIFIED, EXIT_UNVERIFIED),
+        (both, EXIT_OK, EXIT_OK),
+    ):
+        assert (exit_of(both, b), exit_of(both, b, "--allow_missing")) == (strict, allowed), b.name
+    assert exit_of(fewer, both) == EXIT_OK  # more sizes than before
+    assert exit_of(none, none) == EXIT_UNVERIFIED
+    capsys.readouterr()
+    exit_of(both, fewer)
+    assert "1 size of A missing in B" in capsys.readouterr().out.splitlines()[-1]
+    exit_of(both, fewer, "--json")
+    assert json.loads(capsys.readouterr().out)["faults"] == ["1 size of A missing in B"]
+
+
+def test_a_size_without_a_config_in_either_is_no_fault(tmp_path: Path) -> None:
+    both = write_results(tmp_path / "a.yaml", [choice(P, A, 1.0)], slow=Q)
+    assert exit_of(both, both) == EXIT_OK
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_real_files_compared_fit_the_terminal(width: int) -> None:
+    before = sides.load(TUNED[0])
+    after = replace(before, sizes={
+        problem: replace(timed, config=B.name, median_us=timed.median_us * 1.3) if at % 3 else timed
+        for at, (problem, timed) in enumerate(before.sizes.items()) if timed.median_us
+    })  # fmt: skip
+    comparison = judge.compare(before, after, 0.02)
+    screen = Screen(width)
+    show_table(screen.console, comparison)
+    assert max(map(len, screen.lines)) <= width
+    words = " ".join(screen.lines).split()
+    named = labels(before.sizes)
+    for one in comparison.compared:
+        assert one.a and one.b and one.ratio
+        configs = (short_config(side.config) for side in (one.a, one.b)) if one.config_changed else ()
+        for text in (named.of[one.problem], f"{one.b.median_us:.2f}", f"{one.ratio:.3f}", *configs):
+            assert all(word in words for word in text.split())
+    piped = Screen(0)
+    show_table(piped.console, comparison)
+    for one in comparison.compared:
+        (line,) = (line for line in piped.lines if line.startswith(one.problem.key + " "))
+        assert one.a and one.b and one.a.config in line and one.b.config in line
 
 
 @pytest.mark.parametrize("text", ["2", "x", "-1%", "nan", "1e-2"])
