@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import Choice, GemmProblem, Verdict
+from gemm_tuner.records import Choice, GemmProblem, Verdict, Verified
 from gemm_tuner.session import Session
 from gemm_tuner.short_forms import Labels, label, labels, short_config
 from gemm_tuner.terminal_table import Column, print_table
@@ -83,8 +83,8 @@ def results(
     choices: Mapping[GemmProblem, Choice],
     failures: Mapping[GemmProblem, str],
 ) -> None:
-    """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. Sizes without a
-    configuration stand below with the reason."""
+    """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
+    told where it was not on the GPU. Sizes without a configuration stand below with the reason."""
     named = size_names(console, problems)
     chosen = [choices[problem] for problem in problems if problem in choices]
     if chosen:
@@ -96,6 +96,7 @@ def results(
             Column("TFLOP/s", is_number=True, rank=2),
             Column("of roofline", is_number=True, rank=3),
             Column("error/bound", is_number=True, rank=4),
+            Column("checked", rank=3),
             Column("configuration", wraps=True),
             Column("tie", rank=5),
         )
@@ -136,6 +137,7 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
         f"{choice.tflops:.1f}" if measured else "",
         f"{choice.roofline_pct:.0f} %" if measured else "",
         error_share(choice.error_over_bound),
+        "" if choice.verified == Verified.TRUE else choice.verified.value,
         config_name(console, choice.config.name),
         "tie" if choice.tie else "",
     ]

@@ -82,11 +82,12 @@ def show_table(console: Console, comparison: Comparison) -> None:
         Column("verdict", wraps=True),
         *(() if console.is_terminal else (Column("configuration"),)),
     )
-    rows = []
+    rows: list[list[str | Text]] = []
+    cells: list[str | Text]
     for one in comparison.compared:
         verdict = one.verdict.value + (" (regression)" if one.regression else "")
-        cells = (named.of[one.problem], *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, "")))
-        rows.append(cells if console.is_terminal else (*cells, _configs(console, one)))
+        cells = [named.of[one.problem], *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
+        rows.append(cells if console.is_terminal else [*cells, _configs(console, one)])
     print_table(console, with_common("B against A", named), columns, rows)
     told = [
         (named.of[one.problem], _configs(console, one)) for one in comparison.compared if one.why or one.config_changed

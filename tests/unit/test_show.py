@@ -11,7 +11,7 @@ from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner import show
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import Choice, GemmProblem, Verdict
+from gemm_tuner.records import Choice, GemmProblem, Verdict, Verified
 from gemm_tuner.rule import Kind
 from gemm_tuner.short_forms import labels, short_config
 
@@ -71,6 +71,16 @@ def test_a_size_without_a_configuration_says_why(width: int) -> None:
     assert reason in " ".join(lines)
     assert not width or max(map(len, lines)) <= width
     assert reason in " ".join(results_of([], width, {SIZE: reason}))
+
+
+def test_what_was_not_checked_on_the_gpu_says_how_it_was() -> None:
+    choices = choices_of(TUNED[0])[:2]
+    for width in (0, 120):
+        assert "checked" not in " ".join(results_of(choices, width)).split()
+        for how in (Verified.INTERPRETED, Verified.AGREED, Verified.FALSE):
+            lines = results_of([replace(choices[0], verified=how), choices[1]], width)
+            assert "checked" in " ".join(lines).split()
+            assert [how.value in line.split() for line in lines[-2:]] == [True, False]
 
 
 def test_an_error_of_zero_does_not_look_unchecked() -> None:
