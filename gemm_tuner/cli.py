@@ -130,9 +130,9 @@ def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
     """The configurations of the file of --update, by problem. Raises UserError."""
     if path is None:
         return {}
-    from gemm_tuner import results
+    from gemm_tuner import older_configs
 
-    return {row.problem: row.config for row in results.read(path).rows if row.config is not None}
+    return older_configs.read(path)
 
 
 def check_results_file(path: Path | None, size_file: str | None) -> None:
@@ -144,6 +144,10 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
         raise UserError("is also the size file, which would be lost", where=where)
     if path.is_dir():
         raise UserError(f"{path} is a folder", where=where, accepted=accepted)
+    if path.exists():
+        from gemm_tuner import results_file
+
+        results_file.read_earlier(path)
     if not path.resolve().parent.is_dir():
         raise UserError(f"the folder {path.parent} does not exist", where=where, accepted=accepted)
     try:
@@ -195,6 +199,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         families=arguments.families,
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
+        update_file=arguments.update,
         older=read_older(arguments.update),
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,

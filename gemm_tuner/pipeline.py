@@ -6,12 +6,14 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 
 from gemm_tuner import (
     codegen,
     interruption,
+    older_configs,
     predict,
     prepare,
     profilers,
@@ -30,6 +32,8 @@ from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, Verdict
+from gemm_tuner.results_file import read_earlier, require_same_device
+from gemm_tuner.run_identity import configs_sha
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
 from gemm_tuner.steps import check_candidates, write_scripts
@@ -66,6 +70,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
             else:
                 predict.run(session, ledgers)
         finally:
+            session.write_results()
             write_records(session, ledgers)
         for ledger in ledgers:
             ledger.assert_complete()
@@ -82,6 +87,8 @@ def opened(
     Raises before any file is written where that is possible.
     """
     codegen.environment(settings.templates_dir)
+    if settings.results_file is not None:
+        require_same_device(settings.results_file, read_earlier(settings.results_file), setting.device)
     profiler: profilers.Profiler | None = None
     if setting.source == "measured":
         # A check needs no profiler: proton is always there and never started.
@@ -89,6 +96,8 @@ def opened(
     named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
+        if settings.updates_in_place:
+            settings = replace(settings, older=older_configs.kept(store))
         session = Session(settings, setting, folder, store, asked, console, out)
         launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
         if session.sensor is not None:
@@ -160,12 +169,16 @@ def finish(session: Session) -> int:
     if session.settings.time_breakdown or session.settings.verbose:
         show.stage_table(session.out, session)
     say = session.console.print
+    for problem, why in session.results_file.kept_instead().items():
+        say(f"{problem.key}: its earlier row stays in the results file: {why}", highlight=False, soft_wrap=True)
     for line in show.notes(session):
         say(line, highlight=False)
     say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
     say(f"to look at it: tune_gemm.py report {shlex.quote(str(session.folder.root))}", highlight=False, soft_wrap=True)
+    if session.settings.updates_in_place:
+        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))
     session.store.set_fact("state", resume.FINISHED)
     session.folder.tidy(keep=session.settings.keep)
     if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
@@ -196,6 +209,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
         try:
             Tuning(session, ledgers, launchers).run_given()
         finally:
+            session.write_results()
             write_records(session, ledgers)
         return finish(session)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,19 @@ class Header:
 class Results:
     """A results file as read: ``header`` has the fields of Header that the file gives.
 
-    without_config: the sizes that ended without a config, each with the reason.
+    without_config:  the sizes that ended without a config, each with the reason.
+    earlier_headers: those of the runs that rows with kept_from are from, told by their dates.
     """
 
     header: dict[str, str | int]
     rows: tuple[Row, ...]
     without_config: tuple[tuple[GemmProblem, str], ...]
+    earlier_headers: tuple[dict[str, str | int], ...] = ()
+
+    def header_of(self, row: Row) -> dict[str, str | int]:
+        """The header of the run that a row is from."""
+        date = row.facts.get("kept_from")
+        return next((one for one in self.earlier_headers if one.get("date") == date), self.header)
 
 
 def write(
@@ -79,10 +86,25 @@ def write(
     failures: the sizes without a config, each with the reason; written, so that no size vanishes.
     Raises EnvironmentFault when the file cannot be written, ValueError for a choice that no row can hold.
     """
+    write_rows(path, dataclasses.asdict(header), [choice_row(choice) for choice in choices], failures)
+
+
+def write_rows(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    failures: Iterable[tuple[GemmProblem, str]],
+    earlier_headers: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a results file of rows as ``choice_row`` makes them, or as an older file holds them.
+
+    earlier_headers: those of the runs that rows with kept_from are from. Raises EnvironmentFault, ValueError.
+    """
     document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "header": dataclasses.asdict(header),
-        "configs": [choice_row(choice) for choice in choices],
+        "header": dict(header),
+        **({"earlier_headers": list(map(dict, earlier_headers))} if earlier_headers else {}),
+        "configs": list(map(dict, rows)),
         "without_config": [{**size_keys(problem), "reason": reason} for problem, reason in failures],
     }
     write_text_atomically(path, _PREAMBLE + dump_yaml(document))
@@ -98,7 +120,12 @@ def read(path: str | os.PathLike[str]) -> Results:
             where=where,
             accepted="a file that tune_gemm.py wrote, with format_version, header and configs",
         )
-    return Results(_header(document.header, f"{where}, header"), document.rows, document.failures)
+    if not isinstance(document.earlier_headers, list):
+        raise UserError(
+            f"earlier_headers is {show(document.earlier_headers)}", where=where, accepted="a list of headers"
+        )
+    earlier = tuple(_header(one, f"{where}, earlier_headers {i}") for i, one in enumerate(document.earlier_headers, 1))
+    return Results(_header(document.header, f"{where}, header"), document.rows, document.failures, earlier)
 
 
 def _header(raw: object, where: str) -> dict[str, str | int]:

@@ -9,9 +9,11 @@ from typing import Any
 
 from gemm_tuner import __version__
 from gemm_tuner.prepare import Setting
+from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.settings import Settings
 
 KEY_DIGITS = 8
+OLDER = "older configurations"
 
 
 def job_key(settings: Settings, source: str, task: str) -> str:
@@ -34,7 +36,6 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
     """All that two timings must have in common to be compared, by what a person calls it."""
     machine, device = setting.machine, setting.device
     space = settings.space_file
-    older = sorted((problem.key, config.name) for problem, config in settings.older.items())
     return {
         "device": f"{device.name}, {device.num_sms} SMs",
         "architecture": device.target.arch,
@@ -51,11 +52,19 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
         f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
-        "older configurations": f"{hashlib.sha256(repr(older).encode()).hexdigest()[:12]}, to be beaten by "
-        f"{settings.min_improvement_pct:g} %"
-        if older
-        else "",
+        OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
+
+
+def older_text(older: Mapping[GemmProblem, KernelConfig], improvement_pct: float) -> str:
+    """What a fingerprint says of the configurations to be beaten; empty for none."""
+    return f"{configs_sha(older)}, to be beaten by {improvement_pct:g} %" if older else ""
+
+
+def configs_sha(configs: Mapping[GemmProblem, KernelConfig]) -> str:
+    """12 hex digits over the configurations of sizes."""
+    names = sorted((problem.key, config.name) for problem, config in configs.items())
+    return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

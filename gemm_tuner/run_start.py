@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from gemm_tuner import resume, run_folder
+from gemm_tuner import older_configs, resume, run_folder
 from gemm_tuner.prepare import Setting
 from gemm_tuner.run_folder import RunFolder
-from gemm_tuner.run_identity import differences, fingerprint, job_key
+from gemm_tuner.run_identity import OLDER, configs_sha, differences, fingerprint, job_key, older_text
 from gemm_tuner.run_lock import RunLock
 from gemm_tuner.settings import Settings
 from gemm_tuner.store import Store
@@ -32,6 +32,7 @@ def begin(
                 return folder, found
     folder = run_folder.create(settings.output_dir, key)
     store = _open(folder, stack)
+    older_configs.keep(store, settings.older)
     store.set_fact("fingerprint", now)
     store.set_fact("budget_s", settings.budget_s)
     return folder, store
@@ -53,7 +54,9 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before it had begun
+            older_configs.keep(store, settings.older)
             store.set_fact("fingerprint", now)
+        now = {**now, **_older_as_begun(store, settings)}
         if resume.is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
@@ -67,6 +70,16 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
             store.set_fact("budget_s", budget_s)
         stack.push(mine.pop_all())
         return store
+
+
+def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
+    """The part of the fingerprint for the configurations to be beaten, where the run itself rewrites their file: as it
+    was when the run began. After the run's end that holds for the file that the run has left."""
+    if not settings.updates_in_place:
+        return {}
+    if resume.is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
+        return {}
+    return {OLDER: older_text(older_configs.kept(store), settings.min_improvement_pct)}
 
 
 def _has_more_time(budget_s: float, before_s: float) -> bool:

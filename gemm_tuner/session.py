@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from gemm_tuner.interruption import Interruption
 from gemm_tuner.launch import visible_gpu
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.results_file import ResultsFile
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings
 from gemm_tuner.starts import StageRun
@@ -116,13 +118,20 @@ class Session:
         l2 = "rotating" if settings.rotating_mib else "flushed"
         return {"init_type": settings.init_type, "seed": settings.seed, "l2": l2}
 
+    @functools.cached_property
+    def results_file(self) -> ResultsFile:
+        """The results file, with the rows that it held when this process began."""
+        return ResultsFile(self.results_path, [entry.problem for entry in self.settings.entries])
+
     def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
-        """Books a size's outcome and rewrites the results file, whole or not at all."""
+        """Books a size's outcome, which the store has already; the results file follows within seconds."""
         if choice is not None:
             self.choices[problem] = choice
         else:
             self.failures[problem] = reason
-        order = [entry.problem for entry in self.settings.entries]
-        chosen = [self.choices[p] for p in order if p in self.choices]
-        failed = [(p, self.failures[p]) for p in order if p in self.failures]
-        results.write(self.results_path, self.header(), chosen, failed)
+        self.results_file.settle(problem, choice, reason)
+        self.results_file.write_when_due(self.header)
+
+    def write_results(self) -> None:
+        """Brings the results file up to date. Raises EnvironmentFault when it cannot be written."""
+        self.results_file.write(self.header)

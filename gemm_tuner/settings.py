@@ -17,7 +17,7 @@ class Settings:
     compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
     families: the kernel families to try; empty for all of the space.
     budget_s: wall time of the run; 0 is no bound.
-    older:    configurations of an earlier results file, to be beaten by min_improvement_pct.
+    older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
     fresh:    start a new run even where this one was begun before.
     """
 
@@ -48,6 +48,7 @@ class Settings:
     search: str = "guided"
     budget_s: float = 0.0
     launch_limit_s: float = 60.0
+    update_file: Path | None = None
     older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
     min_improvement_pct: float = 2.0
     fresh: bool = False
@@ -55,6 +56,12 @@ class Settings:
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False
+
+    @property
+    def updates_in_place(self) -> bool:
+        """Whether the run writes to the file whose configurations it is to beat."""
+        one, other = self.update_file, self.results_file
+        return one is not None and other is not None and one.resolve() == other.resolve()
 
     @property
     def check_all_finalists(self) -> bool:

@@ -29,14 +29,14 @@ _TIMED_NUMBERS = (
 TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "tie": "flag"}
 _NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
 _OTHER_FACTS = {
-    **dict.fromkeys(("name", "source", "runner_up"), "text"),
+    **dict.fromkeys(("name", "source", "runner_up", "kept_from"), "text"),
     **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
 }
 FACTS = {**_OTHER_FACTS, **TIMED_FACTS}
 KNOWN_KEYS = (*_OTHER_FACTS, "verified", *TIMED_FACTS)
 ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS)
 FAILURE_KEYS = (*SIZE_KEYS, "reason")
-TOP_KEYS = ("format_version", "header", "configs", "without_config")
+TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_config")
 
 _EXAMPLE = "such as - {M: 4096, N: 4096, K: 4096}"
 
@@ -79,12 +79,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Document:
-    """A size file or a results file as read; ``header`` is raw, ``failures`` are (problem, reason)."""
+    """A size file or a results file as read; headers are raw, ``failures`` are (problem, reason)."""
 
     is_results: bool
     header: object
     rows: tuple[Row, ...]
     failures: tuple[tuple[GemmProblem, str], ...]
+    earlier_headers: object = ()
 
 
 def load_sizes(path: str | os.PathLike[str], defaults: Defaults) -> SizeList:
@@ -152,7 +153,7 @@ def _results_document(raw: dict[Any, Any], name: str) -> Document:
     for row in rows:
         if row.config is None:
             raise UserError("has no config", where=row.where, accepted=config_form())
-    return Document(True, raw.get("header", {}), tuple(rows), tuple(failures))
+    return Document(True, raw.get("header", {}), tuple(rows), tuple(failures), raw.get("earlier_headers", []))
 
 
 def _items(raw: object, where: str) -> list[tuple[int, object]]:

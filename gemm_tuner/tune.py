@@ -62,6 +62,7 @@ class Tuning:
                 self._settle(compiled(finalists, compiling), fleet, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
+        self.session.write_results()
         for ledger in self.ledgers:
             ledger.spread_failures()
             ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)

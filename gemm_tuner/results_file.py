@@ -1,0 +1,189 @@
+"""The results file of a run while it grows: rows are merged by problem with those that are in it already.
+
+No row is lost: what the file held stays until this run has a new row for the same problem. The rows of this run are in
+its store; the file is written at most every few seconds, beside itself and renamed, so that settling a size costs the
+same however many there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner import results
+from gemm_tuner.documents import load_yaml, printable
+from gemm_tuner.errors import UserError
+from gemm_tuner.records import Choice, Device, GemmProblem
+from gemm_tuner.results import Header
+
+# Between two writes lie at least this many seconds, and at least this many times what the last one took.
+WRITE_EVERY_S = 5.0
+WRITE_SHARE = 20
+OTHER_FILE = "choose another file for --tuning_results_file, or move this one away"
+
+Rows = Mapping[GemmProblem, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a results file held before this run: the rows as they stand in it, the first of each problem."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    failures: Mapping[GemmProblem, str] = field(default_factory=dict)
+    headers: tuple[dict[str, Any], ...] = ()
+
+
+def read_earlier(path: Path) -> Earlier:
+    """The rows of a results file that a run will write to; none where there is no file or an empty one.
+
+    Raises UserError for a file that is no results file: it would be lost.
+    """
+    if not path.exists() or (path.is_file() and path.stat().st_size == 0):
+        return Earlier()
+    try:
+        found = results.read(path)
+        raw: Any = load_yaml(path, "results file")
+    except UserError as error:
+        what = f"is there already and cannot be merged with: {error.one_line()}"
+        raise UserError(what, where="--tuning_results_file", hint=OTHER_FILE) from error
+    rows: dict[GemmProblem, dict[str, Any]] = {}
+    for row, item in zip(found.rows, raw["configs"], strict=True):
+        # As this version writes it: an older format says less of how a row was checked.
+        rows.setdefault(row.problem, {**item, **({"verified": row.verified.scalar} if "verified" in item else {})})
+    return Earlier(found.header, rows, dict(found.without_config), found.earlier_headers)
+
+
+def require_same_device(path: Path, earlier: Earlier, device: Device) -> None:
+    """Raises UserError when the file's rows are of another GPU: one header cannot stand for both."""
+    header = earlier.header
+    if not earlier.rows:
+        return
+    theirs = (header.get("device", ""), header.get("arch", ""))
+    mine = (device.name, device.target.arch)
+    if theirs != mine:
+        raise UserError(
+            f"holds rows of {theirs[0]} ({theirs[1]}) and this run is for {mine[0]} ({mine[1]})",
+            where=printable(path),
+            accepted="a results file of one GPU model",
+            hint=OTHER_FILE,
+        )
+
+
+def replaces(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
+    """Whether a row takes the place of an older one: a prediction does not take that of a time."""
+    return old is None or new.get("source") != "predicted" or old.get("source") in (None, "predicted")
+
+
+def merge(
+    earlier: Earlier,
+    header: dict[str, Any],
+    order: Sequence[GemmProblem],
+    rows: Rows,
+    failed: Mapping[GemmProblem, str],
+) -> dict[str, Any]:
+    """The parts of a results file: earlier rows, each replaced by this run's for the same problem.
+
+    order: this run's problems. They take the places that any of them have in the file, in this order, and the rest
+    follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
+    """
+    new = {problem: rows[problem] for problem in order if problem in rows}
+    new = {problem: row for problem, row in new.items() if replaces(row, earlier.rows.get(problem))}
+    date = str(earlier.header.get("date", ""))
+    kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in earlier.rows.items() if p not in new}
+    mine = [problem for problem in order if problem in new or problem in kept]
+    asked = set(order)
+    turns = iter(mine)
+    places = [next(turns) if problem in asked else problem for problem in earlier.rows] + list(turns)
+    dates = {row["kept_from"] for row in kept.values()}
+    headers = {str(one.get("date", "")): one for one in (*earlier.headers, earlier.header)}
+    reasons = {**{p: why for p, why in earlier.failures.items() if p not in asked}, **failed}
+    return {
+        "header": header,
+        "rows": [new[problem] if problem in new else kept[problem] for problem in places],
+        "failures": [(problem, why) for problem, why in reasons.items() if problem not in new and problem not in kept],
+        "earlier_headers": [one for date, one in headers.items() if date in dates],
+    }
+
+
+class ResultsFile:
+    """``path`` while a run settles its sizes. ``order``: the run's problems.
+
+    Not for several threads. Another process may write to the same path: each merges what the other has written.
+    """
+
+    def __init__(self, path: Path, order: Iterable[GemmProblem], clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises UserError for a file that is there and is no results file."""
+        self.path, self._order, self._clock = path, tuple(order), clock
+        self.earlier = read_earlier(path)
+        self._seen = _state(path)
+        self._rows: dict[GemmProblem, dict[str, Any]] = {}
+        self._failed: dict[GemmProblem, str] = {}
+        self._is_behind, self._next_write = False, -float("inf")
+
+    def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
+        """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""
+        if choice is not None:
+            self._rows[problem] = results.choice_row(choice)
+        else:
+            self._failed[problem] = reason
+        self._is_behind = True
+
+    def write_when_due(self, header: Callable[[], Header]) -> None:
+        """Writes if the last time is long enough ago."""
+        if self._clock() >= self._next_write:
+            self.write(header)
+
+    def write(self, header: Callable[[], Header]) -> None:
+        """Writes what the file lacks. Raises EnvironmentFault when it cannot be written."""
+        if not self._is_behind:
+            return
+        begun = self._clock()
+        with _alone_in(self.path.resolve().parent):
+            if _state(self.path) != self._seen:
+                self.earlier = read_earlier(self.path)
+            parts = merge(self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed)
+            results.write_rows(self.path, **parts)
+            self._seen = _state(self.path)
+        self._is_behind = False
+        ended = self._clock()
+        self._next_write = ended + max(WRITE_EVERY_S, WRITE_SHARE * (ended - begun))
+
+    def kept_instead(self) -> dict[GemmProblem, str]:
+        """The sizes of this run whose earlier row stays, and why."""
+        kept = {problem: reason for problem, reason in self._failed.items() if problem in self.earlier.rows}
+        for problem, row in self._rows.items():
+            if not replaces(row, self.earlier.rows.get(problem)):
+                kept[problem] = "it was timed, and this run has a prediction only"
+        return kept
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """What tells one file at a path from another."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Holds an advisory lock on a folder, where the file system has such locks."""
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,125 @@
+"""No row of a results file is lost, wherever a run that rewrites it is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gemm_tuner import results
+from gemm_tuner.cli import main
+from gemm_tuner.records import GemmProblem
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDING = ROOT / "tests" / "data" / "h200_nsys_recording"
+# Ends the process without a word before or after the Nth call of one function of the tuner.
+KILLED = """
+import importlib, os, sys
+from gemm_tuner.cli import main
+
+where, nth, when, *words = sys.argv[1:]
+module, _, name = where.rpartition(":")
+owner = importlib.import_module(module)
+*path, last = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+real, left = getattr(owner, last), [int(nth)]
+
+def dies(*given, **named):
+    left[0] -= 1
+    if when == "before" and left[0] == 0:
+        os._exit(9)
+    found = real(*given, **named)
+    if when == "after" and left[0] == 0:
+        os._exit(9)
+    return found
+
+setattr(owner, last, dies)
+sys.exit(main(words))
+"""
+MOMENTS = [
+    ("gemm_tuner.session:Session.settle", 1, "after"),
+    ("gemm_tuner.session:Session.settle", 2, "after"),
+    ("gemm_tuner.results_file:results.write_rows", 1, "before"),
+    ("os:fsync", 1, "after"),
+    *[("os:replace", nth, when) for nth in (1, 2) for when in ("before", "after")],
+    ("gemm_tuner.run_record:write", 1, "before"),
+    ("gemm_tuner.run_folder:RunFolder.tidy", 1, "before"),
+    ("gemm_tuner.store:Store.settle", 2, "after"),
+]
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recorded rows and one of a size that the run does not tune, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    document = yaml.safe_load((RECORDING / "tuned.yaml").read_text())
+    document["configs"].append({**document["configs"][0], "M": 333})
+    path = tmp_path / "tuned.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def words(path: Path, *more: str) -> list[str]:
+    return [
+        *("--gemm_size_file", str(RECORDING / "sizes.yaml"), "--search", "full", "--output_dir", "runs", *more),
+        *("--space", str(RECORDING / "space.yaml"), "--rules", str(RECORDING / "rules"), "--no_warmup"),
+        *("--profiler", "replay", "--replay", str(RECORDING / "raw"), "--o", str(path)),
+    ]
+
+
+def run_killed(moment: tuple[str, int, str], arguments: list[str]) -> int:
+    where, nth, when = moment
+    command = [sys.executable, "-c", KILLED, where, str(nth), when, *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=env, capture_output=True).returncode
+
+
+def rows_of(path: Path) -> dict[GemmProblem, str]:
+    return {row.problem: row.config.name for row in results.read(path).rows if row.config}
+
+
+@pytest.mark.parametrize(
+    "moment", MOMENTS, ids=lambda moment: f"{moment[0].rpartition('.')[2]}-{moment[1]}-{moment[2]}"
+)
+def test_a_kill_leaves_every_row_and_the_command_goes_on(moment: tuple[str, int, str], tuned: Path) -> None:
+    before = rows_of(tuned)
+    update = words(tuned, "--update", str(tuned))
+    assert run_killed(moment, update) == 9
+    between = rows_of(tuned)
+    assert set(between) == set(before) and len(results.read(tuned).rows) == 4
+    assert main(update) == 0
+    after = results.read(tuned)
+    assert set(rows_of(tuned)) == set(before) and len(after.rows) == 4
+    assert [row.facts["source"] for row in after.rows] == ["replayed"] * 3 + ["measured"]
+    assert [row.facts.get("kept_from") for row in after.rows][:3] == [None] * 3
+    (run,) = (tuned.parent / "runs").iterdir()
+    assert main(update) == 0 and [run] == list((tuned.parent / "runs").iterdir())  # finished, not tuned again
+
+
+def edited(path: Path, change: Callable[[dict[str, object]], None]) -> None:
+    document = yaml.safe_load(path.read_text())
+    change(document)
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def test_rows_of_another_gpu_are_not_mixed_in(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    edited(tuned, lambda document: document["header"].update(device="NVIDIA H100"))  # type: ignore[attr-defined]
+    text = tuned.read_text()
+    assert main(words(tuned)) == 2
+    said = capfd.readouterr().err
+    assert "NVIDIA H100" in said and "NVIDIA H200" in said and "--tuning_results_file" in said
+    assert tuned.read_text() == text and not Path("runs").exists()
+
+
+def test_what_is_no_results_file_is_not_written_over(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    notes = tuned.with_name("notes.yaml")
+    for text in ("- {M: 1, N: 1, K: 1}\n", "my notes\n", "format_version: 99\nconfigs: []\n"):
+        notes.write_text(text)
+        assert main(words(notes)) == 2
+        assert "cannot be merged" in capfd.readouterr().err and notes.read_text() == text
