@@ -200,6 +200,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,
+        gpu_wait_s=0.0 if arguments.no_wait else arguments.wait,
         older=read_older(arguments.update),
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,

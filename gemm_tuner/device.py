@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner import nvml
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.records import Device
 
@@ -51,14 +53,27 @@ def look() -> Machine:
 def driver_version() -> str:
     """The GPU driver's version, or "" where nobody tells."""
     amdgpu = Path("/sys/module/amdgpu/version")
-    try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.strip().splitlines()[0].strip()
-    except (OSError, subprocess.TimeoutExpired):
-        pass
-    return amdgpu.read_text().strip() if amdgpu.is_file() else ""
+    return nvml.driver_version() or (amdgpu.read_text().strip() if amdgpu.is_file() else "")
+
+
+def driver_name(gpu: Mapping[str, Any], visible: str) -> str:
+    """How the driver's library names a GPU: its UUID, else the driver's number.
+
+    gpu: what torch says of it. visible: the GPU in the terms of CUDA_VISIBLE_DEVICES. torch writes the UUID of a MIG
+    instance as that of a GPU.
+    """
+    uuid = str(gpu.get("uuid", ""))
+    if visible.startswith("MIG-"):
+        return f"MIG-{uuid.removeprefix('GPU-')}" if uuid else visible
+    return uuid or visible
+
+
+def lock_name(gpu: Mapping[str, Any], name: str) -> str:
+    """How all processes of a machine name a GPU: its UUID, else its place on the bus, else the driver's number.
+
+    name: ``driver_name`` of it.
+    """
+    return str(gpu.get("uuid") or gpu.get("pci") or f"number-{name}")
 
 
 def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ class Finals:
             found: dict[Key, Timing] = {}
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = progress.step(title + attempt, total, session.console)
-            with session.stage("finals"), bar as step, GpuWatch(session.watched_gpus()) as watch:
+            with session.gpus_held(), session.stage("finals"), bar as step, GpuWatch(session.watched_gpus()) as watch:
                 runs = self.fleet.time(work, planner.finals(), step.on_event, found.update)
             for run in runs:
                 session.count_run(run)

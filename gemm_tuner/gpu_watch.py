@@ -1,7 +1,6 @@
 """The clocks, power and temperature of GPUs while something is measured on them; nothing is changed.
 
-NVIDIA's through nvidia-ml-py (pynvml), AMD's through amdsmi, each where it is installed; without them nothing is known
-and nothing is said.
+NVIDIA's through NVML, AMD's through amdsmi. Where they cannot be read, ``find_sensor`` says why.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
+from gemm_tuner.nvml import SLOWED, Nvml
+
 PERIOD_S = 0.2
-# NVML's clocks event reasons that mean a slow-down which is no normal state under load: hardware slowdown, software
-# and hardware thermal slowdown, power brake. The software power cap (0x4) is how a busy GPU runs.
-NVML_THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 # The share of samples that must show it: a single one is a transient.
 THROTTLED_SHARE = 0.1
 
@@ -46,26 +44,15 @@ class NvmlSensor:
     """NVIDIA, by UUID, since NVML and CUDA number GPUs in orders of their own; or by NVML's index."""
 
     def __init__(self) -> None:
-        import pynvml
-
-        self._nvml: Any = pynvml
-        pynvml.nvmlInit()
+        self._nvml = Nvml()
 
     def read(self, gpu: str) -> Sample:
         nvml = self._nvml
-        by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
-        handle = by_index(int(gpu)) if gpu.isdigit() else by_uuid(gpu)
-        reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        return Sample(
-            gpu,
-            float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-            float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-            bool(reasons & NVML_THROTTLED),
-        )
+        throttled = any(nvml.reasons(gpu) & bit for bit in SLOWED)
+        return Sample(gpu, float(nvml.sm_clock_mhz(gpu)), nvml.power_w(gpu), nvml.temperature_c(gpu), throttled)
 
     def close(self) -> None:
-        self._nvml.nvmlShutdown()
+        self._nvml.close()
 
 
 class AmdSmiSensor:
@@ -92,12 +79,26 @@ class AmdSmiSensor:
         self._smi.amdsmi_shut_down()
 
 
-def find_sensor(backend: str) -> Sensor | None:
-    """What is installed and works for GPUs of this backend ('cuda' or 'hip'), else None."""
+def find_sensor(backend: str, gpus: Sequence[str]) -> tuple[Sensor | None, str]:
+    """What can read all of these GPUs of a backend ('cuda' or 'hip'); None and the reason where nothing can."""
     kind = NvmlSensor if backend == "cuda" else AmdSmiSensor
-    with contextlib.suppress(Exception):  # not installed, no driver, no permission: each library has errors of its own
-        return kind()
-    return None
+    try:
+        sensor: Sensor = kind()
+    except ImportError as error:
+        return None, f"the package {error.name} is not installed"
+    except Exception as error:  # amdsmi has errors of its own for a driver or a permission that is missing
+        return None, _reason(error)
+    try:
+        for gpu in gpus:
+            sensor.read(gpu)
+    except Exception as error:
+        sensor.close()
+        return None, _reason(error)
+    return sensor, ""
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class GpuWatch:

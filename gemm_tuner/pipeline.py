@@ -111,7 +111,9 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
     backend = setting.device.target.backend
     if profiler is not None:
         session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
-        session.sensor = find_sensor(backend)
+        session.sensor, reason = find_sensor(backend, session.gpu_names())
+        if session.sensor is None:
+            session.say(f"throttling of the GPU is not watched: {reason}")
         if not (folder.raw / replay.RECORDING).exists():
             replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler, session.how())
         asked, limit_s = session.interruption, settings.launch_limit_s

@@ -16,6 +16,14 @@ def package_version(name: str) -> str:
         return ""
 
 
+def pci_address(properties: Any) -> str:
+    """Where a GPU is on the bus, such as "0000:c3:00"; "" where this torch does not tell."""
+    try:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}"
+    except AttributeError:
+        return ""
+
+
 def gpus() -> list[dict[str, Any]]:
     """One mapping a GPU, in the order of its id; empty without torch or a GPU."""
     try:
@@ -31,7 +39,8 @@ def gpus() -> list[dict[str, Any]]:
         found.append(
             {
                 "id": index,
-                "uuid": "" if torch.version.hip else f"GPU-{getattr(p, 'uuid', '')}",
+                "uuid": f"GPU-{p.uuid}" if getattr(p, "uuid", "") and not torch.version.hip else "",
+                "pci": pci_address(p),
                 "name": p.name,
                 "arch": arch,
                 "num_sms": p.multi_processor_count,

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from gemm_tuner import guarded
 
 TICK_S = 0.2
@@ -118,13 +120,16 @@ def kill_family(pid: int, mark: str) -> None:
     """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    for marked in marked_processes(mark):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(marked, signal.SIGKILL)
+    for process in marked_processes(mark):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def identity(pid: int) -> str:
-    """A process, told from a later one of the same number by its start; "" when it is gone (or where nobody tells)."""
+    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process is gone.
+
+    psutil gives the start as a time of day, which differs between two readings when the clock is set in between.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -144,21 +149,35 @@ def die_with_the_tuner() -> None:
     def look() -> None:
         while identity(int(owner.split()[0])) == owner:
             time.sleep(LOOK_S)
-        for pid in marked_processes(mark):
-            if pid != os.getpid():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        for process in marked_processes(mark):
+            if process.pid != os.getpid():
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=look, name="owner", daemon=True).start()
 
 
-def marked_processes(mark: str) -> list[int]:
-    """The ids of the processes whose environment holds the mark (Linux; none elsewhere)."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if wanted in environ.read_bytes():
-                found.append(int(environ.parent.name))
-    return found
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """The processes whose environment holds the mark."""
+    return with_variable(MARK, mark)
+
+
+def with_variable(name: str, value: str) -> list[psutil.Process]:
+    """The processes that were started with this variable in their environment, as far as this user may see it."""
+    return [one for one in psutil.process_iter(["environ"]) if (one.info["environ"] or {}).get(name) == value]
+
+
+def own_pids() -> set[int]:
+    """This process, its descendants, and what they started in sessions of their own (a profiler does so)."""
+    mine = psutil.Process()
+    started = {one.pid for one in mine.children(recursive=True)}
+    return {mine.pid} | started | {one.pid for one in with_variable(OWNER, identity(mine.pid))}
+
+
+def name_of(pid: int) -> str:
+    """The name of a process; "unknown" when it is gone or of another PID namespace."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return "unknown"

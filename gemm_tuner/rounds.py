@@ -115,7 +115,7 @@ class Rounds:
             session.store.add_timings(timings.values(), SCREEN)
 
         title = f"screen, round {number}"
-        with session.stage("screen"), progress.step(title, total, session.console) as step:
+        with session.gpus_held(), session.stage("screen"), progress.step(title, total, session.console) as step:
             plans = self._planner.screen(session.settings.jobs, self._until)
             runs = self._fleet.time(work, plans, step.on_event, found)
         for run in runs:

@@ -14,7 +14,8 @@ from typing import Any
 
 from rich.console import Console
 
-from gemm_tuner import __version__, results
+from gemm_tuner import __version__, gpu_lock, gpu_users, results
+from gemm_tuner.device import driver_name, lock_name
 from gemm_tuner.gpu_watch import GpuWatch, Sensor
 from gemm_tuner.interruption import Interruption
 from gemm_tuner.launch import visible_gpu
@@ -25,6 +26,9 @@ from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings
 from gemm_tuner.starts import StageRun
 from gemm_tuner.store import Store
+
+# The stage in which another process holds the GPU.
+WAITING = "wait for the GPU"
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Session:
     stage_seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    users_named: bool = False
     started: float = field(default_factory=time.monotonic)
     started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
@@ -79,11 +84,51 @@ class Session:
         if found:
             self.notes.setdefault("gpu", {})[title] = found
 
-    def watched_gpus(self) -> tuple[Sensor | None, list[str]]:
-        """What GpuWatch needs: the GPUs by UUID, or as the driver numbers them where none is known."""
+    def gpu_names(self) -> list[str]:
+        """The GPUs by UUID, or as the driver numbers them where none is known."""
         backend = self.setting.device.target.backend
-        gpus = [(gpu, self.setting.machine.gpu(gpu)) for gpu in self.setting.gpus]
-        return self.sensor, [row.get("uuid") or visible_gpu(backend, gpu, os.environ) for gpu, row in gpus]
+        gpus = [(self.setting.machine.gpu(gpu), visible_gpu(backend, gpu, os.environ)) for gpu in self.setting.gpus]
+        return [driver_name(row, visible) for row, visible in gpus]
+
+    def watched_gpus(self) -> tuple[Sensor | None, list[str]]:
+        """What GpuWatch needs."""
+        return self.sensor, self.gpu_names()
+
+    @contextmanager
+    def gpus_held(self) -> Iterator[None]:
+        """Holds the locks of the run's GPUs while the block times or checks on them; of a recording there are none.
+
+        The first time, other processes on the GPUs are named. Raises EnvironmentFault when they stay in use for
+        longer than the settings say.
+        """
+        if self.setting.source != "measured":
+            yield
+            return
+        begun, waits = time.monotonic(), False
+
+        def say(text: str) -> None:
+            nonlocal waits
+            waits = True
+            self.say(text)
+
+        def stop() -> bool:
+            return self.interruption.asked
+
+        locks = [lock_name(self.setting.machine.gpu(gpu), name) for gpu, name in
+                 zip(self.setting.gpus, self.gpu_names(), strict=True)]  # fmt: skip
+        with gpu_lock.held(locks, self.settings.gpu_wait_s, say, stop=stop):
+            if waits:
+                self.stage_seconds[WAITING] = self.stage_seconds.get(WAITING, 0.0) + time.monotonic() - begun
+            if not self.users_named:
+                self.users_named = True
+                found = gpu_users.others(self.setting.device.target.backend, self.gpu_names())
+                if found:
+                    self.say(gpu_users.sentence(found))
+            yield
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     @property
     def results_path(self) -> Path:

@@ -18,6 +18,7 @@ class Settings:
     families: the kernel families to try; empty for all of the space.
     budget_s: wall time of the run; 0 is no bound.
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
+    gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
     fresh:    start a new run even where this one was begun before.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     budget_s: float = 0.0
     launch_limit_s: float = 60.0
     update_file: Path | None = None
+    gpu_wait_s: float | None = None
     older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
     min_improvement_pct: float = 2.0
     fresh: bool = False

@@ -58,7 +58,7 @@ def check_candidates(
         return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
 
     plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists)
-    with session.stage("check"), progress.step("check", len(order), session.console) as step:
+    with session.gpus_held(), session.stage("check"), progress.step("check", len(order), session.console) as step:
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
             on_settled(problem, name, verdicts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,17 @@ sys.path.insert(0, str(ROOT))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew, compare nothing")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """GPUs that are stood in for have locks of their own; real ones keep those of the machine."""
+    if request.config.option.markexpr == "gpu":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEMM_TUNER_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.fixture

@@ -1,37 +1,20 @@
 """What the drivers say of their GPUs: clocks, load, who else uses them. Each source is optional.
 
-NVIDIA's is ``nvidia-smi``. AMD's are the files of the amdgpu driver under /sys, which need no tool.
+NVIDIA's is NVML. AMD's are the files of the amdgpu driver under /sys, which need no library.
 """
 
 from __future__ import annotations
 
-import csv
 import re
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-TOOL_SECONDS = 30
+from gemm_tuner.nvml import IDLE, SLOWED, GpuProcess, Nvml, NvmlError, opened
+
 LOCKED, NOT_LOCKED, UNKNOWN = "locked", "not locked", "unknown"
-_FIELDS = (
-    *("index", "name", "uuid", "clocks.current.sm", "clocks.max.sm", "clocks.applications.graphics"),
-    *("clocks.default_applications.graphics", "clocks_event_reasons.active", "memory.used", "utilization.gpu"),
-    *("mig.mode.current", "persistence_mode"),
-)
-# Bits of NVML's clocks event reasons (nvml.h).
-_IDLE = 0x1
-_SLOWED = {0x8: "hardware slowdown", 0x20: "heat, by the driver", 0x40: "heat, by the hardware", 0x80: "power brake"}
 _AMD_VENDOR = "0x1002"
 _CURRENT_CLOCK = re.compile(r"(\d+)\s*Mhz\s*\*", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process that uses a GPU."""
-
-    pid: int
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +37,8 @@ class GpuState:
     utilization_pct: int | None = None
     mig: bool = False
     persistent: bool | None = None
-    processes: tuple[Process, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    uuid: str = ""
 
 
 def look(root: Path = Path("/")) -> tuple[GpuState, ...]:
@@ -63,65 +47,54 @@ def look(root: Path = Path("/")) -> tuple[GpuState, ...]:
 
 
 def nvidia() -> tuple[GpuState, ...]:
-    """What nvidia-smi says; empty without it."""
-    rows = _query(("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"))
-    apps = _query(("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader"))
-    found = []
-    for cells in rows:
-        if len(cells) != len(_FIELDS):
-            continue
-        row = dict(zip(_FIELDS, cells, strict=True))
-        reasons = (
-            int(row["clocks_event_reasons.active"], 16) if row["clocks_event_reasons.active"].startswith("0x") else 0
-        )
-        processes = [
-            Process(int(app[1]), app[2]) for app in apps if app[0] == row["uuid"] and len(app) == 3 and app[1].isdigit()
-        ]
-        found.append(
-            GpuState(
-                index=_number(row["index"]) or 0,
-                name=row["name"],
-                vendor="nvidia",
-                clocks=_nvidia_clocks(row, reasons),
-                sm_clock_mhz=_number(row["clocks.current.sm"]),
-                max_sm_clock_mhz=_number(row["clocks.max.sm"]),
-                slowed=", ".join(words for bit, words in _SLOWED.items() if reasons & bit),
-                memory_used_mib=_number(row["memory.used"]),
-                utilization_pct=_number(row["utilization.gpu"]),
-                mig=row["mig.mode.current"] == "Enabled",
-                persistent={"Enabled": True, "Disabled": False}.get(row["persistence_mode"]),
-                processes=tuple(processes),
-            )
-        )
-    return tuple(found)
+    """What NVML says; empty without it."""
+    try:
+        with opened() as nvml:
+            return tuple(_nvidia_gpu(nvml, index, uuid) for index, uuid in enumerate(nvml.uuids()))
+    except NvmlError:
+        return ()
 
 
-def _nvidia_clocks(row: dict[str, str], reasons: int) -> str:
+def _nvidia_gpu(nvml: Nvml, index: int, uuid: str) -> GpuState:
+    gpu = str(index)
+    clock_mhz, highest_mhz = _told(nvml.sm_clock_mhz, gpu), nvml.max_sm_clock_mhz(gpu)
+    reasons = _told(nvml.reasons, gpu) or 0
+    used = nvml.memory_used_bytes(gpu)
+    return GpuState(
+        index=index,
+        name=nvml.name(gpu),
+        vendor="nvidia",
+        clocks=_nvidia_clocks(clock_mhz, highest_mhz, nvml.application_clocks_mhz(gpu), reasons),
+        sm_clock_mhz=clock_mhz,
+        max_sm_clock_mhz=highest_mhz,
+        slowed=", ".join(words for bit, words in SLOWED.items() if reasons & bit),
+        memory_used_mib=None if used is None else used >> 20,
+        utilization_pct=nvml.utilization_pct(gpu),
+        mig=nvml.is_split(gpu),
+        persistent=nvml.is_persistent(gpu),
+        processes=tuple(nvml.processes(gpu)),
+        uuid=uuid,
+    )
+
+
+def _told(question: Callable[[str], int], gpu: str) -> int | None:
+    try:
+        return question(gpu)
+    except NvmlError:
+        return None
+
+
+def _nvidia_clocks(
+    now: int | None, highest: int | None, applications: tuple[int | None, int | None], reasons: int
+) -> str:
     """The driver does not tell of a lock. A GPU that is idle below its highest clock is free to change it; application
     clocks other than the default ones were set by somebody; else nothing is known."""
-    names = (
-        "clocks.current.sm",
-        "clocks.max.sm",
-        "clocks.applications.graphics",
-        "clocks.default_applications.graphics",
-    )
-    now, highest, applications, default = (_number(row[name]) for name in names)
-    if applications and default and applications != default:
+    chosen, default = applications
+    if chosen and default and chosen != default:
         return LOCKED
-    if reasons & _IDLE and now and highest and now < highest / 2:
+    if reasons & IDLE and now and highest and now < highest / 2:
         return NOT_LOCKED
     return UNKNOWN
-
-
-def _query(command: Sequence[str]) -> list[list[str]]:
-    """The cells of a tool's CSV; nothing where it is absent, fails or hangs."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TOOL_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    if done.returncode != 0:
-        return []
-    return [[cell.strip() for cell in cells] for cells in csv.reader(done.stdout.splitlines()) if cells]
 
 
 def _number(text: str) -> int | None:
@@ -137,7 +110,7 @@ def amd(root: Path = Path("/")) -> tuple[GpuState, ...]:
     return tuple(_amd_gpu(index, folder, processes) for index, folder in enumerate(mine))
 
 
-def _amd_gpu(index: int, folder: Path, processes: tuple[Process, ...]) -> GpuState:
+def _amd_gpu(index: int, folder: Path, processes: tuple[GpuProcess, ...]) -> GpuState:
     """processes: of all AMD GPUs; the driver's list does not say which uses which."""
     level = _text(folder / "power_dpm_force_performance_level")
     steps = _text(folder / "pp_dpm_sclk")
@@ -157,10 +130,13 @@ def _amd_gpu(index: int, folder: Path, processes: tuple[Process, ...]) -> GpuSta
     )
 
 
-def _kfd_processes(root: Path) -> Iterable[Process]:
+def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
+    """Memory is of all GPUs together."""
     for folder in sorted(root.glob("sys/class/kfd/kfd/proc/*")):
         if folder.name.isdigit():
-            yield Process(int(folder.name), _text(root / "proc" / folder.name / "comm") or "unknown")
+            used = [_number(_text(path)) or 0 for path in folder.glob("vram_*")]
+            name = _text(root / "proc" / folder.name / "comm") or "unknown"
+            yield GpuProcess(int(folder.name), name, sum(used) if used else None)
 
 
 def _text(path: Path) -> str:

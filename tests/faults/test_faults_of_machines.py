@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from conftest import Undisturbed
 from fault_runs import LOOK_S, MEASURED, PREDICTED, Machine, require_accounts, rows_of
-from test_kills import progress
+from test_kills import progress, stored
+
+from gemm_tuner import gpu_lock
 
 
 def require_one_line(text: str, *words: str) -> None:
@@ -100,6 +102,30 @@ def test_a_second_run_says_who_is_at_it(machine: Machine, undisturbed: Undisturb
     require_one_line(second.stderr, "this run is under way already", f"process {first.pid} on ", " since 20", "--fresh")
     assert machine.end(first).status == 0
     assert rows_of(machine) == undisturbed.rows
+
+
+def test_a_gpu_in_use_is_waited_for_while_kernels_compile(machine: Machine, undisturbed: Undisturbed) -> None:
+    """Another process measures: nothing is timed, all is compiled, the holder is named; --no_wait ends with 3."""
+    with gpu_lock.held(["number-0"]):
+        refused = machine.run(*MEASURED, "--no_wait")
+        assert refused.status == 3
+        require_one_line(refused.err, f"process {os.getpid()} (", "--wait")
+        process = machine.start(*MEASURED)
+        while "waiting for GPU" not in (machine.folder / "err.txt").read_text():
+            assert process.poll() is None
+            time.sleep(LOOK_S)
+        assert stored(machine.folder)["compiles"] > 0 and stored(machine.folder)["timings"] == 0
+    done = machine.end(process)
+    assert done.status == 0, done.err
+    assert rows_of(machine) == undisturbed.rows
+
+    with gpu_lock.held(["number-0"]):
+        flags = ("--templates", "templates", "--profiler", "nsys", "--no_wait")
+        tuned = str(machine.run_folder() / "tuned.yaml")
+        for task in ("--benchmark", "--compare_wo_tuning"):
+            refused = machine.run(*flags, task, "--gemm_size_file", tuned)
+            assert refused.status == 3, refused.err
+            require_one_line(refused.err, f"process {os.getpid()} (")
 
 
 @pytest.mark.parametrize(("number", "point"), [(signal.SIGINT, 2), (signal.SIGTERM, 12), (signal.SIGINT, 40)], ids=str)

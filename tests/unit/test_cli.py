@@ -35,6 +35,7 @@ FLAGS = (
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
     "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit", "--families",
+    "--wait", "--no_wait",
 )  # fmt: skip
 
 
@@ -420,3 +421,9 @@ def test_the_command_itself() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
     assert done.stderr == "tune_gemm.py: -m: '0' is not an integer of 1 or more\n"
+
+
+@pytest.mark.parametrize(("flags", "waits_s"), [((), None), (("--wait", "10m"), 600.0), (("--no_wait",), 0.0)])
+def test_how_long_to_wait_for_a_gpu(flags: tuple[str, ...], waits_s: float | None) -> None:
+    arguments = build_parser().parse(["-m", "8", "-n", "8", "-k", "8", *flags])
+    assert settings_from(arguments, read_sizes(arguments, None)).gpu_wait_s == waits_s  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from nvml_recording import Gpu, h200, install
 
 from gemm_tuner import gpu_watch
 from gemm_tuner.gpu_watch import AmdSmiSensor, GpuWatch, NvmlSensor, Sample, find_sensor
@@ -91,26 +92,16 @@ def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
 )
 def test_nvml_is_asked_as_its_manual_says(reasons: int, throttled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """0x4, the power cap, is how a busy GPU runs; 0x8 and 0x40 are hardware and thermal slow-downs."""
-    said: list[str] = []
-    nvml = SimpleNamespace(
-        NVML_CLOCK_SM=1,
-        NVML_TEMPERATURE_GPU=0,
-        nvmlInit=lambda: said.append("init"),
-        nvmlShutdown=lambda: said.append("shutdown"),
-        nvmlDeviceGetHandleByIndex=lambda gpu: ("handle", gpu),
-        nvmlDeviceGetHandleByUUID=lambda uuid: {"GPU-84e91197": ("handle", 2)}[uuid],
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: reasons,
-        nvmlDeviceGetClockInfo=lambda handle, kind: {(("handle", 2), 1): 1755}[handle, kind],
-        nvmlDeviceGetPowerUsage=lambda handle: 650_000,
-        nvmlDeviceGetTemperature=lambda handle, kind: 61,
+    busy = h200(
+        "GPU-84e91197", ClockInfo=1755, PowerUsage=650_000, Temperature=61, CurrentClocksThrottleReasons=reasons
     )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    sensor = find_sensor("cuda")
-    assert isinstance(sensor, NvmlSensor)
-    assert sensor.read("2") == Sample("2", 1755.0, 650.0, 61.0, throttled)
+    recording = install(monkeypatch, h200(), busy)
+    sensor, reason = find_sensor("cuda", ["GPU-84e91197"])
+    assert isinstance(sensor, NvmlSensor) and reason == ""
+    assert sensor.read("1") == Sample("1", 1755.0, 650.0, 61.0, throttled)
     assert sensor.read("GPU-84e91197") == Sample("GPU-84e91197", 1755.0, 650.0, 61.0, throttled)
     sensor.close()
-    assert said == ["init", "shutdown"]
+    assert recording.said == ["init", "shutdown"]
 
 
 @pytest.mark.parametrize(("status", "throttled"), [(None, False), (0, False), (4, True)])
@@ -128,21 +119,40 @@ def test_amdsmi_is_asked_for_its_metrics(status: int | None, throttled: bool, mo
         amdsmi_get_gpu_metrics_info=lambda handle: {"second": metrics}[handle],
     )
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
-    sensor = find_sensor("hip")
+    sensor, _ = find_sensor("hip", ["1"])
     assert isinstance(sensor, AmdSmiSensor)
     assert sensor.read("1") == Sample("1", 2100.0, 700.0, 71.0, throttled)
 
 
-@pytest.mark.parametrize("backend", ["cuda", "hip"])
-def test_a_machine_without_the_library_or_its_driver_has_no_sensor(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = {"cuda": "pynvml", "hip": "amdsmi"}[backend]
-    monkeypatch.setitem(sys.modules, name, None)
-    assert find_sensor(backend) is None
+@pytest.mark.parametrize(("backend", "library"), [("cuda", "pynvml"), ("hip", "amdsmi")])
+def test_a_library_that_is_not_installed_is_named(backend: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    sensor, reason = find_sensor(backend, ["0"])
+    named = {"pynvml": "nvidia-ml-py"}.get(library, library)
+    assert sensor is None and named in reason and "not installed" in reason
+
+
+def test_a_missing_driver_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, init_error="Driver Not Loaded")
+    assert find_sensor("cuda", ["0"]) == (None, "NVML: Driver Not Loaded")
 
     def fails() -> None:
         raise RuntimeError("no driver")
 
-    monkeypatch.setitem(sys.modules, name, SimpleNamespace(nvmlInit=fails, amdsmi_init=fails))
-    assert find_sensor(backend) is None
+    monkeypatch.setitem(sys.modules, "amdsmi", SimpleNamespace(amdsmi_init=fails))
+    assert find_sensor("hip", ["0"]) == (None, "no driver")
+
+
+def test_a_gpu_that_does_not_answer_is_the_reason_and_the_library_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user without the permission: a sensor that cannot be read would watch nothing."""
+    recording = install(monkeypatch, Gpu("GPU-1"))
+    assert find_sensor("cuda", ["GPU-1"]) == (None, "NVML: Not Supported")
+    assert recording.said == ["init", "shutdown"]
+
+
+def test_of_a_part_of_a_gpu_the_whole_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML tells clocks and power of a whole GPU only."""
+    whole = h200("GPU-1", ClockInfo=1755)
+    install(monkeypatch, Gpu("MIG-2", {"DeviceHandleFromMigDeviceHandle": whole}))
+    sensor, _ = find_sensor("cuda", ["MIG-2"])
+    assert sensor is not None and sensor.read("MIG-2").sm_clock_mhz == 1755.0

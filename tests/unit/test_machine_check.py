@@ -4,65 +4,61 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from nvml_recording import Gpu, h200, install, memory, process
 from samples import NO_GPU, RULES, gpu
 
 from gemm_tuner import device as devices
+from gemm_tuner import nvml
 from gemm_tuner.cli import main
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_OK, EnvironmentFault
 from gemm_tuner.machine_check import facts, gpus, surroundings
 from gemm_tuner.machine_check.facts import Facts, Plan
 from gemm_tuner.machine_check.findings import GIB, Level, judge, measurable
-from gemm_tuner.machine_check.gpus import LOCKED, NOT_LOCKED, UNKNOWN, GpuState, Process
+from gemm_tuner.machine_check.gpus import LOCKED, NOT_LOCKED, UNKNOWN, GpuState
 from gemm_tuner.machine_check.surroundings import Surroundings
-
-# Of an H200 at rest, as nvidia-smi 580.159.04 prints it for the fields that are asked for.
-H200 = "0, NVIDIA H200, GPU-e75930be, 375, 1980, 1980, 1980, 0x0000000000000001, 0, 0, Disabled, Enabled"
-BUSY = "1, NVIDIA H200, GPU-11111111, 1200, 1980, 1980, 1980, 0x0000000000000048, 9000, 100, Enabled, Disabled"
-SET = "2, NVIDIA H200, GPU-22222222, 1500, 1980, 1500, 1980, 0x0000000000000001, 0, 0, Disabled, Enabled"
-OLD = "3, Tesla T4, GPU-33333333, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]"
-APPS = "GPU-11111111, 4242, /usr/bin/python3\nGPU-11111111, 4243, [Not Found]"
+from gemm_tuner.nvml import GpuProcess
 
 
-def install_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """An nvidia-smi of our own, and nothing else, on PATH."""
-    folder.mkdir(exist_ok=True)
-    tool = folder / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
-
-
-def answering(*rows: str) -> str:
-    lines = "\n".join(rows)
-    gpus_case, apps_case = (f"printf '%s\\n' '{text}';;" for text in (lines, APPS))
-    return f'case "$1" in --query-gpu=*) {gpus_case} --query-compute-apps=*) {apps_case} esac'
-
-
-def test_what_nvidia_smi_says_of_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_smi(tmp_path / "bin", monkeypatch, answering(H200, BUSY, SET, OLD))
-    idle, busy, fixed, old = gpus.nvidia()
-    assert idle == GpuState(0, "NVIDIA H200", "nvidia", NOT_LOCKED, 375, 1980, "", 0, 0, False, True, ())
-    assert (busy.clocks, busy.slowed, busy.mig, busy.persistent) == (
+def test_what_nvml_says_of_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = h200(
+        "GPU-11111111", ClockInfo=1200, CurrentClocksThrottleReasons=0x48, MemoryInfo=memory(9000), MigMode=[1, 1],
+        UtilizationRates=SimpleNamespace(gpu=100), PersistenceMode=0,
+        ComputeRunningProcesses=[process(os.getpid(), 8000), process(2**30)],
+    )  # fmt: skip
+    fixed = h200("GPU-22222222", ClockInfo=1500, ApplicationsClock=1500)
+    recording = install(monkeypatch, h200(), busy, fixed, Gpu("GPU-33333333", {"Name": b"Tesla T4"}))
+    idle_state, busy_state, fixed_state, old_state = gpus.nvidia()
+    assert idle_state == GpuState(
+        0, "NVIDIA H200", "nvidia", NOT_LOCKED, 375, 1980, "", 0, 0, False, True, (), "GPU-e75930be"
+    )
+    assert (busy_state.clocks, busy_state.slowed, busy_state.mig, busy_state.persistent) == (
         UNKNOWN, "hardware slowdown, heat, by the hardware", True, False)  # fmt: skip
-    assert busy.processes == (Process(4242, "/usr/bin/python3"), Process(4243, "[Not Found]"))
-    assert fixed.clocks == LOCKED
-    assert (old.clocks, old.sm_clock_mhz, old.memory_used_mib, old.persistent) == (UNKNOWN, None, None, None)
+    mine, gone = busy_state.processes
+    assert (mine.pid, mine.memory_bytes) == (os.getpid(), 8000 << 20) and "python" in mine.name
+    assert gone == GpuProcess(2**30, "unknown", None)
+    assert (busy_state.memory_used_mib, busy_state.utilization_pct) == (9000, 100)
+    assert fixed_state.clocks == LOCKED
+    assert old_state == GpuState(3, "Tesla T4", "nvidia", uuid="GPU-33333333")
+    assert recording.said == ["init", "shutdown"]
 
 
-@pytest.mark.parametrize("script", ["exit 9", "echo No devices were found", "echo", "printf '\\377\\376,\\n'"])
-def test_an_nvidia_smi_that_fails_says_nothing(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_smi(tmp_path / "bin", monkeypatch, script)
-    assert gpus.nvidia() == ()
+def test_without_a_driver_or_the_library_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, init_error="Driver Not Loaded")
+    assert gpus.nvidia() == () and nvml.driver_version() == ""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpus.nvidia() == () and nvml.driver_version() == ""
 
 
-def test_without_nvidia_smi_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpus.nvidia() == ()
+def test_the_version_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, h200())
+    assert devices.driver_version() == "580.159.04"
 
 
 def put(root: Path, files: dict[str, str]) -> None:
@@ -85,10 +81,12 @@ def test_what_amdgpu_says_in_its_files(level: str, clocks: str, tmp_path: Path) 
         f"{card}/mem_info_vram_used": f"{300 << 20}\n",
         f"{card}/gpu_busy_percent": "7\n",
         "sys/class/kfd/kfd/proc/77/pasid": "1\n",
+        "sys/class/kfd/kfd/proc/77/vram_4711": f"{5 << 20}\n",
+        "sys/class/kfd/kfd/proc/77/vram_4712": f"{2 << 20}\n",
         "proc/77/comm": "vllm\n",
     })  # fmt: skip
     (found,) = gpus.amd(tmp_path)
-    used = (Process(77, "vllm"),)
+    used = (GpuProcess(77, "vllm", 7 << 20),)
     assert found == GpuState(0, "AMD Instinct MI300X OAM", "amd", clocks, 132, 2100, "", 300, 7, False, None, used)
     assert gpus.amd(tmp_path / "empty") == ()
 
@@ -174,7 +172,7 @@ def test_what_blocks_measuring_comes_first_and_says_what_mends_it(known: Facts, 
 @pytest.mark.parametrize(
     ("known", "words", "mend"),
     [
-        (replace(GOOD, states=(replace(STATE, processes=(Process(7, "vllm"),)),)), "used by 7 (vllm)", "--gpu_ids"),
+        (replace(GOOD, states=(replace(STATE, processes=(GpuProcess(7, "vllm"),)),)), "used by 7 (vllm)", "--gpu_ids"),
         (replace(GOOD, states=(replace(STATE, memory_used_mib=9000),)), "9000 MiB in use", "on the host"),
         (replace(GOOD, states=(replace(STATE, slowed="power brake"),)), "slowed down by power brake", "power supply"),
         (replace(GOOD, around=replace(AROUND, free_bytes=GIB // 2)), "/out has 0.5 GiB free", "--output_dir"),
@@ -229,7 +227,9 @@ def test_the_command_on_a_machine_with_and_without_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    install_smi(tmp_path / "bin", monkeypatch, answering(H200))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    install(monkeypatch, h200())
     monkeypatch.setattr(devices, "look", lambda: NO_GPU)
     assert main(["check"]) == EXIT_ENVIRONMENT
     shown = capsys.readouterr().out
@@ -240,7 +240,8 @@ def test_the_command_on_a_machine_with_and_without_a_gpu(
     monkeypatch.setattr(devices, "look", lambda: GOOD.machine)
     monkeypatch.setattr(surroundings, "_compiler", lambda: "/usr/bin/gcc")
     for name in ("nsys", "gcc"):
-        (tmp_path / "bin" / name).symlink_to(tmp_path / "bin" / "nvidia-smi")
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
     status = main(["check", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["plan"]["source"] == "measured" and document["states"][0]["sm_clock_mhz"] == 375
