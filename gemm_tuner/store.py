@@ -5,15 +5,16 @@ A process that is killed at any moment leaves a store that holds everything up t
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gemm_tuner.errors import FREE_SPACE, CannotWrite, UserError
+from gemm_tuner.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
@@ -37,28 +38,65 @@ CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEX
 """
 
 
-class Store:
-    """All methods may be called from any thread; each returns when its rows are committed."""
+# Words of SQLite for a store that another process is writing to, and for one whose bytes are not what was written.
+LOCKED = ("locked", "busy")
+DAMAGED = ("malformed", "not a database", "no such table", "no such column", "decode")
+START_ANEW = "--fresh starts a new run; compiled kernels and the results file are not lost"
 
-    def __init__(self, path: Path) -> None:
-        """Opens or makes the store. Raises UserError for a file that is none, CannotWrite when it cannot be
-        written."""
+
+class StoreFault(CannotWrite):
+    """The store cannot be read or written. As with a full disk, no GPU and no configuration is at fault."""
+
+
+def fault_of(error: Exception, path: Path) -> StoreFault:
+    """What a person is told of an error of SQLite, or of a row that is not as it was written."""
+    words = str(error)
+    if isinstance(error, sqlite3.OperationalError) and any(word in words for word in LOCKED):
+        hint = "end that process or wait for it, then start the same command again: it goes on where it was"
+        return StoreFault(f"another process has it open ({words})", where=str(path), hint=hint)
+    if isinstance(error, sqlite3.OperationalError) and not any(word in words for word in DAMAGED):
+        return StoreFault(f"cannot be written: {words}", where=str(path), hint=FREE_SPACE)
+    return StoreFault(f"is damaged, or no run's store ({words})", where=str(path), hint=START_ANEW)
+
+
+Args = ParamSpec("Args")
+Found = TypeVar("Found")
+
+
+def reads(method: Callable[Concatenate[Store, Args], Found]) -> Callable[Concatenate[Store, Args], Found]:
+    """Lets a method of the store raise StoreFault for rows that are not as they were written."""
+
+    @functools.wraps(method)
+    def guarded(store: Store, /, *given: Args.args, **named: Args.kwargs) -> Found:
+        try:
+            return method(store, *given, **named)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise fault_of(error, store.path) from error
+
+    return guarded
+
+
+class Store:
+    """All methods may be called from any thread; each returns when its rows are committed.
+
+    All raise StoreFault for a store that is damaged, that another process has locked, or that cannot be written.
+    """
+
+    def __init__(self, path: Path, wait_s: float = 30.0) -> None:
+        """Opens or makes the store. wait_s: for another process that has it locked."""
         self.path = path
         self._lock = threading.RLock()
         try:
-            self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+            self._base = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
             self._base.execute("PRAGMA journal_mode=WAL")
             # A commit survives the death of the process; that of the machine costs the last ones at most.
             self._base.execute("PRAGMA synchronous=NORMAL")
             with self._base:
                 self._base.executescript(SCHEMA)
-        except sqlite3.OperationalError as error:
-            raise CannotWrite(f"cannot be written: {error}", where=str(path), hint=FREE_SPACE) from error
         except sqlite3.DatabaseError as error:
-            accepted = "a store that a run of this version wrote; --fresh starts a new run"
-            raise UserError(f"is no run's store ({error})", where=str(path), accepted=accepted) from error
+            raise fault_of(error, path) from error
         if self.fact("format", FORMAT_VERSION) != FORMAT_VERSION:
-            raise UserError("is of another version", where=str(path), hint="--fresh starts a new run")
+            raise StoreFault("is of another version", where=str(path), hint=START_ANEW)
         self.set_fact("format", FORMAT_VERSION)
 
     def close(self) -> None:
@@ -69,17 +107,21 @@ class Store:
         try:
             with self._lock, self._base:
                 self._base.executemany(statement, rows)
-        except sqlite3.OperationalError as error:
-            raise CannotWrite(f"cannot be written: {error}", where=str(self.path), hint=FREE_SPACE) from error
+        except sqlite3.DatabaseError as error:
+            raise fault_of(error, self.path) from error
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._base.execute(query, values).fetchall()
+        try:
+            with self._lock:
+                return self._base.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise fault_of(error, self.path) from error
 
     def set_fact(self, name: str, value: Any) -> None:
         """Facts are JSON values: the run's fingerprint, its state, what was spent."""
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
+    @reads
     def fact(self, name: str, default: Any = None) -> Any:
         rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else default
@@ -89,6 +131,7 @@ class Store:
         rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
         self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
 
+    @reads
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
         """All compiles; given a cache, those that need not be had again: its own, and failures."""
         found: dict[BinaryKey, CompileResult] = {}
@@ -109,6 +152,7 @@ class Store:
             statement = "INSERT INTO timings (size, name, stage, status, message, samples_us) VALUES (?, ?, ?, ?, ?, ?)"
             self._write(statement, rows)
 
+    @reads
     def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:
         """The timings of a size's stage in the order they came."""
         query = "SELECT name, status, message, samples_us FROM timings WHERE size = ? AND stage = ? ORDER BY id"
@@ -128,6 +172,7 @@ class Store:
         statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
         self._write(statement, running)
 
+    @reads
     def begun(self, problem: GemmProblem) -> dict[str, int]:
         """How often each configuration was running when the run died."""
         return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
@@ -137,6 +182,7 @@ class Store:
         statement = "INSERT INTO verdicts (size, name, verdict) VALUES (?, ?, ?)"
         self._write(statement, [(problem.key, verdict.name, json.dumps(row))])
 
+    @reads
     def verdicts(self, problem: GemmProblem, name: str) -> list[Verdict]:
         query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
         found = []
@@ -150,13 +196,15 @@ class Store:
         """What a check found of a configuration that had been timed."""
         self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
 
+    @reads
     def failures(self, problem: GemmProblem) -> list[tuple[str, Status, str]]:
         rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
         return [(name, Status(status), message) for name, status, message in rows]
 
     def checked(self, problem: GemmProblem) -> set[str]:
         """The configurations of a size whose check came to its end: at two sizes, or to a failure."""
-        query = """SELECT name FROM verdicts WHERE size = ? GROUP BY name HAVING COUNT(*) >= 2
+        query = """SELECT name FROM verdicts WHERE size = ?
+            GROUP BY name HAVING COUNT(DISTINCT json_extract(verdict, '$.problem')) >= 2
             UNION SELECT name FROM failures WHERE size = ?"""
         return {name for (name,) in self._rows(query, (problem.key, problem.key))}
 
@@ -164,6 +212,7 @@ class Store:
         """What is known of each configuration of a size, as its ledger has it when the size is settled."""
         self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
+    @reads
     def account(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
         found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
         return dict(json.loads(found[0][0])) if found else {}
@@ -172,6 +221,7 @@ class Store:
         """Ends a size: the chosen configuration, or "" with the reason."""
         self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
 
+    @reads
     def settled(self, problem: GemmProblem) -> tuple[str, str] | None:
         """(name, reason) of a size that has ended, else None."""
         rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))

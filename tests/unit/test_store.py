@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from samples import ROOT, problem
 
-from gemm_tuner.errors import UserError
+from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.launcher.plan import FINALS, SCREEN
 from gemm_tuner.records import CompileResult, Status, Timing, Verdict
 from gemm_tuner.store import Store
@@ -136,7 +136,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     path.write_text("this is no data base, " * 100)
-    with pytest.raises(UserError, match=r"run\.sqlite: is no run's store") as caught:
+    with pytest.raises(EnvironmentFault, match=r"run\.sqlite: is damaged, or no run's store") as caught:
         Store(path)
     assert "--fresh" in caught.value.one_line()
 
@@ -146,9 +146,68 @@ def test_a_store_of_another_version_is_refused(store: Store) -> None:
     with sqlite3.connect(store.path) as base:
         base.execute("UPDATE facts SET value = '\"0\"' WHERE name = 'format'")
     base.close()
-    with pytest.raises(UserError, match="another version") as caught:
+    with pytest.raises(EnvironmentFault, match="another version") as caught:
         Store(store.path)
     assert "--fresh" in caught.value.one_line()
+
+
+def read_all(path: Path) -> None:
+    store = Store(path)
+    try:
+        store.compiles()
+        for number in range(400):
+            size = problem(number + 1, 64, 64)
+            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.account(size)
+            store.begun(size), store.failures(size), store.checked(size)
+    finally:
+        store.close()
+
+
+def test_a_store_whose_pages_are_spoilt_is_a_fault_of_the_machine(store: Store) -> None:
+    for number in range(400):
+        store.add_timings([Timing(problem(number + 1, 64, 64), "a" * 50, Status.OK, (1.0,) * 20)], SCREEN)
+    store.close()
+    whole = bytearray(store.path.read_bytes())
+    middle = len(whole) // 2
+    whole[middle : middle + 20 * 4096] = bytes(range(256)) * 320
+    store.path.write_bytes(whole)
+    with pytest.raises(EnvironmentFault, match="is damaged") as caught:
+        read_all(store.path)
+    assert "--fresh" in caught.value.one_line() and not caught.value.one_line().count("free some space")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE timings SET samples_us = '[1.0, '",
+        "UPDATE timings SET status = 'odd'",
+        "UPDATE timings SET message = CAST(x'ff00fe' AS TEXT)",
+        "DROP TABLE timings",
+    ],
+)
+def test_rows_that_were_not_written_so_are_a_fault_of_the_machine(store: Store, change: str) -> None:
+    store.add_timings([Timing(ONE, "a", Status.OK, (1.0,))], SCREEN)
+    with sqlite3.connect(store.path) as base:
+        base.execute(change)
+    base.close()
+    with pytest.raises(EnvironmentFault, match="is damaged"):
+        store.timings(ONE, SCREEN)
+
+
+def test_a_locked_store_says_that_another_process_has_it(store: Store) -> None:
+    store.close()
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(EnvironmentFault, match="another process") as caught:
+        Store(store.path, wait_s=0.01)
+    other.execute("ROLLBACK")
+    here = Store(store.path, wait_s=0.01)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(EnvironmentFault, match="another process"):
+        here.settle(ONE, "a")
+    other.close()
+    here.settle(ONE, "a")
+    assert "free some space" not in caught.value.one_line()
 
 
 def test_the_account_of_a_size_comes_back_whole(store: Store) -> None:
@@ -160,8 +219,9 @@ def test_the_account_of_a_size_comes_back_whole(store: Store) -> None:
 
 
 def test_a_check_is_done_at_two_sizes_or_with_a_failure(store: Store) -> None:
-    for name, turns in (("a", 2), ("b", 1)):
-        for _ in range(turns):
-            store.add_verdict(ONE, Verdict(ONE, name, True, 0.1, 0.5))
+    """Two verdicts on one size, as a check that was killed and begun again leaves, are one."""
+    for name, sizes in (("a", (ONE, TWO)), ("b", (ONE,)), ("d", (ONE, ONE))):
+        for size in sizes:
+            store.add_verdict(ONE, Verdict(size, name, True, 0.1, 0.5))
     store.add_failure(ONE, "c", Status.CRASHED, "it died")
     assert store.checked(ONE) == {"a", "c"} and store.checked(TWO) == set()
