@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner import commands, options, program
+from gemm_tuner import bug_report, commands, options, program
 from gemm_tuner.commands import Consoles
-from gemm_tuner.errors import EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
+from gemm_tuner.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.parser import see_help
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
@@ -51,6 +51,12 @@ def main(argv: list[str] | None = None) -> int:
         hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"
         fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint=hint)
         fault.__cause__ = error
+    except Exception as error:
+        if "--debug" in words:
+            traceback.print_exception(error)
+        for line in bug_report.report(error, [program.name(), *words]):
+            print(f"{program.name()}: {line}", file=sys.stderr)
+        return EXIT_BUG
     if "--debug" in words:
         traceback.print_exception(fault)
     print(f"{program.name()}: {fault.one_line()}", file=sys.stderr)

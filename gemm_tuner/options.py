@@ -62,7 +62,7 @@ examples:
 """
 EXIT_STATUS = """\
 exit status: 0 every size has a verified configuration; 1 some size has none; 2 the command line or a file is
-wrong; 3 the machine lacks something (GPU, profiler, disk); 130 interrupted.
+wrong; 3 the machine lacks something (GPU, profiler, disk); 70 a bug of the tuner; 130 interrupted.
 """
 # The dests of the flags that --help shows; --help_all shows all.
 EVERYDAY = (

@@ -11,6 +11,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from gemm_tuner import (
+    bug_report,
     codegen,
     interruption,
     older_configs,
@@ -38,6 +39,8 @@ from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
 from gemm_tuner.steps import check_candidates, write_scripts
 from gemm_tuner.tune import Tuning
+
+COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
@@ -96,6 +99,7 @@ def opened(
     named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
+        stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store))
         session = Session(settings, setting, folder, store, asked, console, out)
@@ -138,7 +142,10 @@ def say_finished(session: Session) -> int:
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
-    return EXIT_OK if chosen == len(session.settings.entries) else EXIT_UNVERIFIED
+    if session.settings.compile_stage and record.facts.get("compiled under the profiler"):
+        session.console.print(f"[red]{COMPILED_LATE}")
+    every_size = chosen == len(session.settings.entries)
+    return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
 
 
 def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
@@ -181,12 +188,14 @@ def finish(session: Session) -> int:
     say(f"to look at it: tune_gemm.py report {shlex.quote(str(session.folder.root))}", highlight=False, soft_wrap=True)
     if session.settings.updates_in_place:
         session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))
+    status = EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
+    if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
+        say(f"[red]{COMPILED_LATE}: please report this")
+        status = EXIT_UNVERIFIED
+    session.store.set_fact("exit status", status)
     session.store.set_fact("state", resume.FINISHED)
     session.folder.tidy(keep=session.settings.keep)
-    if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
-        say("[red]kernels were compiled in the profiled process although all were compiled before: please report this")
-        return EXIT_UNVERIFIED
-    return EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
+    return status
 
 
 def given(settings: Settings, setting: Setting) -> list[Ledger]:

@@ -13,6 +13,7 @@ import yaml
 
 from gemm_tuner import results
 from gemm_tuner.cli import main
+from gemm_tuner.errors import EXIT_BUG
 from gemm_tuner.records import GemmProblem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,3 +124,55 @@ def test_what_is_no_results_file_is_not_written_over(tuned: Path, capfd: pytest.
         notes.write_text(text)
         assert main(words(notes)) == 2
         assert "cannot be merged" in capfd.readouterr().err and notes.read_text() == text
+
+
+def broken(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("no such luck")
+
+
+def test_a_bug_costs_no_row_and_says_where_its_traceback_is(
+    tuned: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("gemm_tuner.choose.measured_choice", broken)
+        assert main(words(tuned, "--update", str(tuned))) == EXIT_BUG
+        said = capfd.readouterr().err
+        (run,) = (tuned.parent / "runs").iterdir()
+        (kept,) = run.glob("bug-*.txt")
+        assert "Traceback" not in said and str(kept) in said.splitlines()[-1]
+        assert "ZeroDivisionError: no such luck" in said.splitlines()[-2]
+        assert "broken" in kept.read_text() and "Traceback" in kept.read_text()
+        assert main(words(tuned, "--update", str(tuned), "--debug")) == EXIT_BUG
+        assert "Traceback" in capfd.readouterr().err
+    assert len(rows_of(tuned)) == 4
+    assert main(words(tuned, "--update", str(tuned))) == 0
+
+
+def test_a_bug_before_a_run_has_a_folder_is_reported_in_the_temporary_one(
+    tuned: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tuned.parent))
+    monkeypatch.setattr("gemm_tuner.prepare.find_setting", broken)
+    assert main(words(tuned)) == EXIT_BUG
+    (kept,) = tuned.parent.glob("bug-*.txt")
+    assert str(kept) in capfd.readouterr().err
+
+
+def test_a_finished_run_ends_as_it_ended(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where kernels were compiled under the profiler, its exit status was 1, and it is 1 again."""
+    from gemm_tuner.tune import Tuning
+
+    update = [word for word in words(tuned) if word != "--no_warmup"]
+    real = Tuning.run
+
+    def compiling(self: Tuning) -> None:
+        real(self)
+        self.session.count("compiled under the profiler", 2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tuning, "run", compiling)
+        assert main(update) == 1
+    capfd.readouterr()
+    assert main(update) == 1
+    said = capfd.readouterr().err
+    assert "this run is finished" in said and "compiled in the profiled process" in said

@@ -1,0 +1,47 @@
+"""An error that no person can mend: its traceback goes to a file, and two lines say where."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from gemm_tuner import __version__
+
+FOLDER = "gemm_tuner_folder"
+
+
+@contextlib.contextmanager
+def belongs_to(folder: Path) -> Iterator[None]:
+    """An exception that leaves the block is reported in this folder."""
+    try:
+        yield
+    except Exception as error:
+        vars(error).setdefault(FOLDER, folder)
+        raise
+
+
+def report(error: Exception, command: list[str]) -> list[str]:
+    """Writes the traceback to the run's folder, or to the temporary one. Returns what to print: what happened where in
+    the code, and the file."""
+    text = "".join(traceback.format_exception(error))
+    about = f"tuner {__version__}, Python {platform.python_version()} on {platform.platform()}\n{' '.join(command)}\n\n"
+    name = f"bug-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f", {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    lines = [f"a bug of the tuner: {what}{at}"]
+    folder = vars(error).get(FOLDER)
+    for where in filter(None, (folder, Path(tempfile.gettempdir()))):
+        with contextlib.suppress(OSError):
+            path = Path(where) / name
+            path.write_text(about + text, encoding="utf-8", errors="backslashreplace")
+            kept = f"; what was found is kept in {folder}" if folder else ""
+            return [*lines, f"please report it with {path}{kept}"]
+    print(text, file=sys.stderr)
+    return [*lines, "please report it with the traceback above"]
