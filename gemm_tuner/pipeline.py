@@ -18,6 +18,8 @@ from gemm_tuner import (
     predict,
     prepare,
     profilers,
+    program,
+    recorded,
     replay,
     resume,
     run_record,
@@ -25,6 +27,7 @@ from gemm_tuner import (
     run_summary,
     show,
 )
+from gemm_tuner.arch_types import require_a_type
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.fleet import Launcher
@@ -52,6 +55,9 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     setting = prepare.find_setting(settings)
     if settings.older and setting.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
+    require_a_type([entry.problem for entry in settings.entries], setting.device)
+    if setting.recording is not None:
+        recorded.require_all(settings, setting.device, setting.recording)
     with opened(settings, setting, console, out) as (launchers, session):
         if resume.is_finished(session.store):
             return say_finished(session)
@@ -119,7 +125,9 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
         if session.sensor is None:
             session.say(f"throttling of the GPU is not watched: {reason}")
         if not (folder.raw / replay.RECORDING).exists():
-            replay.write_recording(folder.raw, setting.machine, setting.gpus[0], profiler, session.how())
+            replay.write_recording(
+                folder.raw, setting.machine, setting.gpus[0], profiler, session.how(), recorded.made_with(settings)
+            )
         asked, limit_s = session.interruption, settings.launch_limit_s
         return [
             LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
@@ -185,7 +193,8 @@ def finish(session: Session) -> int:
     say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
     say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
     say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
-    say(f"to look at it: tune_gemm.py report {shlex.quote(str(session.folder.root))}", highlight=False, soft_wrap=True)
+    run = shlex.quote(str(session.folder.root))
+    say(f"to look at it: {program.name()} report {run}", highlight=False, soft_wrap=True)
     if session.settings.updates_in_place:
         session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))
     status = EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED

@@ -12,6 +12,7 @@ import pandas as pd
 
 from gemm_tuner import device as devices
 from gemm_tuner import model, prune, replay, space
+from gemm_tuner.arch_types import type_fault
 from gemm_tuner.documents import show
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.ledger import Ledger
@@ -126,7 +127,10 @@ def open_ledger(candidates: Space, problem: GemmProblem, device: Device) -> Ledg
 
 
 def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> Ledger:
-    """The account of a size that has been cut. Raises UserError when nothing is left."""
+    """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
+    fault = type_fault(problem, device)
+    if fault is not None:
+        raise fault
     prune.require_some(pruned, problem)
     kept_rows = candidates.configs.iloc[pruned.kept]
     kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))

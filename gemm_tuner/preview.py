@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from gemm_tuner import codegen, prepare, show
+from gemm_tuner.arch_types import require_a_type
 from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import Method
@@ -41,6 +42,7 @@ def dry_run(settings: Settings, out: Console) -> None:
     """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
     one size or with --verbose, else one line. Raises UserError, at the end, when a size has none left."""
     device = device_for(settings)
+    require_a_type([entry.problem for entry in settings.entries], device)
     candidates = prepare.load_space(settings, device)
     ledgers: list[Ledger] = []
     empty: list[UserError] = []

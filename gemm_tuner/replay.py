@@ -31,9 +31,11 @@ RECORDING = "recording.json"
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
 
 
-def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int]) -> None:
-    """Notes what a later replay must know: the GPU, the versions, the profiler, and ``how`` it was timed
-    (``init_type``, ``seed`` and ``l2`` of the results file's header)."""
+def write_recording(
+    raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int], made_with: str = ""
+) -> None:
+    """Notes what a later replay must know: the GPU, the versions, the profiler, ``how`` it was timed
+    (``init_type``, ``seed`` and ``l2`` of the results file's header), and the flags that it was ``made_with``."""
     row = {
         "gpu": machine.gpu(gpu),
         "versions": machine.versions,
@@ -41,6 +43,7 @@ def write_recording(raw: Path, machine: Machine, gpu: int, profiler: Profiler, h
         "profiler": profiler.name,
         "profiler_version": profiler.version() or "",
         "how": how,
+        "made_with": made_with,
     }
     write_text_atomically(raw / RECORDING, json.dumps(row, indent=1) + "\n")
 
@@ -77,17 +80,19 @@ class _Notes:
     profiler: str
     profiler_version: str
     how: _How
+    made_with: str = ""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded run on disk."""
+    """A recorded run on disk. made_with: the flags of its space; empty where an older version wrote it."""
 
     folder: Path
     machine: Machine
     profiler: Profiler
     profiler_version: str
     how: dict[str, str | int]
+    made_with: str = ""
 
 
 def load(folder: Path | None) -> Recording:
@@ -107,7 +112,7 @@ def load(folder: Path | None) -> Recording:
         what = f"{printable(folder)} is no recording: {error.one_line()}"
         raise UserError(what, where=where, accepted=accepted) from error
     machine = Machine(({**asdict(notes.gpu), "id": 0},), notes.versions, notes.driver)
-    return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how))
+    return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how), notes.made_with)
 
 
 def in_order(plan: Path) -> tuple[int, str]:
@@ -134,14 +139,15 @@ class ReplayLauncher:
         for where, old_plan, journal in self._starts(plan.stage):
             for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
                 found.setdefault(problem, []).append(timing)
-            run.starts += 1
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
         for work in plan.work:
-            beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if (work.problem, AGAIN) in recorded else [])
+            beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if work.again else [])
             for name in [name for _, name in work.entries] + beside:
+                on_event({"event": "end", "name": name, "work_problem": work.problem})
+                if name == AGAIN and (work.problem, AGAIN) not in recorded:
+                    continue  # recordings of older versions have none
                 absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
-                on_event({"event": "end", "name": name, "work_problem": work.problem})
         on_found(run.timings)
         return run
 

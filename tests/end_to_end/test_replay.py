@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -119,6 +121,55 @@ def test_a_damaged_trace_ends_the_run_with_one_line(
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("tune_gemm.py: ") and words in last
     assert not (tmp_path / "tuned.yaml").exists()
+
+
+def test_a_replay_counts_what_it_plays_and_no_profiler_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert replay(RECORDING / "raw", tmp_path, "--no_compile_stage") == 0
+    printed = capfd.readouterr().err
+    counters = re.findall(r"^(\w[\w ]*): (\d+)/(\d+) in", printed, re.MULTILINE)
+    assert {"finals"} <= {title for title, _, _ in counters}
+    assert [one for one in counters if one[1] != one[2]] == []
+    assert not re.search(r"[1-9]\d* profiler starts", printed)
+
+
+def made_with(raw: Path, told: str) -> Path:
+    path = raw / "recording.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "made_with": told}))
+    return raw
+
+
+OTHER_RUNS = {
+    "another space": (
+        ["--gemm_size_file", str(RECORDING / "sizes.yaml")],
+        ["none of the", "256x256x512_bf16_nn"],
+    ),
+    "another size": (
+        ["-m", "48", "-n", "64", "-k", "64"],
+        ["holds no 48x64x64_bf16_nn", "accepted: 16x1024x4096"],
+    ),
+    "another type": (["-m", "256", "-n", "256", "-k", "512", "--dtype", "fp16"], ["holds no 256x256x512_fp16_nn"]),
+}
+
+
+@pytest.mark.parametrize(("words", "told"), OTHER_RUNS.values(), ids=list(OTHER_RUNS))
+def test_a_recording_of_something_else_is_refused_before_anything_is_compiled(
+    words: list[str],
+    told: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(RECORDING / "raw", tmp_path / "raw")
+    raw = made_with(tmp_path / "raw", "--space mine.yaml --search full")
+    assert main([*words, "--profiler", "replay", "--replay", str(raw)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert [word for word in told if word not in line] == []
+    assert ("made with --space mine.yaml --search full" in line) == ("none of the" in line)
+    assert [path.name for path in tmp_path.iterdir()] == ["raw"]
 
 
 def test_no_recording_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
