@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import multiprocess
+
 from gemm_tuner import memory
 from gemm_tuner.guarded import die_with_the_starter
 from gemm_tuner.kernel_env import FOREIGN_VARIABLES
@@ -76,7 +78,8 @@ def serve(
     memory_bytes: what a compile may take beside what the worker has at its start. A text for an answer says that
     nothing can be written here.
     """
-    own_process_group()
+    parent = multiprocess.parent_process()
+    own_process_group(parent.pid if parent else os.getppid())
     for name in FOREIGN_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(variables)
@@ -113,7 +116,7 @@ def keep_torch_out() -> None:
     sys.modules.setdefault("torch", stand_in)
 
 
-def own_process_group() -> None:
+def own_process_group(starter: int) -> None:
     """A group of its own, so that a kill takes ptxas too; dies with its parent; leaves Ctrl-C to it.
 
     Nice, since what is timed meanwhile is launched by a process that must not wait for a core.
@@ -121,7 +124,7 @@ def own_process_group() -> None:
     os.setsid()
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_the_starter()
+    die_with_the_starter(starter)
 
 
 def compile_one(task: CompileTask, target: Target) -> CompileResult:

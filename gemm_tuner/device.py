@@ -12,6 +12,7 @@ from typing import Any
 
 from gemm_tuner import nvml
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.processes import guarded_command
 from gemm_tuner.records import Device
 
 PROBE_SECONDS = 120
@@ -35,7 +36,7 @@ def look() -> Machine:
 
     Raises EnvironmentFault when torch is broken.
     """
-    command = [sys.executable, "-m", "gemm_tuner.probe"]
+    command = guarded_command([sys.executable, "-m", "gemm_tuner.probe"])
     env_root = Path(__file__).resolve().parent.parent
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, cwd=env_root)

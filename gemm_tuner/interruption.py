@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once, the launch that runs is finished and saved; twice, the run ends at once."""
+"""Ctrl-C and SIGTERM: once, the launch that runs is finished and saved; twice, the run ends within two seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from gemm_tuner.errors import EXIT_INTERRUPTED
+from gemm_tuner.processes import own_pids
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# After the second signal: for the run to end by itself, for example to read a long trace to its end.
+LAST_RESORT_S = 1.2
 NOTICE = "finishing what runs and saving it; once more to stop at once"
 
 
@@ -18,6 +23,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._last_resort: threading.Timer | None = None
 
     @property
     def asked(self) -> bool:
@@ -30,6 +36,10 @@ class Interruption:
 
     def _heard(self, number: int, frame: Any) -> None:
         if self.asked:
+            if self._last_resort is None:
+                self._last_resort = threading.Timer(LAST_RESORT_S, end_now)
+                self._last_resort.daemon = True
+                self._last_resort.start()
             raise KeyboardInterrupt
         self._event.set()
         # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
@@ -46,5 +56,17 @@ class Interruption:
         try:
             yield self
         finally:
+            if self._last_resort is not None:
+                self._last_resort.cancel()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def end_now() -> None:
+    """Ends this process and all that it started, whatever they are at. What is stored survives that at any moment."""
+    for pid in own_pids() - {os.getpid()}:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        os.write(2, b"\ninterrupted; what was found is kept\n")
+    os._exit(EXIT_INTERRUPTED)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gemm_tuner import starts
+from gemm_tuner import starts, watching
 from gemm_tuner.checking import check_plan
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.launcher.plan import Plan
-from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.starts import OnFound, StageRun
-from gemm_tuner.watching import REPORT_LIMIT_S, START_LIMIT_S, OnEvent, nobody, watch
+from gemm_tuner.watching import START_LIMIT_S, OnEvent, nobody, watch
 
 # One configuration: its first launch, which may still load it, and a few calls.
 LAUNCH_LIMIT_S = 60.0
@@ -68,9 +68,7 @@ class LiveLauncher:
         ended = watch(command, self.environment(), where, on_event, self)
         export = self.profiler.export_command(where)
         if export is not None and (where / "journal.jsonl").exists():
-            convert = run_watched(
-                export, self.environment(), where / "export.log", heartbeat=lambda: 0, stall_limit_s=REPORT_LIMIT_S
-            )
+            convert = watching.export(export, self.environment(), where, self)
             if convert.exit_status != 0 and ended.exit_status == 0:
                 raise starts.profiler_failed(self.profiler, convert)
         return ended

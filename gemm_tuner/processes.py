@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def run_watched(
     limit_s = stall_limit_s() if callable(stall_limit_s) else stall_limit_s
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guarded.__file__, *argv],
+            guarded_command(argv),
             env={**env, MARK: mark, OWNER: identity(os.getpid())},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -116,6 +116,11 @@ def run_watched(
     return Ended(process.returncode, stalled, time.monotonic() - started, log_path, limit_s)
 
 
+def guarded_command(argv: Sequence[str]) -> list[str]:
+    """The command line that runs ``argv`` as a child which does not outlive this process, however it ends."""
+    return [sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), *argv]
+
+
 def kill_family(pid: int, mark: str) -> None:
     """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -137,6 +142,11 @@ def identity(pid: int) -> str:
     return "" if fields[0] in ("Z", "X") else f"{pid} {fields[19]}"
 
 
+def pid_of(process: str) -> int:
+    """The PID of an ``identity``."""
+    return int(process.split()[0])
+
+
 def die_with_the_tuner() -> None:
     """Starts a thread that ends this process, and all that carry its mark, once the tuner that started it is gone.
 
@@ -147,7 +157,7 @@ def die_with_the_tuner() -> None:
         return  # started by hand
 
     def look() -> None:
-        while identity(int(owner.split()[0])) == owner:
+        while identity(pid_of(owner)) == owner:
             time.sleep(LOOK_S)
         for process in marked_processes(mark):
             if process.pid != os.getpid():

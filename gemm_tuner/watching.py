@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gemm_tuner.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
-from gemm_tuner.processes import FROM_OUTSIDE, Ended, run_watched
+from gemm_tuner.processes import FROM_OUTSIDE, Ended, identity, pid_of, run_watched
 
 # Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
 START_LIMIT_S = 180.0
@@ -47,17 +47,26 @@ class Watched(Protocol):
 
 @dataclass
 class JournalTail:
-    """Follows a growing journal and passes its events on."""
+    """Follows a growing journal and passes its events on.
+
+    running: whether a configuration is running. ended_at: when the launcher finished or was seen to be dead, a time of
+    time.monotonic(); after that the profiler writes its report.
+    """
 
     path: Path
     plan: Plan
     on_event: OnEvent
-    finished_at: float | None = None
-    running: bool = False
+    ended_at: float | None = None
+    _at_work: bool = False
+    _launcher: str = ""
     _offset: int = 0
 
+    @property
+    def running(self) -> bool:
+        return self._at_work and self.ended_at is None
+
     def beat(self) -> object:
-        """Changes while the launcher is alive, and for REPORT_LIMIT_S after it said that it has finished."""
+        """Changes while the launcher is alive, and for REPORT_LIMIT_S after it has finished or died."""
         if self.path.exists():
             with self.path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -66,15 +75,19 @@ class JournalTail:
             self._offset += len(whole)
             for line in whole.splitlines():
                 self._pass_on(json.loads(line))
-        if self.finished_at is None or time.monotonic() - self.finished_at > REPORT_LIMIT_S:
+        if self.ended_at is None and self._launcher and identity(pid_of(self._launcher)) != self._launcher:
+            self.ended_at = time.monotonic()
+        if self.ended_at is None or time.monotonic() - self.ended_at > REPORT_LIMIT_S:
             return self._offset
         return time.monotonic()
 
     def _pass_on(self, event: dict[str, Any]) -> None:
+        if event["event"] == "process":
+            self._launcher = event["identity"]
         if event["event"] == "finished":
-            self.finished_at = time.monotonic()
+            self.ended_at = time.monotonic()
         if event["event"] in ("begin", "round", "end", "fail"):
-            self.running = event["event"] in ("begin", "round")
+            self._at_work = event["event"] in ("begin", "round")
         if "work" in event and event["event"] != "call":
             self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
 
@@ -95,6 +108,18 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
         return of.launch_limit_s if tail.running else START_LIMIT_S
 
     return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
+
+
+def export(argv: list[str], env: dict[str, str], where: Path, of: Watched) -> Ended:
+    """Runs the command that turns a profiler's recording into text. Raises KeyboardInterrupt, the command killed, once
+    ``of.stop`` is set; a run that winds down waits for it, since times depend on it."""
+
+    def heartbeat() -> object:
+        if of.stop.is_set():
+            raise KeyboardInterrupt
+        return None
+
+    return run_watched(argv, env, where / "export.log", heartbeat=heartbeat, stall_limit_s=REPORT_LIMIT_S)
 
 
 def killed_from_outside(ended: Ended) -> bool:

@@ -57,6 +57,7 @@ def _is_problem(value: Any) -> bool:
 
 _OF: dict[str, Check] = {"work": _is_count, "name": _is_text}
 EVENTS: dict[str, dict[str, Check]] = {
+    "process": {"identity": _is_text},
     "begin": _OF,
     "call": {"n": _is_count, "symbols": _are_texts, "warm": _is_flag, **_OF},
     "round": {"work": _is_count, "number": _is_count},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIF
 from gemm_tuner.launcher.scratch import provide_descriptor_memory
 from gemm_tuner.launcher.timing import Bench, StickyError, finals, report_failure, screen
 from gemm_tuner.launcher.vendor import vendor_call
-from gemm_tuner.processes import die_with_the_tuner
+from gemm_tuner.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
 HELP = """\
@@ -55,6 +56,7 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
     """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written."""
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
+        journal.write("process", identity=identity(os.getpid()))
         compiles = CompileCounter()
         try:
             run(plan, journal, scripts, stop)

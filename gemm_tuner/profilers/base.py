@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.processes import guarded_command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +161,7 @@ def tool_version(tool: str) -> str | None:
         return None
     try:
         done = subprocess.run(
-            [executable, "--version"],
+            guarded_command([executable, "--version"]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gemm_tuner.launcher.plan import FINALS, VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.processes import identity
 
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
 
@@ -126,6 +127,7 @@ def main(path: Path) -> None:
     end = os.environ.get("STAND_IN_END")
     with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
         journal = Journal(stream)
+        journal.write("process", identity=identity(os.getpid()))
         stand_in = StandIn(Plan.read(path), journal, kernels)
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:

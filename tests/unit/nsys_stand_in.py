@@ -1,8 +1,8 @@
 """Takes nsys's place on PATH: ``profile`` runs the command, ``stats`` writes what it launched as nsys's CSV.
 
 NSYS_FAULT says what goes wrong: 'exit 1', 'no report', 'stats fails', 'no file', 'empty file', 'no kernels',
-'cut short', 'shifted', 'other kernels', 'too much' for a long trace; and, where the launcher died:
-'nothing after a crash', 'loss at a crash'.
+'cut short', 'shifted', 'other kernels', 'too much' for a long trace, 'stats never ends'; and, where the launcher died:
+'nothing after a crash', 'loss at a crash', 'slow report'.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+# What a report after a crash takes, where it is slow.
+SLOW_S = 4.0
 HEADER = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
     "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,Strm,Name\n"
@@ -31,6 +34,8 @@ def profile(arguments: list[str], fault: str) -> int:
     at = arguments.index("-o")
     Path(arguments[at + 1] + ".nsys-rep").touch()
     status = subprocess.run(arguments[at + 2 :]).returncode
+    if fault == "slow report" and status != 0:
+        time.sleep(SLOW_S)
     return status if status >= 0 else 128 - status
 
 
@@ -38,6 +43,9 @@ def stats(arguments: list[str], fault: str) -> int:
     stem = Path(arguments[arguments.index("-o") + 1])
     died = '"finished"' not in (stem.parent / "journal.jsonl").read_text()
     kernels = (stem.parent / "kernels.txt").read_text().splitlines()
+    if fault == "stats never ends":
+        (stem.parent / "stats.pid").write_text(str(os.getpid()))
+        time.sleep(600)
     if fault == "stats fails" or (fault == "too much" and len(kernels) > 8):
         print("ERROR: the report cannot be opened", file=sys.stderr)
         return 1

@@ -7,10 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from samples import ROOT
+from test_processes import ends
 
+from gemm_tuner import interruption
+from gemm_tuner.errors import EXIT_INTERRUPTED
 from gemm_tuner.interruption import NOTICE, SIGNALS, Interruption
 
 LISTEN = """
@@ -49,6 +54,50 @@ def test_the_first_signal_asks_and_the_second_ends(first: str, second: str) -> N
         process.kill()
         _, said = process.communicate()
     assert said.strip() == f"tune_gemm.py: {first}: finishing what runs and saving it; once more to stop at once"
+
+
+STUCK = """
+import os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from gemm_tuner.interruption import Interruption
+from gemm_tuner.processes import run_watched
+asked = Interruption()
+child = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
+def watch():
+    run_watched(child, dict(os.environ), Path(sys.argv[1]), heartbeat=lambda: 0, stall_limit_s=600)
+with asked.listening(), ThreadPoolExecutor() as pool:
+    waiting = pool.submit(watch)
+    print("listening", flush=True)
+    waiting.result()
+"""
+
+
+def test_the_second_signal_ends_what_does_not_listen(tmp_path: Path) -> None:
+    """A thread that looks at nothing holds up the end of the run, with a child in a session of its own."""
+    log = tmp_path / "log"
+    process = subprocess.Popen([sys.executable, "-c", STUCK, str(log)], cwd=ROOT, text=True, stdout=-1, stderr=-1)
+    try:
+        assert line(process) == "listening"
+        while not (log.exists() and log.read_text().strip()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == EXIT_INTERRUPTED
+    finally:
+        process.kill()
+        process.communicate()
+    assert ends(int(log.read_text()))
+
+
+def test_a_run_that_ends_by_itself_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(interruption, "end_now", ended.set)
+    monkeypatch.setattr(interruption, "LAST_RESORT_S", 0.05)
+    with pytest.raises(KeyboardInterrupt), Interruption().listening():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert not ended.wait(0.2)
 
 
 def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(

@@ -6,13 +6,16 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from samples import config, problem
+from test_processes import ends
 
 from gemm_tuner import checking, codegen, launch, starts, watching
 from gemm_tuner.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
@@ -112,6 +115,33 @@ def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pyt
     assert done.timings[ONE, "good_1"].samples_us == (11.0, 12.0)
     assert done.starts == (3 if fault else 2)
     assert done.timings[ONE, "kills_3"].message == "exit status 139"
+
+
+def test_after_a_crash_the_profiler_has_its_time_to_write(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than one configuration may take: what ran before the crash keeps its times."""
+    monkeypatch.setenv("NSYS_FAULT", "slow report")
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", launch_limit_s=2.0)
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
+    assert entries_of(tmp_path / "00-screen") == [["good_1", "kills_2", "good_3"], ["good_3"]]
+
+
+def test_a_cancelled_run_does_not_wait_for_the_export(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NSYS_FAULT", "stats never ends")
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    note = tmp_path / "00-screen" / "start00" / "stats.pid"
+    with ThreadPoolExecutor(1) as pool:
+        timing = pool.submit(launcher.timings, plan((ONE, ["good_1"])), tmp_path / "00-screen")
+        while not (note.exists() and note.read_text()):
+            assert not timing.done()
+            time.sleep(0.01)
+        launcher.cancel()
+        assert isinstance(timing.exception(timeout=60), KeyboardInterrupt)
+    assert ends(int(note.read_text()))
 
 
 def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from itertools import count
 from pathlib import Path
 
 import pytest
+from samples import ROOT
 
 from gemm_tuner import processes
-from gemm_tuner.processes import Ended, run_watched
+from gemm_tuner.processes import Ended, guarded_command, run_watched
 
 # Starts a grandchild that outlives it in a session of its own, as nsys does, tells its id, and goes on as told.
 PARENT = """
@@ -122,6 +125,44 @@ def test_the_last_beat_comes_after_the_end(tmp_path: Path) -> None:
     run(tmp_path, "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('x')", str(note),
         heartbeat=lambda: seen.append(note.exists()))  # fmt: skip
     assert seen[-1]
+
+
+START = """
+import sys
+from pathlib import Path
+from gemm_tuner import device
+sys.path.insert(0, sys.argv[1])
+device.look()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=str)
+def test_what_looks_for_gpus_ends_with_the_tuner(tmp_path: Path, number: signal.Signals) -> None:
+    """At the start of a run, when its handlers of signals are not there yet. The import of torch takes seconds."""
+    note = tmp_path / "pid"
+    (tmp_path / "torch.py").write_text(
+        f"import os, pathlib, time\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    tuner = subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
+    try:
+        while not (note.exists() and note.read_text()):
+            assert tuner.poll() is None
+            time.sleep(0.01)
+        tuner.send_signal(number)
+        tuner.wait(timeout=60)
+    finally:
+        tuner.kill()
+        tuner.wait()
+    assert ends(int(note.read_text()))
+
+
+def test_a_child_whose_starter_is_dead_already_does_nothing(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    command = guarded_command([sys.executable, "-c", f"open({str(note)!r}, 'w')"])
+    stranger = [*command[:4], "1" if os.getpid() != 1 else "2", *command[5:]]
+    assert subprocess.run(stranger).returncode == -signal.SIGKILL and not note.exists()
+    assert subprocess.run(command).returncode == 0 and note.exists()
 
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from gemm_tuner.launcher.plan import (
     Plan,
     Work,
 )
-from gemm_tuner.processes import die_with_the_tuner
+from gemm_tuner.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
 # What launching takes, so that a run has a middle in which it can be killed.
@@ -143,6 +143,7 @@ def main() -> int:
     assert len(plan.scripts) == 1, "it stands in for one script"
     with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
         journal = Journal(stream)
+        journal.write("process", identity=identity(os.getpid()))
         stand_in = StandIn(plan, journal, kernels, configs, path.parent / STOP_FILE)
         stage = {VERIFY: stand_in.verify, "screen": stand_in.screen}.get(plan.stage, stand_in.finals)
         for index, work in enumerate(plan.work):
