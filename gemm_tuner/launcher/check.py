@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from gemm_tuner.launcher.exact_check import Wrong, exact_fault
+from gemm_tuner.launcher.exact_operands import count_sets, make_exact_operands, with_exact_factors
 from gemm_tuner.launcher.kernels import Launch, launch_all
-from gemm_tuner.launcher.operands import interpretable, make_operands, torch_dtype, unwritten
+from gemm_tuner.launcher.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.launcher.reference import ALL, batched, error_bound, reference
-from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch
+from gemm_tuner.launcher.scratch import Scratch, call_size, count_sms, make_scratch
 from gemm_tuner.records import GemmProblem, Verdict
 
 # Elements of a block of A, B or C when results are compared: 0.5 GiB in float64.
@@ -47,18 +49,56 @@ def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: 
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
-    """Runs one configuration on N(0, 1) operands and an output that nobody wrote and compares it with the reference,
-    some rows at a time: what the comparison holds stays near COMPARE_ELEMENTS numbers. On a GPU the same call runs
-    REPEATS times on the same scratch and must give the same bits; where it does not, the verdict is not stable.
+    """Runs one configuration on operands of two kinds and an output that nobody wrote.
 
-    Rows of the verdict count through the batch: row r of matrix i is i * m + r."""
-    operands = make_operands(problem, "randn", seed, device)
-    config, num_sms = script.CONFIGS[name], count_sms(device)
-    scratch = make_scratch(script, config, problem, device, num_sms)
-    given = interpretable(operands) if device == "cpu" else operands
-    launches = script.calls(config, call_size(problem), given, scratch, num_sms)
+    N(0, 1): compared with the reference within its error bound; on a GPU the same call runs REPEATS times on the same
+    scratch and must give the same bits, else the verdict is not stable. Then all sets of ``exact_operands``, compared
+    for equality. The errors in the verdict are those of N(0, 1).
+
+    Rows of the verdict count through the batch: row r of matrix i is i * m + r. What a comparison holds stays near
+    COMPARE_ELEMENTS numbers."""
+    caller = Caller.of(script, problem, name, device)
+    verdict = check_random(caller, problem, name, seed)
+    for number in range(count_sets(problem)):
+        if not verdict.ok:
+            break
+        verdict = check_exact(caller, verdict, number, seed)
+    return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Makes the launches of one configuration, all on one scratch."""
+
+    script: ModuleType
+    config: dict[str, Any]
+    scratch: Scratch
+    num_sms: int
+    device: str
+
+    @classmethod
+    def of(cls, script: ModuleType, problem: GemmProblem, name: str, device: str) -> Caller:
+        config, num_sms = script.CONFIGS[name], count_sms(device)
+        return cls(script, config, make_scratch(script, config, problem, device, num_sms), num_sms, device)
+
+    def launches(self, problem: GemmProblem, operands: Operands) -> tuple[list[Launch], Any]:
+        """(the launches of one call, the C that they write). In the interpreter, C and operands are wider copies."""
+        given = interpretable(operands) if self.device == "cpu" else operands
+        return self.script.calls(self.config, call_size(problem), given, self.scratch, self.num_sms), given.c
+
+    def result(self, problem: GemmProblem, operands: Operands) -> Any:
+        """C of one call, (matrices, m, n)."""
+        launches, c = self.launches(problem, operands)
+        launch_all(launches)
+        return batched(c.to(operands.c.dtype))
+
+
+def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> Verdict:
+    """The verdict on N(0, 1) operands."""
+    operands = make_operands(problem, "randn", seed, caller.device)
+    launches, c = caller.launches(problem, operands)
     launch_all(launches)
-    actual = batched(given.c.to(operands.c.dtype, copy=True))
+    actual = batched(c.to(operands.c.dtype, copy=True))
     worst: Verdict | None = None
     for matrices, rows in blocks(problem):
         part = compare(
@@ -66,11 +106,41 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
             *reference(problem, operands, rows, matrices),
             problem,
             name,
-            first_row=(matrices.start or 0) * problem.m + (rows.start or 0),
+            first_row=first_row(problem, matrices, rows),
         )
         worst = part if worst is None else worse(worst, part)
     assert worst is not None
-    return again(launches, given.c, actual, worst) if device != "cpu" else worst
+    return again(launches, c, actual, worst) if caller.device != "cpu" else worst
+
+
+def check_exact(caller: Caller, verdict: Verdict, number: int, seed: int) -> Verdict:
+    """The verdict as it was when C is the exact one for this set of operands; else wrong, with the set and the element.
+
+    verdict: on random operands, and right."""
+    problem = with_exact_factors(verdict.problem)
+    operands = make_exact_operands(problem, number, seed, caller.device)
+    found = exact_difference(caller.result(problem, operands), problem, operands)
+    if found is None:
+        return verdict
+    (row, column), what = found
+    which = f"exact operands, set {number + 1} of {count_sets(problem)}"
+    return replace(verdict, ok=False, worst_element=(row, column), message=f"C[{row}, {column}] {what} ({which})")
+
+
+def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> Wrong | None:
+    """``exact_fault`` of the whole of C, (matrices, m, n); rows count through the batch."""
+    for matrices, rows in blocks(problem):
+        part = actual[matrices, rows].reshape(-1, problem.n)
+        found = exact_fault(part, problem, operands, rows, matrices)
+        if found is not None:
+            (row, column), what = found
+            return (first_row(problem, matrices, rows) + row, column), what
+    return None
+
+
+def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
+    """The row, counted through the batch, at which a block begins."""
+    return int((matrices.start or 0) * problem.m + (rows.start or 0))
 
 
 def again(launches: Sequence[Launch], c: Any, first: Any, verdict: Verdict) -> Verdict:

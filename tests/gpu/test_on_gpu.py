@@ -7,12 +7,13 @@ import itertools
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from gpu_work import FAMILIES, LAYOUTS, Gpu, random_pairs, wrong_cases
 
-from gemm_tuner.launcher.plan import VERIFY, Journal, Method, Plan, Work
+from gemm_tuner.launcher.plan import STOP_FILE, VERIFY, Journal, Method, Plan, Work
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 
 # torch warns of its own settings and of NVIDIA's Python packages, some versions do.
@@ -200,7 +201,7 @@ def test_a_warp_specialised_kernel_runs(gpu: Gpu) -> None:
     assert wrong_cases(gpu, [(problem, config) for problem in problems]) == []
 
 
-def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu) -> None:
+def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu, tmp_path: Path) -> None:
     """And the ones after it still run."""
     from gemm_tuner.launcher.main import verify
 
@@ -211,7 +212,7 @@ def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu) -> None:
     script = gpu.scripts([(problem, large), (problem, fits)])["gemm_tile", problem.class_key]
     stream = io.StringIO()
     plan = Plan(VERIFY, ("",), (Work(problem, ((0, large.name), (0, fits.name))),), Method())
-    verify(plan, Journal(stream), [script])
+    verify(plan, Journal(stream), [script], tmp_path / STOP_FILE)
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     failed = [(e["name"], e["status"]) for e in events if e["event"] == "fail"]
     assert failed == [(large.name, "out_of_resources")]
