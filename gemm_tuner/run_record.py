@@ -72,7 +72,7 @@ class SizeRecord:
 class RunRecord:
     """A run. ``header`` is the results file's; ``stages`` maps a stage's name to its wall seconds; ``facts``
     holds counts such as 'kernels compiled'; ``device`` the Device's fields; ``notes`` what else a reader must know,
-    such as the noise floor and the GPU's clocks."""
+    such as the noise floor and the GPU's clocks; ``rules`` names all rules in the order in which they are asked."""
 
     command: tuple[str, ...]
     seconds: float
@@ -83,6 +83,7 @@ class RunRecord:
     sizes: tuple[SizeRecord, ...]
     results_file: str
     notes: dict[str, Any] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
 
 
 def write(folder: Path, record: RunRecord) -> Path:

@@ -19,6 +19,7 @@ from gemm_tuner.session import Session
 
 def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
     """What the run did until now."""
+    ledgers = list(ledgers)
     return RunRecord(
         command=("tune_gemm.py", *sys.argv[1:]),
         seconds=round(time.monotonic() - session.started, 3),
@@ -32,6 +33,7 @@ def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
         sizes=tuple(size_record(session, ledger) for ledger in ledgers),
         results_file=str(session.results_path),
         notes={**session.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
+        rules=tuple(row.rule for row in ledgers[0].pruned.funnel) if ledgers else (),
     )
 
 

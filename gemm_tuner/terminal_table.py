@@ -1,9 +1,13 @@
-"""Tables that fit the terminal that they are printed on; what is piped is never cut or wrapped."""
+"""Tables that fit the terminal that they are printed on; what is piped is never cut or wrapped.
+
+Text is shown as it is: no markup of rich's, and blanks for control characters, which a terminal would obey.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -47,7 +51,8 @@ def print_table(
     """
     held = [_shown(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     held = [one for one in held if any(cell.plain for cell in one.cells)]
-    console.print(Text(title, style="bold"))
+    if title:
+        console.print(Text(printable(title), style="bold"))
     if not console.is_terminal:
         for line in _whole_lines(held):
             console.print(line, soft_wrap=True)
@@ -57,8 +62,12 @@ def print_table(
     return tuple(one.column.title for one in held if one not in chosen)
 
 
+def printable(text: str) -> str:
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
 def _shown(column: Column, cells: Sequence[str | Text]) -> _Shown:
-    texts = tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells)
+    texts = tuple(Text(printable(str(cell)), style=cell.style if isinstance(cell, Text) else "") for cell in cells)
     full = max([cell_len(text.plain) for text in texts] + [_longest_word(column.title)])
     least = max(_longest_word(text.plain) for text in (*texts, Text(column.title))) if column.wraps else full
     return _Shown(column, texts, full, least)
@@ -71,8 +80,8 @@ def _longest_word(text: str) -> int:
 def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
     """The heading and the rows, each on one line however long."""
     widths = [max(one.full, cell_len(one.column.title)) for one in held]
-    headings = tuple(Text(one.column.title) for one in held)
-    for cells in (headings, *zip(*(one.cells for one in held), strict=True)):
+    headings = [tuple(Text(one.column.title) for one in held)] if any(one.column.title for one in held) else []
+    for cells in (*headings, *zip(*(one.cells for one in held), strict=True)):
         line = Text()
         for one, width, cell in zip(held, widths, cells, strict=True):
             blanks = " " * (width - cell_len(cell.plain))
@@ -83,14 +92,14 @@ def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
         yield line
 
 
-def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], dict[str, int], int]:
+def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], list[int], int]:
     """The columns that are shown, their widths, and the gap between two."""
     ranks = sorted({one.column.rank for one in held}, reverse=True)
     choices = [[one for one in held if one.column.rank <= rank] for rank in ranks]
     for chosen in choices:
         for gap in GAPS:
             if sum(one.full for one in chosen) + gap * (len(chosen) - 1) <= width:
-                return chosen, {one.column.title: one.full for one in chosen}, gap
+                return chosen, [one.full for one in chosen], gap
     gap = GAPS[-1]
     for chosen in choices:
         room = width - gap * (len(chosen) - 1)
@@ -100,25 +109,23 @@ def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], dict[str
     return chosen, _wrapped(chosen, room), gap
 
 
-def _wrapped(chosen: Sequence[_Shown], room: int) -> dict[str, int]:
+def _wrapped(chosen: Sequence[_Shown], room: int) -> list[int]:
     """Widths that sum up to the room: what columns that may wrap have above their least shrinks, the widest first."""
-    widths = {one.column.title: one.full for one in chosen}
-    least = {one.column.title: one.least for one in chosen}
-    while sum(widths.values()) > room:
-        widest = max(widths, key=lambda title: (widths[title] > least[title], widths[title]))
+    widths = [one.full for one in chosen]
+    while sum(widths) > room:
+        widest = max(range(len(chosen)), key=lambda at: (widths[at] > chosen[at].least, widths[at]))
         if widths[widest] <= 1:
             break
         widths[widest] -= 1
     return widths
 
 
-def _table(chosen: Sequence[_Shown], widths: dict[str, int], gap: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
-    for one in chosen:
-        justify = "right" if one.column.is_number else "left"
-        table.add_column(
-            one.column.title, justify=justify, width=widths[one.column.title], overflow="fold"  # type: ignore[arg-type]
-        )  # fmt: skip
+def _table(chosen: Sequence[_Shown], widths: Sequence[int], gap: int) -> Table:
+    has_header = any(one.column.title for one in chosen)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), show_header=has_header)
+    for one, width in zip(chosen, widths, strict=True):
+        justify: Literal["right", "left"] = "right" if one.column.is_number else "left"
+        table.add_column(one.column.title, justify=justify, width=width, overflow="fold")
     for cells in zip(*(one.cells for one in chosen), strict=True):
         table.add_row(*cells)
     return table

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from gemm_tuner import run_place
 from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
@@ -50,7 +51,9 @@ FAR_HINT = "filled from an M far off; tune sizes near by, or export into the con
 
 def build_parser() -> Parser:
     parser = Parser("export", DESCRIPTION, EXAMPLES)
-    parser.add_argument("results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py")
+    parser.add_argument(
+        "results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py, or a run's folder"
+    )
     parser.add_argument("--to", metavar="CONSUMER", type=one_of((*CONSUMERS, MODULE)), required=True,
                         help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
                         "with the kernels and matmul(a, b)")  # fmt: skip
@@ -76,6 +79,7 @@ def build_parser() -> Parser:
 
 def main(words: list[str], shown: Consoles) -> int:
     arguments = build_parser().parse(words)
+    arguments.results = run_place.results_file(arguments.results)
     if arguments.to == MODULE:
         return module(arguments, shown)
     export = job.prepare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from gemm_tuner import run_place
 from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
@@ -21,18 +22,19 @@ EXAMPLES = """\
 examples:
   write report.html into the run's folder, or another file
     tune_gemm.py report results/20260131-120000-1a2b
-    tune_gemm.py report results/20260131-120000-1a2b -o r.html
+    tune_gemm.py report tuned.yaml -o r.html
   print the same in the terminal, or a summary as JSON
     tune_gemm.py report results/20260131-120000-1a2b --text
     tune_gemm.py report results/20260131-120000-1a2b --json
 
-exit status: 0 the report was made; 2 the folder holds no run; 3 the file cannot be written.
+exit status: 0 the report was made; 2 there is no such run; 3 the file cannot be written.
 """
 
 
 def build_parser() -> Parser:
     parser = Parser("report", DESCRIPTION, EXAMPLES)
-    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/, or a "
+                        "results file, which names its run")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the page (default: report.html in RUN)")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--text", action="store_true", help="print the essentials; a page is written for -o only")
@@ -46,14 +48,15 @@ def build_parser() -> Parser:
 def main(words: list[str], shown: Consoles) -> int:
     """Raises UserError when RUN holds no run, EnvironmentFault when the page cannot be written."""
     arguments = build_parser().parse(words)
-    report = data.load(arguments.run)
+    folder = run_place.run_folder(arguments.run)
+    report = data.load(folder)
     if arguments.text:
         text.show(report, shown.out, arguments.top)
     if arguments.json:
         document = html.finite(summary.of_report(report))
         shown.out.print(json.dumps(document, default=str), markup=False, highlight=False, soft_wrap=True)
     if arguments.output or not (arguments.text or arguments.json):
-        path = arguments.output or arguments.run / "report.html"
+        path = arguments.output or folder / "report.html"
         write_text_atomically(path, html.render(report))
         shown.log.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
     return EXIT_OK

@@ -17,10 +17,18 @@ from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.report.stats import median_interval
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.short_forms import labels, legend
 
 Interval = tuple[float, float]
 # Measured times of a configuration. All have been screened, few were in the finals: screening times compare.
 TIME_COLUMNS = ("screen_us", "finals_us")
+NOTES_IN_WORDS = {
+    "noise_pct": "noise floor, %: median and most of all sizes",
+    "compile_pool_idle_pct": "compile pool idle, % of the search",
+    "parent_peak_mib": "most memory of the tuner's own process, MiB",
+    "gpu": "GPU in the finals: least, median and most",
+    "updated": "older configurations",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Contender:
 class SizeView:
     """One size. ``table`` has a row a kept configuration; None when the run holds no table of this size.
 
-    label:      the key without the parts that all sizes of the run share.
+    label:      the size in short form, without what all sizes of the run share.
     time_us:    of the chosen configuration; ``time_source`` is 'finals', 'screen', 'predicted' or '' for none.
     roofline_pct, tflops, intensity: the last in FLOP a byte; none of the first two for a predicted time.
     vendor_ratio: the vendor's median over ours; ``vendor_ratio_interval`` is what the two intervals allow at most.
@@ -113,11 +121,13 @@ class SizeView:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run. ``roofs``: matrix rates of the types that the sizes use, TFLOP/s; ``dram_gbps`` GB/s, 0: not known."""
+    """A run. ``roofs``: matrix rates of the types that the sizes use, TFLOP/s; ``dram_gbps`` GB/s, 0: not known.
+    ``common``: what all sizes share, which their labels leave out."""
 
     record: RunRecord
     folder: str
     sizes: tuple[SizeView, ...]
+    common: str = ""
     roofs: dict[str, float] = field(default_factory=dict)
     dram_gbps: float = 0.0
 
@@ -127,7 +137,19 @@ class Report:
 
     @property
     def title(self) -> str:
-        return f"GEMM tuning on {self.record.header.get('device') or self.record.device.get('name') or 'a device'}"
+        device = self.record.header.get("device") or self.record.device.get("name") or "a device"
+        how = {"predicted": "predicted for", "replayed": "replayed, of"}.get(self.source, "on")
+        return f"GEMM tuning {how} {device}"
+
+    @property
+    def legend(self) -> dict[str, str]:
+        """What the parts of the sizes' labels mean."""
+        return legend(size.problem for size in self.sizes)
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """The record's notes, their keys in words."""
+        return {NOTES_IN_WORDS.get(key, key): value for key, value in self.record.notes.items()}
 
     @property
     def num_chosen(self) -> int:
@@ -150,27 +172,31 @@ class Report:
 
     @property
     def funnel(self) -> list[dict[str, Any]]:
-        """The rules of all sizes with what they cut in sum, in the order in which they are first met."""
+        """The rules of all sizes with what they cut in sum, in the order in which they are asked. A record that does
+        not tell that order has them as they are first met."""
         rules: dict[str, dict[str, Any]] = {}
         for row in (row for size in self.sizes for row in size.record.funnel):
             rule = rules.setdefault(str(row["rule"]), {**row, "cut": 0})
             rule["cut"] += row["cut"]
-        return [{key: rule.get(key, "") for key in ("rule", "kind", "why", "cut")} for rule in rules.values()]
+        places = {name: place for place, name in enumerate(self.record.rules)}
+        ordered = sorted(rules.values(), key=lambda rule: places.get(str(rule["rule"]), len(places)))
+        return [{key: rule.get(key, "") for key in ("rule", "kind", "why", "cut")} for rule in ordered]
 
 
 def load(folder: Path) -> Report:
     """Reads a run's folder; a size without a table is shown without one. Raises UserError when there is no
     run, or a table that cannot be read."""
     record = run_record.read(folder)
-    labels = short_labels([size.key for size in record.sizes])
+    named = labels([size.problem for size in record.sizes])
     source = str(record.header.get("source", ""))
-    sizes = tuple(_size(folder, size, label, source) for size, label in zip(record.sizes, labels, strict=True))
+    sizes = tuple(_size(folder, size, named.of[size.problem], source) for size in record.sizes)
     rates = dict(record.device.get("matmul_tflops") or ())
     used = dict.fromkeys(size.problem.rate_key for size in sizes)
     return Report(
         record=record,
         folder=str(folder),
         sizes=sizes,
+        common=named.common,
         roofs={key: float(rates[key]) for key in used if rates.get(key)},
         dram_gbps=float(record.device.get("dram_gbps") or 0),
     )
@@ -226,11 +252,3 @@ def fastest(size: SizeView, count: int) -> list[dict[Any, Any]]:
     if by not in table:
         return []
     return (timed if len(timed) else table).nsmallest(count, by).to_dict("records")
-
-
-def short_labels(keys: Sequence[str]) -> list[str]:
-    """The keys without the parts that all of them share, as long as no two become alike."""
-    parts = [key.split("_") for key in keys]
-    shared = set.intersection(*(set(rest) for _, *rest in parts)) if len(parts) > 1 else set()
-    labels = [" ".join([size, *(part for part in rest if part not in shared)]) for size, *rest in parts]
-    return labels if len(set(labels)) == len(labels) else list(keys)

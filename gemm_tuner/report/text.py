@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
-from gemm_tuner.report.numbers import MISSING, number, whole, words
+from gemm_tuner.report.numbers import number, whole, words
+from gemm_tuner.show import config_name
+from gemm_tuner.terminal_table import Column, print_table, printable
+
+WHERE_ALL_IS = "the page, or --text into a pipe,"
+CONFIG_LEGEND = (
+    "tile 128x256x64 gm8 w8 s3: family gemm_tile, BLOCK_SIZE_M x N x K, GROUP_SIZE_M, num_warps, num_stages; "
+    "further fields where they are used: sk SPLIT_K, es EPILOGUE_SUBTILE, ps PROGRAMS_PER_SM"
+)
 
 
 def show(report: Report, console: Console, top: int) -> None:
@@ -24,96 +31,130 @@ def show(report: Report, console: Console, top: int) -> None:
     _funnel(console, report)
     _pairs(console, "Statuses", "status", "configurations", report.counts)
     for size in report.sizes:
-        _finals(console, size)
-        _top(console, size, top)
+        _finals(console, report, size)
+        _top(console, report, size, top)
     _pairs(console, "Time per stage", "stage", "s", {name: number(s, 3) for name, s in record.stages.items()})
     _line(console, "command: " + " ".join(record.command))
-    for title, mapping in (("Versions and settings", record.header), ("Counts", record.facts), ("Notes", record.notes),
+    for title, mapping in (("Versions and settings", record.header), ("Counts", record.facts), ("Notes", report.notes),
                            ("Device", record.device)):  # fmt: skip
         if mapping:
-            _pairs(console, title, "", "", mapping, justify="left")
+            _pairs(console, title, "", "", mapping)
 
 
 def _sizes(console: Console, report: Report) -> None:
-    time = "predicted us" if report.source == "predicted" else "us"
-    table = _table("Sizes", ("size", "configuration"), (time, "95 % interval", "TFLOP/s", "of roofline", "vendor us",
-                                                        "vendor / ours", "timed", "kept", "space"))  # fmt: skip
+    columns = (
+        Column("size", wraps=True),
+        Column("predicted us" if report.source == "predicted" else "us", is_number=True),
+        Column("95 % interval", is_number=True, rank=2),
+        Column("TFLOP/s", is_number=True, rank=3),
+        Column("of roofline", is_number=True, rank=4),
+        Column("vendor us", is_number=True, rank=5),
+        Column("vendor / ours", is_number=True, rank=1),
+        Column("timed", is_number=True, rank=6),
+        Column("kept", is_number=True, rank=7),
+        Column("space", is_number=True, rank=8),
+        Column("configuration", wraps=True),
+    )
+    rows: list[list[str | Text]] = []
     for size in report.sizes:
         record = size.record
-        chosen = _cell(record.chosen) if record.chosen else Text(_clean(record.failure or "none"), style="red")
-        share = number(size.roofline_pct, 3) + (" %" if size.roofline_pct else "")
         vendor = size.vendor.median_us if size.vendor else None
-        cells = (number(size.time_us), _interval(size.ours.interval_us if size.ours else None), number(size.tflops),
-                 share, number(vendor), number(size.vendor_ratio), whole(size.timed), whole(size.kept),
+        cells = (_number(size.time_us), _interval(size.ours.interval_us if size.ours else None), _number(size.tflops),
+                 f"{number(size.roofline_pct, 3)} %" if size.roofline_pct else "", _number(vendor),
+                 _number(size.vendor_ratio), whole(size.timed) if size.timed else "", whole(size.kept),
                  whole(record.total))  # fmt: skip
-        table.add_row(_cell(size.label), chosen, *cells)
-    console.print(table)
+        failure = Text(record.failure or "none", style="red")
+        rows.append([_name(console, report, size), *cells, config_name(console, record.chosen) or failure])
+    title = f"Sizes: {report.common}" if report.common and console.is_terminal else "Sizes"
+    _say_left_out(console, print_table(console, title, columns, rows))
+    for part, meaning in report.legend.items():
+        _line(console, f"  {part}: {meaning}", style="dim")
+    if console.is_terminal:
+        _line(console, f"  {CONFIG_LEGEND}", style="dim")
+
+
+def _name(console: Console, report: Report, size: SizeView) -> str:
+    return size.label if console.is_terminal else size.key
+
+
+def _title(console: Console, report: Report, size: SizeView) -> str:
+    return f"{size.label} {report.common}".strip() if console.is_terminal else size.key
 
 
 def _funnel(console: Console, report: Report) -> None:
-    table = _table("Rules, all sizes", ("rule",), ("cut",))
-    table.add_column("kind")
-    table.add_column("why", overflow="fold")
-    for rule in report.funnel:
-        table.add_row(_cell(rule["rule"]), whole(rule["cut"]), _cell(rule["kind"]), _cell(rule["why"]))
-    console.print(table)
+    columns = (
+        Column("rule"),
+        Column("cut", is_number=True),
+        Column("kind", rank=1),
+        Column("why", rank=2),
+    )
+    rows = [
+        (words(rule["rule"]), whole(rule["cut"]), words(rule["kind"]), words(rule["why"])) for rule in report.funnel
+    ]
+    if rows:
+        _say_left_out(console, print_table(console, "Rules, all sizes", columns, rows))
 
 
-def _finals(console: Console, size: SizeView) -> None:
+def _finals(console: Console, report: Report, size: SizeView) -> None:
     if not size.contenders:
         return
-    table = _table(f"{size.key}: finals", ("contender",), ("median us", "95 % interval", "p20", "p80", "samples"))
+    columns = (
+        Column("contender", wraps=True),
+        Column("median us", is_number=True),
+        Column("95 % interval", is_number=True, rank=1),
+        Column("p20", is_number=True, rank=2),
+        Column("p80", is_number=True, rank=2),
+        Column("samples", is_number=True, rank=3),
+    )
+    rows: list[list[str | Text]] = []
     for one in size.contenders:
         numbers = (number(one.median_us), _interval(one.interval_us), number(one.p20_us), number(one.p80_us))
-        name = Text(_clean(one.name), style="bold" if one.name == size.record.chosen else "")
-        table.add_row(name, *numbers, str(len(one.samples_us)))
-    console.print(table)
+        style = "bold" if one.name == size.record.chosen else ""
+        rows.append([Text(config_name(console, one.name), style=style), *numbers, str(len(one.samples_us))])
+    print_table(console, f"{_title(console, report, size)}: finals", columns, rows)
 
 
-def _top(console: Console, size: SizeView, count: int) -> None:
+def _top(console: Console, report: Report, size: SizeView, count: int) -> None:
     rows = fastest(size, count)
     if not rows:
         return
-    table = _table(
-        f"{size.key}: fastest configurations", ("name", "status"), ("screen us", "finals us", "predicted us")
-    )
-    for row in rows:
-        times = (number(row.get(column)) for column in (*TIME_COLUMNS, "predicted_us"))
-        table.add_row(_cell(row.get("name")), _cell(row.get("status")), *times)
-    console.print(table)
+    titles = ("screen us", "finals us", "predicted us")
+    columns = (Column("name", wraps=True), Column("status"), *(Column(title, is_number=True) for title in titles))
+    cells = [
+        (
+            config_name(console, words(row.get("name"))),
+            words(row.get("status")),
+            *(_number(row.get(column)) for column in (*TIME_COLUMNS, "predicted_us")),
+        )
+        for row in rows
+    ]
+    print_table(console, f"{_title(console, report, size)}: fastest configurations", columns, cells)
 
 
-def _pairs(
-    console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any], justify: str = "right"
-) -> None:
-    table = _table(title, (left,), (right,)) if justify == "right" else _table(title, (left, right), ())
-    table.show_header = bool(left)
-    for key, value in mapping.items():
-        table.add_row(_cell(key), _cell(whole(value) if isinstance(value, int) and justify == "right" else value))
-    console.print(table)
+def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any]) -> None:
+    """Two columns: with a heading the values are counts."""
+    columns = (Column(left, wraps=True), Column(right, is_number=bool(left), wraps=not left))
+    rows = [
+        (words(key), whole(value) if isinstance(value, int) and left else words(value))
+        for key, value in mapping.items()
+    ]
+    if rows:
+        print_table(console, title, columns, rows)
 
 
-def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    table = Table(title=Text(_clean(title), style="bold"), title_justify="left", box=None, pad_edge=False)
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _say_left_out(console: Console, titles: tuple[str, ...]) -> None:
+    if titles:
+        _line(console, f"  no room for {', '.join(titles)}; {WHERE_ALL_IS} shows all", style="dim")
+
+
+def _number(value: float | None) -> str:
+    """A number as a cell; empty where there is none."""
+    return "" if value is None or value != value else number(value)
 
 
 def _interval(interval: Interval | None) -> str:
-    return f"{number(interval[0])} to {number(interval[1])}" if interval else MISSING
-
-
-def _cell(value: Any) -> Text:
-    """What a file says, as text: no markup of rich's, no control characters of a terminal's."""
-    return Text(_clean(words(value)))
-
-
-def _clean(text: str) -> str:
-    return "".join(one if one.isprintable() else " " for one in text)
+    return f"{number(interval[0])} to {number(interval[1])}" if interval else ""
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(_clean(text), style=style), soft_wrap=True)
+    console.print(Text(printable(text), style=style))

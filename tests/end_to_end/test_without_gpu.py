@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gemm_tuner import results, run_record
+from gemm_tuner import prune, results, run_record
 from gemm_tuner.cli import main
 from gemm_tuner.records import Status, Verified
 
@@ -71,7 +71,10 @@ def test_predicted_row_is_compiled_checked_and_marked(
         assert len(tried) > 0 and (tried["registers"] > 0).all() and (tried["shared_bytes"] > 0).all()
         assert table["screen_us"].isna().all()
 
-    for size in run_record.read(folder).sizes:
+    record = run_record.read(folder)
+    in_order = [rule.name for rule in prune.load_rules(ROOT / "rules") if rule.name in record.rules]
+    assert list(record.rules) == in_order and len(in_order) > 20
+    for size in record.sizes:
         assert sum(size.counts.values()) == size.total == {"sm_90": 8, "gfx942": 32}[arch]
 
     again = main(["--gemm-size-file", "tuned.yaml", "--compare_wo_tuning", "--arch", arch])

@@ -149,7 +149,7 @@ def test_the_whole_record_is_in_the_page(tmp_path: Path) -> None:
         "nothing was right",
         "shared_memory_fits",
         "It must fit.",
-        "noise_pct",
+        "noise floor",
         "580.1",
         "compile",
         "early_stopped",
@@ -276,12 +276,6 @@ def test_without_samples_the_time_is_the_table_s(tmp_path: Path) -> None:
     runs = write_run(tmp_path, size(finals=(), chosen=second), size(768, finals=(), chosen=first))
     times = [(one.time_us, one.time_source) for one in data.load(runs).sizes]
     assert times == [(10.0, "finals"), (10.5, "screen")]
-
-
-def test_labels_leave_out_what_all_sizes_share() -> None:
-    assert data.short_labels(["1x2x3_bf16_nn", "1x2x3_bf16_nt"]) == ["1x2x3 nn", "1x2x3 nt"]
-    assert data.short_labels(["1x2x3_bf16_nn"]) == ["1x2x3 bf16 nn"]
-    assert data.short_labels(["1x2x3_bf16_fp16", "1x2x3_fp16_bf16"]) == ["1x2x3_bf16_fp16", "1x2x3_fp16_bf16"]
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -59,3 +59,20 @@ def test_a_pipe_gets_all_of_it() -> None:
     lines, left_out = printed(0, [(long, "1.00", "2.00", "3.00")])
     assert left_out == ()
     assert lines[2].split() == [*long.split(), "1.00", "2.00", "3.00"]
+
+
+@pytest.mark.parametrize("width", [0, 30])
+def test_text_is_no_markup_and_no_command_to_the_terminal(width: int) -> None:
+    lines, _ = printed(width, [("[red]odd\x1b[31m\x07", "1.00", "", "")])
+    assert any("[red]odd [31m" in line for line in lines)
+    assert not any(set("\x1b\x07") & set(line) for line in lines)
+
+
+@pytest.mark.parametrize("width", [0, 30])
+def test_columns_without_titles(width: int) -> None:
+    screen = Screen(width)
+    print_table(
+        screen.console, "", (Column(""), Column("", wraps=True)), [("key", "some words of a value"), ("k", "v")]
+    )
+    assert screen.lines[0].split()[:2] == ["key", "some"]
+    assert screen.lines[-1].split() == ["k", "v"]

@@ -11,7 +11,7 @@ function facts(size) {
     ["of roofline", size.roofline_pct === null ? "-" : `${number(size.roofline_pct, 3)} %`], ["least time by roofline, us", number(size.roofline_us)],
     ["vendor, us", number(size.vendor_us)], ["vendor / ours", number(size.vendor_ratio)], ["FLOP per byte", number(size.intensity)],
     ["kept of the space", `${shown(size.kept)} of ${shown(size.total)}`], ["timed", shown(size.timed)]];
-  const made = [["size", size.key, true], ...(size.chosen ? [["configuration", size.chosen, true]] : []), ...pairs];
+  const made = [["size", size.key, true], ...(size.chosen ? [["configuration", size.chosen, true]] : []), ...pairs.filter(([, value]) => value !== "-")];
   at("size-facts").replaceChildren(...made.map(([name, value, long]) => {
     const box = element("div", undefined, long ? { class: "long" } : {});
     box.append(element("dt", name), element("dd", value));
