@@ -19,6 +19,7 @@ from gemm_tuner.export.sidecar import FAR
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
+from gemm_tuner.trust import Trust
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -72,6 +73,9 @@ def build_parser() -> Parser:
                         "(default: keep them)")  # fmt: skip
     parser.add_argument("--predicted", action="store_true", help="export rows that were never run, too; the "
                         "provenance says so")  # fmt: skip
+    parser.add_argument(
+        "--unverified", action="store_true", help="export rows that were not checked, too; each is named"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
@@ -122,13 +126,14 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.module_export import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
-                        ("--overwrite", arguments.overwrite), ("--predicted", arguments.predicted)):  # fmt: skip
+                        ("--overwrite", arguments.overwrite)):  # fmt: skip
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     with tempfile.TemporaryDirectory() as folder:
-        made = write_module(arguments.results, Path(folder) / MODULE_FILE)
+        trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
+        made = write_module(arguments.results, Path(folder) / MODULE_FILE, trust=trust)
         text = made.path.read_text(encoding="utf-8")
     differs = text != before
     if differs and not arguments.check:
@@ -136,15 +141,21 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         write_text_atomically(path, text)
     left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
     for row in left_out:
-        shown.log.print(escape(f"left out: {row['size']}: {row['reason']}"), highlight=False)
+        shown.log.print(escape(f"left out: {row['size']} {row['reason']}"), highlight=False)
+    remarks = [{"size": problem.key, "verified": text} for problem, text in made.remarks]
+    for row in remarks:
+        shown.log.print(escape(f"{row['size']}: {row['verified']}"), highlight=False)
     facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
     if arguments.json:
-        told = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out})
+        told = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
         shown.out.print(told, markup=False, highlight=False, soft_wrap=True)
     else:
         state = "unchanged" if not differs else "would change" if arguments.check else "written"
         shown.out.print(escape(f"{path}: {state}, {made.num_sizes} sizes"), highlight=False)
-    return EXIT_UNVERIFIED if arguments.check and differs else EXIT_OK
+        if left_out:
+            total = made.num_sizes + len(left_out)
+            shown.out.print(escape(f"{len(left_out)} of {total} sizes are NOT in the module"), highlight=False)
+    return EXIT_UNVERIFIED if left_out or (arguments.check and differs) else EXIT_OK
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:

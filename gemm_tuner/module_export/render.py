@@ -16,8 +16,10 @@ from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export import sections
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.module_export.rows import LeftOut, Tuned
+from gemm_tuner.module_export.rows import LeftOut, Tuned, default_outputs, with_bias_toggled
+from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK
 from gemm_tuner.records import UNUSED, GemmProblem, KernelConfig, Layout, Target
+from gemm_tuner.trust import remark
 
 MODULE_TEMPLATE = "module.py.j2"
 # What the template itself imports.
@@ -37,7 +39,7 @@ LARGEST_SIDE = 2**30
 
 @dataclass(frozen=True)
 class _Kind:
-    """A class of plain products, by types and layouts, with its tuned sizes and what takes all other sizes."""
+    """A class of plain products (types, layouts, scales, batch), its tuned sizes, and what takes all other sizes."""
 
     product: GemmProblem
     tuned: tuple[Tuned, ...]
@@ -47,6 +49,19 @@ class _Kind:
     def families(self) -> list[str]:
         """Those of its configurations, and that of general ones and pointer twins."""
         return list(dict.fromkeys((*(one.config.family for one in self.tuned), "gemm_tile")))
+
+    @property
+    def epilogues(self) -> list[str]:
+        """Those that were tuned, each with and without a bias."""
+        tuned = [one.epilogue for one in self.tuned]
+        return list(dict.fromkeys(name for one in tuned for name in (one, with_bias_toggled(one))))
+
+    def problem(self, epilogue: str) -> GemmProblem:
+        """The class with an epilogue."""
+        parts = epilogue.split("_")
+        activation = next((part for part in parts if part in ACTIVATIONS), "none")
+        alpha, beta = 2.0 if "alpha" in parts else 1.0, 1.0 if "beta" in parts else 0.0
+        return replace(self.product, bias="bias" in parts, activation=activation, alpha=alpha, beta=beta)
 
 
 def rendered(
@@ -68,6 +83,7 @@ def rendered(
     source = header.get("source", "unknown")
     fields: dict[str, Any] = {
         "about": {key: _plain(header.get(key) or "unknown") for key in ("device", "date", "triton", "torch")},
+        "is_predicted": source == "predicted",
         "header": {"arch": target.arch, "num_sms": 0, **header},
         "num_sizes": len(tuned),
         "kinds": [_kind_fields(kind) for kind in kinds],
@@ -76,7 +92,10 @@ def rendered(
         "configs": {config.name: _config_fields(config) for config in configs},
         "twins": {config.name: twin.name for config, twin in twins.items()},
         "functions": _functions(kinds, space),
+        "defaults": _defaults(tuned),
+        "scale_block": SCALE_BLOCK,
         "left_out": _left_out_lines(left_out),
+        "remarks": _remark_lines(tuned),
         "descriptor_families": DESCRIPTOR_FAMILIES if target.arch in TMA_ARCHS else (),
         "most_waves": MOST_WAVES,
         "general_distance": GENERAL_DISTANCE,
@@ -93,49 +112,77 @@ def rendered(
         raise UserError(what, where=str(templates), hint="mend the template") from error
 
 
-def _with_bias(product: GemmProblem, bias: bool) -> GemmProblem:
-    return replace(product, bias=bias)
-
-
 def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[sections.Section]:
-    """The script of every family of every class, without and with a bias."""
+    """The script of every family of every class, with every epilogue."""
     return [
         sections.Section(family, problem.class_key, codegen.render(templates, family, problem, (), target, ""))
         for kind in kinds
-        for bias in (False, True)
+        for epilogue in kind.epilogues
         for family in kind.families
-        for problem in (_with_bias(kind.product, bias),)
+        for problem in (kind.problem(epilogue),)
     ]
 
 
-def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str, str, bool], list[str]]:
-    """(family, class, bias) -> names of its calls and scratch."""
+def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str, str, str], list[str]]:
+    """(family, class, epilogue) -> names of its calls and scratch."""
     return {
-        (family, kind.product.class_key, bias): [
-            space.names[family, _with_bias(kind.product, bias).class_key, root] for root in sections.ROOTS
+        (family, kind.product.class_key, epilogue): [
+            space.names[family, kind.problem(epilogue).class_key, root] for root in sections.ROOTS
         ]
         for kind in kinds
-        for bias in (False, True)
+        for epilogue in kind.epilogues
         for family in kind.families
     }
 
 
+def _defaults(tuned: tuple[Tuned, ...]) -> dict[tuple[str, str], tuple[str, str]]:
+    """The types of A and B -> type of the result and precision of a call that names neither, as the module writes
+    them."""
+    return {
+        (_torch_type(dtype_a), _torch_type(dtype_b)): (_torch_type(dtype_c), precision)
+        for (dtype_a, dtype_b), (dtype_c, precision) in default_outputs(tuned).items()
+    }
+
+
+def _torch_type(dtype: str) -> str:
+    return f"torch.{DTYPES[dtype].torch_name}"
+
+
 def _kind_fields(kind: _Kind) -> dict[str, Any]:
     product = kind.product
-    torch_types = [f"torch.{DTYPES[d].torch_name}" for d in (product.dtype_a, product.dtype_b, product.dtype_c)]
+    torch_types = [_torch_type(dtype) for dtype in (product.dtype_a, product.dtype_b, product.dtype_c)]
     layouts = (product.layout_a, product.layout_b)
     return {
         "key": product.class_key,
         "letters": tuple(LAYOUT_LETTERS[layout] for layout in layouts),
         "types": torch_types,
-        "taken": f"a {torch_types[0]}, {LAYOUT_WORDS[layouts[0]]}; b {torch_types[1]}, {LAYOUT_WORDS[layouts[1]]}; "
-        f"result {torch_types[2]}" + (", multiplied in tf32" if product.precision == "tf32" else ""),
+        "scaling": product.scaling,
+        "precision": product.precision,
+        "batched": product.batch > 1,
+        "taken": _taken(product, torch_types, [LAYOUT_WORDS[layout] for layout in layouts]),
+        "epilogues": kind.epilogues,
         "rows": [
-            (one.problem.m, one.problem.n, one.problem.k, one.problem.bias, one.config.name, one.time_us)
-            for one in kind.tuned
+            (*_sizes(one.problem), one.problem.batch, one.epilogue, one.config.name, one.time_us) for one in kind.tuned
         ],
         "general": tuple(config.name for config in kind.general),
     }
+
+
+def _sizes(problem: GemmProblem) -> tuple[int, int, int]:
+    return problem.m, problem.n, problem.k
+
+
+def _taken(product: GemmProblem, torch_types: list[str], layouts: list[str]) -> str:
+    """One line on the operands of a class."""
+    text = f"a {torch_types[0]}, {layouts[0]}; b {torch_types[1]}, {layouts[1]}; result {torch_types[2]}"
+    scales = {"none": "", "tensor": "one scale each", "row_col": "a scale a row of a and a column of b"}
+    block = f"a scale for 1 x {SCALE_BLOCK} of a and {SCALE_BLOCK} x {SCALE_BLOCK} of b"
+    more = {
+        "multiplied in tf32": product.precision == "tf32",
+        scales.get(product.scaling, block): product.scaling != "none",
+        "batched": product.batch > 1,
+    }
+    return ", ".join([text, *(words for words, there in more.items() if there)])
 
 
 def _config_fields(config: KernelConfig) -> str:
@@ -148,6 +195,11 @@ def _left_out_lines(left_out: tuple[LeftOut, ...]) -> list[str]:
     """One line a reason, with how many sizes it is for."""
     counts = Counter(_plain(one.reason) for one in left_out)
     return [f"{count} {'size' if count == 1 else 'sizes'}: {reason}" for reason, count in counts.items()]
+
+
+def _remark_lines(tuned: tuple[Tuned, ...]) -> list[str]:
+    """One line for each size that was not checked on a GPU."""
+    return [f"{one.problem.key}: {remark(one.verified)}" for one in tuned if remark(one.verified)]
 
 
 def _plain(text: object) -> str:

@@ -1,4 +1,4 @@
-"""Which rows of a results file a module's ``matmul(a, b, bias)`` can serve, and why not the others."""
+"""Which rows of a results file a module serves, and why not the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.records import GemmProblem, KernelConfig, Verified
-from gemm_tuner.sizes import Row
+from gemm_tuner.results import Results
+from gemm_tuner.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,66 +21,75 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A size that the module holds. ``time_us`` is measured, or predicted where nothing was; None when unknown."""
+    """A size that the module holds.
+
+    time_us:  measured, or predicted where nothing was; None when unknown.
+    verified: how its result was checked.
+    """
 
     problem: GemmProblem
     config: KernelConfig
     time_us: float | None
+    verified: Verified = Verified.TRUE
 
     @property
     def product(self) -> GemmProblem:
-        """The class of the plain product: types and layouts, without a bias."""
-        return replace(self.problem.as_class(), bias=False)
+        """The class of the plain product: types, layouts, scales and batch, without an epilogue."""
+        return replace(self.problem.as_class(), bias=False, activation="none", alpha=1.0, beta=0.0)
+
+    @property
+    def epilogue(self) -> str:
+        return epilogue_of(self.problem)
 
 
-def select(
-    rows: Iterable[Row], failures: Iterable[tuple[GemmProblem, str]] = ()
-) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
-    """The rows that matmul can serve, each size once, and all others.
+def epilogue_of(problem: GemmProblem) -> str:
+    """Names what is computed after the product, such as ``alpha_beta_bias_relu``; "" for nothing."""
+    parts = {
+        "alpha": problem.has_alpha,
+        "beta": problem.reads_c,
+        "bias": problem.bias,
+        problem.activation: problem.activation != "none",
+    }
+    return "_".join(part for part, there in parts.items() if there)
 
-    failures: the sizes that the results file has no config for, which are left out too.
-    """
+
+def with_bias_toggled(epilogue: str) -> str:
+    """The same epilogue with a bias where it has none, and without where it has one."""
+    parts = [part for part in epilogue.split("_") if part]
+    if "bias" in parts:
+        return "_".join(part for part in parts if part != "bias")
+    at = sum(part in ("alpha", "beta") for part in parts)
+    return "_".join([*parts[:at], "bias", *parts[at:]])
+
+
+def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
+    """The rows that the module serves, each size once, and all others with the reason: those that ``trust`` does not
+    take, and the sizes that have no config."""
     tuned: dict[GemmProblem, Tuned] = {}
-    left_out = [LeftOut(problem, f"it was not tuned: {reason}") for problem, reason in failures]
-    rows = tuple(rows)
-    outputs = _outputs(row.problem for row in rows if not _reason(row))
-    for row in rows:
-        problem, output = row.problem, (row.problem.dtype_c, row.problem.precision)
-        reason = _reason(row)
-        if not reason and output != outputs[problem.dtype_a, problem.dtype_b]:
-            chosen = " with precision ".join(outputs[problem.dtype_a, problem.dtype_b])
-            reason = f"of A and B of these types matmul makes {chosen}"
-        if not reason and problem in tuned:
-            reason = "the results file has it twice"
+    left_out = [LeftOut(problem, f"was not tuned: {reason}") for problem, reason in found.without_config]
+    for row in found.rows:
+        reason = trust.row_fault(row, str(found.header.get("source", "")))
+        if not reason and row.problem in tuned:
+            reason = "is in the results file twice"
         if reason:
-            left_out.append(LeftOut(problem, reason))
+            left_out.append(LeftOut(row.problem, reason))
         elif row.config is not None:
-            tuned[problem] = Tuned(problem, row.config, row.facts.get("median_us", row.facts.get("predicted_us")))
+            time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
+            tuned[row.problem] = Tuned(row.problem, row.config, time_us, row.verified)
     return tuple(tuned.values()), tuple(left_out)
 
 
-def _reason(row: Row) -> str:
-    """Why matmul(a, b, bias) cannot be this row; empty when it can."""
-    problem = row.problem
-    if row.verified is Verified.FALSE:
-        return "its kernel was not verified"
-    has = {
-        "batch": problem.batch > 1,
-        "scales": problem.scaling != "none",
-        "activation": problem.activation != "none",
-        "alpha": problem.has_alpha,
-        "beta": problem.reads_c,
-    }
-    extra = [name for name, there in has.items() if there]
-    return f"matmul has no {' and no '.join(extra)}" if extra else ""
+def default_outputs(tuned: Iterable[Tuned]) -> dict[tuple[str, str], tuple[str, str]]:
+    """(dtype_a, dtype_b) -> (dtype_c, precision) of a call that names neither.
 
-
-def _outputs(problems: Iterable[GemmProblem]) -> dict[tuple[str, str], tuple[str, str]]:
-    """(dtype_c, precision) for each (dtype_a, dtype_b), since matmul is not told: that of A if there is one and exact
-    products if there are any, else what most sizes have."""
+    The type of C is that of A where a size was tuned so, products are exact where a size was tuned so; of what is left,
+    the one that most sizes have.
+    """
     counts: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
-    for problem in problems:
-        counts.setdefault((problem.dtype_a, problem.dtype_b), Counter())[problem.dtype_c, problem.precision] += 1
+    for one in tuned:
+        problem = one.problem
+        found = counts.setdefault((problem.dtype_a, problem.dtype_b), Counter())
+        found[problem.dtype_c, problem.precision] += 1
     return {types: _preferred(found, types[0]) for types, found in counts.items()}
 
 

@@ -11,34 +11,45 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.module_export.render import rendered
 from gemm_tuner.module_export.rows import LeftOut, select
 from gemm_tuner.options import data_folder
-from gemm_tuner.records import Target
+from gemm_tuner.records import GemmProblem, Target
+from gemm_tuner.trust import Trust, remark
+
+CHECKED_ON_GPU = Trust()
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """What was written. ``left_out``: the sizes of the results file that matmul does not hold."""
+    """What was written.
+
+    left_out: the sizes of the results file that the module does not hold.
+    remarks:  (size, how it was checked) of those that were not checked on a GPU.
+    """
 
     path: Path
     num_sizes: int
     left_out: tuple[LeftOut, ...]
+    remarks: tuple[tuple[GemmProblem, str], ...] = ()
 
 
-def write_module(results_path: Path, out: Path, templates: Path | None = None) -> ModuleFile:
-    """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul(a, b, bias=None)``.
+def write_module(
+    results_path: Path, out: Path, templates: Path | None = None, trust: Trust = CHECKED_ON_GPU
+) -> ModuleFile:
+    """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``.
 
     templates: folder of the kernel templates; the project's own when None.
-    Raises UserError for a file that is no results file, names no architecture or has no row for matmul, and for a
-    template that does not render; EnvironmentFault when ``out`` cannot be written.
+    trust:     which rows are taken beside those that were timed and checked on a GPU.
+    Raises UserError for a file that is no results file, names no architecture or has no row that a module serves, and
+    for a template that does not render; EnvironmentFault when ``out`` cannot be written.
     """
     found = results.read(results_path)
     target = _target(found.header, results_path)
-    tuned, left_out = select(found.rows, found.without_config)
+    tuned, left_out = select(found, trust)
     if not tuned:
         reasons = "; ".join(sorted({one.reason for one in left_out})) or "it holds no sizes"
-        accepted = "rows without batch, scales, activation, alpha and beta"
-        raise UserError(f"has no row for matmul: {reasons}", where=printable(results_path), accepted=accepted)
+        raise UserError(f"has no row for a module: {reasons}", where=printable(results_path))
     write_text_atomically(out, rendered(templates or data_folder("templates"), tuned, left_out, found.header, target))
-    return ModuleFile(out, len(tuned), left_out)
+    remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))
+    return ModuleFile(out, len(tuned), left_out, remarks)
 
 
 def _target(header: dict[str, str | int], path: Path) -> Target:

@@ -64,6 +64,7 @@ def load(path: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module._INTERPRETED = True
+    module._WIDER = {}
     return module
 
 
@@ -73,16 +74,16 @@ def two_calls(module: Any, kind: str, size: tuple[int, int, int], biased: bool) 
     import torch
 
     m, n, k = size
-    _, _, type_a, type_b, type_c = module.CLASSES[kind]
+    one = module.CLASSES[kind]
     calls, plan = [], None
     for _ in range(2):
-        a, b = torch.empty(m, k, dtype=type_a), torch.empty(k, n, dtype=type_b)
-        bias = torch.empty(n, dtype=type_c) if biased else None
+        a, b = torch.empty(m, k, dtype=one.type_a), torch.empty(k, n, dtype=one.type_b)
+        bias = torch.empty(n, dtype=one.type_c) if biased else None
         if plan is None:
-            plan = module._new_plan(a, b, bias, True)
+            plan = module._new_plan((a, b, bias, None, None, None), False, "none", (one.type_c, one.precision), True)
             plan.short = True
         LAUNCHES.clear()
-        c = plan.run(a, b, bias, True)
+        c = plan.run((a, b, bias, None, None, None), (1.0, 1.0), True)
         addresses = [tensor.data_ptr() for tensor in (a, b, c, bias) if tensor is not None]
         calls.append([(name, grid, [placed(one, addresses) for one in given]) for name, grid, given in LAUNCHES])
     return calls
@@ -91,7 +92,7 @@ def two_calls(module: Any, kind: str, size: tuple[int, int, int], biased: bool) 
 def main(path: str, found: str) -> None:
     module = load(path)
     rows = [
-        (row[4], biased, two_calls(module, kind, row[:3], biased))
+        (row[5], biased, two_calls(module, kind, row[:3], biased))
         for kind in module.TUNED
         for row in module.TUNED[kind]
         for biased in (False, True)

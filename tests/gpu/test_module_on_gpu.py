@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,19 +54,22 @@ def choice(problem: GemmProblem, config: KernelConfig) -> Choice:
     return Choice(problem, config, "measured", *timed)
 
 
-@pytest.fixture(scope="module")
-def module(gpu: Gpu) -> Iterator[ModuleType]:
-    header = results.Header(
+def header_of(gpu: Gpu) -> results.Header:
+    return results.Header(
         *("0.1.0", "2026-01-31T12:00:00Z", gpu.device.name, gpu.device.target.arch, gpu.device.num_sms),
         *("", "", "", "", "nsys", "", "randn", 0, "flushed", "measured"),
     )
+
+
+@pytest.fixture(scope="module")
+def module(gpu: Gpu) -> Iterator[ModuleType]:
     rows = [
         choice(GemmProblem(*size, layout_a=layout_a, layout_b=layout_b), config)
         for layout_a, layout_b in KINDS.values()
         for size, config in tuned(gpu).items()
     ]
     path = gpu.folder / "tuned_module.yaml"
-    results.write(path, header, rows)
+    results.write(path, header_of(gpu), rows)
     yield loaded(write_module(path, gpu.folder / "tuned_module.py").path)
 
 
@@ -73,6 +77,7 @@ def loaded(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # torch.compile looks a function's module up by its name
     spec.loader.exec_module(module)
     return module
 
@@ -151,6 +156,52 @@ def test_torch_compile_gives_the_same(gpu: Gpu, module: ModuleType) -> None:
             expected = torch.relu(module.matmul(*given)) + 1
             for _ in range(4):
                 torch.testing.assert_close(compiled(*given).clone(), expected, msg=f"{mode} {problem.key}")
+    assert counters_are_zero(module)
+
+
+def kinds_of(gpu: Gpu) -> list[dict[str, Any]]:
+    """Products beyond the plain one: scales of fp8, a batch, and every part of an epilogue."""
+    fp8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3", "layout_b": COL}
+    scaled: list[dict[str, Any]] = [{**fp8, "scaling": scaling} for scaling in ("tensor", "row_col", "block")]
+    return [
+        *(scaled if gpu.device.target.arch == "sm_90" else []),
+        {"batch": 5},
+        {"batch": 5, "alpha": 0.5, "beta": 2.0, "bias": True, "activation": "gelu"},
+        {"alpha": 0.5, "bias": True, "layout_b": COL},
+        {"beta": -1.0, "activation": "relu"},
+        {"bias": True, "activation": "silu"},
+    ]
+
+
+def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
+    from gemm_tuner.launcher.check import compare
+    from gemm_tuner.launcher.operands import make_operands
+    from gemm_tuner.launcher.reference import reference
+
+    kinds = kinds_of(gpu)
+    rows = [
+        choice(problem, config)
+        for kind in kinds
+        for size, config in tuned(gpu).items()
+        if gpu.takes(problem := GemmProblem(*size, **kind), config)
+    ]
+    assert len(rows) > 2 * len(kinds)
+    path = gpu.folder / "kinds.yaml"
+    results.write(path, header_of(gpu), rows)
+    module = loaded(write_module(path, gpu.folder / "kinds.py").path)
+    sizes = [*((row.problem.m, row.problem.n, row.problem.k) for row in rows), (33, 65, 130), (100, 200, 1000)]
+    wrong = []
+    for kind in kinds:
+        for size in dict.fromkeys(sizes):
+            problem = GemmProblem(*size, **kind)
+            operands = make_operands(problem, "randn", 3, "cuda")
+            more = {"c": operands.c_in, "scale_a": operands.scale_a, "scale_b": operands.scale_b}
+            factors = {"alpha": problem.alpha, "beta": problem.beta or 1.0, "activation": problem.activation}
+            for _ in range(2):
+                result = module.matmul(*operands.logical(problem), operands.bias, **more, **factors)
+            verdict = compare(result.reshape(-1, problem.n), *reference(problem, operands), problem, "matmul")
+            wrong += [] if verdict.ok else [f"{problem.key}: {verdict.message}"]
+    assert wrong == []
     assert counters_are_zero(module)
 
 

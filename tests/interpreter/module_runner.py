@@ -45,18 +45,26 @@ def products(module: Any, problems: list[GemmProblem]) -> dict[str, Any]:
     from gemm_tuner.launcher.operands import make_operands
     from gemm_tuner.launcher.reference import reference
     from gemm_tuner.launcher.scratch import STAND_IN_SMS
+    from gemm_tuner.module_export.rows import Tuned, epilogue_of
 
     rows = []
     for problem in problems:
         operands = make_operands(problem, "randn", 1, "cpu")
-        a, b = operands.logical(problem)
-        plain = GemmProblem.from_dict({**problem.to_dict(), "bias": False})
-        first, second = (module.matmul(a, b, operands.bias) for _ in range(2))
-        verdict = compare(first, *reference(problem, operands), problem, "matmul")
+        first, second = (module.matmul(*operands.logical(problem), **arguments(problem, operands)) for _ in range(2))
+        verdict = compare(first.reshape(-1, problem.n), *reference(problem, operands), problem, "matmul")
         message = verdict.message if torch.equal(first, second) else "two calls differ"
-        sizes = (problem.m, problem.n, problem.k, problem.bias, STAND_IN_SMS)
-        rows.append((problem.key, message, module.choose(plain.class_key, *sizes)))
+        if first.dtype != operands.c.dtype or first.shape != operands.c.shape:
+            message = f"the result is {tuple(first.shape)} of {first.dtype}"
+        product = Tuned(problem, None, None).product.class_key
+        sizes = (problem.m, problem.n, problem.k, epilogue_of(problem), STAND_IN_SMS, True, problem.batch)
+        rows.append((problem.key, message, module.choose(product, *sizes)))
     return {"rows": rows, "plans": len(module._PLANS), "counters": counters(module)}
+
+
+def arguments(problem: GemmProblem, operands: Any) -> dict[str, Any]:
+    """What matmul is given beside A and B."""
+    given = {"bias": operands.bias, "c": operands.c_in, "scale_a": operands.scale_a, "scale_b": operands.scale_b}
+    return {**given, "alpha": problem.alpha, "beta": problem.beta or 1.0, "activation": problem.activation}
 
 
 def counters(module: Any) -> int:
@@ -87,6 +95,45 @@ def operator(module: Any) -> list[str]:
     return done
 
 
+def epilogues(module: Any) -> list[str]:
+    """The operator, its gradients and torch.compile, with alpha, beta, a bias and an activation, of two products."""
+    import torch
+
+    done = []
+    for activation in ("none", "relu", "gelu", "silu"):
+        leaves = [torch.randn(shape) for shape in ((2, 8, 16), (2, 16, 24), (24,), (2, 8, 24))]
+
+        def tuned(a: Any, b: Any, bias: Any, c: Any, activation: str = activation) -> Any:
+            return module.matmul(a, b, bias, c=c, alpha=0.5, beta=2.0, activation=activation)
+
+        def plain(a: Any, b: Any, bias: Any, c: Any, activation: str = activation) -> Any:
+            value = 0.5 * (a @ b) + 2.0 * c + bias
+            return value if activation == "none" else getattr(torch.nn.functional, activation)(value)
+
+        torch.library.opcheck(module.operator, (*leaves, None, None, 0.5, 2.0, activation))
+        compiled = torch.compile(tuned, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(*leaves), plain(*leaves), rtol=1e-4, atol=1e-4)
+        gradients = []
+        for product in (tuned, plain):
+            inputs = [tensor.clone().requires_grad_() for tensor in leaves]
+            (product(*inputs) * torch.arange(24)).sum().backward()
+            gradients.append([leaf.grad for leaf in inputs])
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-3)
+        done.append(activation)
+    return done
+
+
+def results(module: Any) -> list[str]:
+    """The type of a product, as it comes and as it is asked for."""
+    import torch
+
+    a, b = torch.randn(32, 64, dtype=torch.float16), torch.randn(48, 64, dtype=torch.float16).t()
+    found = [module.matmul(a, b), module.matmul(a, b, out_dtype=torch.float32)]
+    for one in found:
+        torch.testing.assert_close(one.float(), a.float() @ b.float(), rtol=1e-2, atol=1e-1)
+    return [str(one.dtype) for one in found]
+
+
 def faults(module: Any) -> dict[str, str]:
     """What is said of calls that are not taken."""
     import torch
@@ -106,10 +153,20 @@ def faults(module: Any) -> dict[str, str]:
         "bias stride": (half(8, 4), half(4, 8), half(16)[::2]),
         "device": (half(8, 4), half(4, 8).to("meta")),
     }
+    named: dict[str, dict[str, Any]] = {
+        "activation": {"activation": "tanh"},
+        "not tuned": {"activation": "relu"},
+        "alpha": {"alpha": 0.5},
+        "scales": {"scale_a": torch.ones(1), "scale_b": torch.ones(1)},
+        "result": {"out_dtype": torch.float32},
+        "c": {"c": half(8, 9)},
+    }
     said = {}
-    for name, tensors in calls.items():
+    given: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {name: (tensors, {}) for name, tensors in calls.items()}
+    given |= {name: ((half(8, 4), half(4, 8)), words) for name, words in named.items()}
+    for name, (tensors, words) in given.items():
         try:
-            module.matmul(*tensors)
+            module.matmul(*tensors, **words)
             said[name] = "nothing"
         except (TypeError, ValueError, RuntimeError) as error:
             said[name] = f"{type(error).__name__}: {error}"
@@ -151,7 +208,14 @@ def main(path: str, what: str, found: str) -> None:
         rows = json.loads(Path(what.removeprefix("cases ")).read_text(encoding="utf-8"))
         answer: Any = products(module, [GemmProblem.from_dict(row) for row in rows])
     else:
-        answer = {"operator": operator, "faults": faults, "unaligned": unaligned}[what](module)
+        named = {
+            "operator": operator,
+            "epilogues": epilogues,
+            "faults": faults,
+            "results": results,
+            "unaligned": unaligned,
+        }
+        answer = named[what](module)
     Path(found).write_text(json.dumps(answer), encoding="utf-8")
 
 

@@ -6,14 +6,15 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from designs import COL, ROW
-from module_files import CONFIGS, choices, write_results
+from module_files import CONFIGS, choice, choices, write_results
 from module_runner import interpret
 
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.records import GemmProblem, KernelConfig
 
 PAIRS = ((ROW, ROW), (ROW, COL), (COL, ROW))
 ODD = ((2, 67, 130), (63, 65, 127), (96, 63, 31), (17, 64, 250), (16, 63, 256))
@@ -79,6 +80,77 @@ def test_the_operator_passes_torchs_checks_compiles_and_has_gradients(module: Pa
     assert len(interpret(module, "operator", tmp_path)) == 3
 
 
+SCALED = ("tensor", "row_col", "block")
+
+
+def test_every_scaling_of_fp8_is_right_at_tuned_sizes_and_others(tmp_path: Path) -> None:
+    fp8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3", "dtype_c": "bf16", "layout_b": COL}
+    tuned = [one for one in choices("fp16", [(ROW, COL)]) if one.problem.k > 64]
+    rows = [
+        replace(one, problem=GemmProblem(*size_of(one.problem), **fp8, scaling=scaling))  # type: ignore[arg-type]
+        for one in tuned
+        for scaling in SCALED
+        if scaling != "block" or one.config.family != "gemv"
+    ]
+    write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "fp8.py")
+    sizes = (*map(size_of, (one.problem for one in tuned)), (33, 130, 140), (40, 200, 72))
+    problems = [
+        GemmProblem(*size, **fp8, scaling=scaling, bias=number % 2 == 0)  # type: ignore[arg-type]
+        for number, (size, scaling) in enumerate(itertools.product(sizes, SCALED))
+    ]
+    chosen = answers(tmp_path / "fp8.py", problems, tmp_path)
+    assert len({name.rpartition("_BM")[0] for name in chosen.values()}) > 2
+
+
+def size_of(problem: GemmProblem) -> tuple[int, int, int]:
+    return problem.m, problem.n, problem.k
+
+
+def test_batches_and_epilogues_are_right_in_bf16(tmp_path: Path) -> None:
+    """bf16, the default type, whose bits the interpreter would multiply as they are."""
+    shared = {"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16"}
+    kinds: list[dict[str, Any]] = [
+        {"batch": 3},
+        {"batch": 3, "alpha": 0.5, "beta": 2.0, "bias": True, "activation": "gelu"},
+        {"alpha": 0.5},
+        {"beta": -1.0, "activation": "relu"},
+        {"bias": True, "activation": "silu"},
+        {},
+    ]
+    configs = {"gemm_tile": (32, 48, 64), "gemm_persistent": (96, 64, 32)}
+    rows = [
+        choice(GemmProblem(*configs[family], **{**shared, **kind}), CONFIGS[configs[family]])
+        for kind in kinds
+        for family in configs
+        if family == "gemm_tile" or "batch" not in kind
+    ]
+    write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "bf16.py")
+    sizes = (*configs.values(), (17, 33, 65), (24, 40, 56))
+    problems = [GemmProblem(*size, **{**shared, **kind}) for kind in kinds for size in sizes]
+    answers(tmp_path / "bf16.py", problems, tmp_path)
+
+
+def test_epilogues_have_gradients_and_compile(tmp_path: Path) -> None:
+    rows = [
+        choice(
+            GemmProblem(8, 24, 16, "fp32", "fp32", "fp32", batch=2, bias=True, alpha=0.5, beta=2.0, activation=name),
+            KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 4, 2),
+        )
+        for name in ("none", "relu", "gelu", "silu")
+    ]
+    write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "fp32.py")
+    assert interpret(tmp_path / "fp32.py", "epilogues", tmp_path) == ["none", "relu", "gelu", "silu"]
+
+
+def test_one_file_may_hold_several_results_of_the_same_operands(tmp_path: Path) -> None:
+    plain = choices("fp16", [(ROW, COL)])
+    rows = [replace(one, problem=replace(one.problem, dtype_c=dtype)) for one in plain for dtype in ("fp32", "fp16")]
+    made = write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "both.py")
+    assert (made.num_sizes, made.left_out) == (len(rows), ())
+    answers(tmp_path / "both.py", [plain[0].problem], tmp_path)
+    assert interpret(tmp_path / "both.py", "results", tmp_path) == ["torch.float16", "torch.float32"]
+
+
 def test_descriptors_are_left_where_memory_is_not_aligned(module: Path, tmp_path: Path) -> None:
     assert interpret(module, "unaligned", tmp_path) == ["gemm_persistent", "gemm_tile"]
 
@@ -96,6 +168,12 @@ def test_calls_that_are_not_taken_are_told_why(module: Path, tmp_path: Path) -> 
         "bias type": "ValueError: bias is (8,) of torch.float32",
         "bias stride": "ValueError: bias has stride 2",
         "device": "ValueError: the tensors are on several devices: cpu, meta",
+        "activation": "ValueError: activation is 'tanh'; accepted: none, relu, gelu, silu",
+        "not tuned": "TypeError: no kernel of fp16_nn with relu after the product; tuned: nothing; bias",
+        "alpha": "TypeError: no kernel of fp16_nn with alpha after the product",
+        "scales": "ValueError: scale_a is (1,) and scale_b (1,); tuned: none",
+        "result": "TypeError: no kernel for a result of torch.float32",
+        "c": "ValueError: c is (8, 9) of torch.float16",
         "cpu": "the tensors are on cpu; accepted: a GPU",
     }
     assert {name: said[name][: len(text)] for name, text in wanted.items()} == wanted

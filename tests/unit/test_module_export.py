@@ -19,9 +19,10 @@ import samples
 
 from gemm_tuner import documents, prune, results
 from gemm_tuner.errors import EnvironmentFault, UserError
-from gemm_tuner.module_export import LeftOut, sections, write_module
+from gemm_tuner.module_export import sections, write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
 from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.trust import Trust
 
 H200 = samples.ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
 HEADER = results.Header(
@@ -83,15 +84,15 @@ def test_the_module_needs_torch_and_triton_only(tmp_path: Path) -> None:
 
 def test_the_table_holds_every_tuned_size_with_its_configuration_and_time(h200: ModuleType) -> None:
     found = results.read(H200)
-    rows = {(kind, *row[:4]): (h200.CONFIGS[row[4]], row[4], row[5]) for kind in h200.TUNED for row in h200.TUNED[kind]}
+    rows = {(kind, *row[:5]): (h200.CONFIGS[row[5]], *row[5:]) for kind in h200.TUNED for row in h200.TUNED[kind]}
     assert len(rows) == len(found.rows) == 40
     for row in found.rows:
         p, config = row.problem, row.config
         assert config is not None
-        values, name, time_us = rows[p.class_key, p.m, p.n, p.k, p.bias]
+        values, name, time_us = rows[p.class_key, p.m, p.n, p.k, 1, ""]
         assert name == config.name and time_us == row.facts["median_us"]
         assert {key: values[key] for key in config.to_dict()} == config.to_dict()
-        assert h200.choose(p.class_key, p.m, p.n, p.k) == h200.choose(p.class_key, p.m, p.n, p.k, bias=True) == name
+        assert h200.choose(p.class_key, p.m, p.n, p.k) == h200.choose(p.class_key, p.m, p.n, p.k, "bias") == name
     assert found.header == h200.HEADER
 
 
@@ -153,42 +154,69 @@ def test_a_size_tuned_with_a_bias_serves_both_and_each_comes_first_for_its_own(t
     assert write_module(path, tmp_path / "bias.py").num_sizes == 3
     module = loaded(tmp_path / "bias.py")
     assert module.choose("bf16_nn", 512, 512, 512) == small.name
-    assert module.choose("bf16_nn", 512, 512, 512, bias=True) == large.name
+    assert module.choose("bf16_nn", 512, 512, 512, "bias") == large.name
     assert module.choose("bf16_nn", 64, 512, 512) == large.name
 
 
-LEFT_OUT = {
-    "batch": ("matmul has no batch", {"batch": 4}),
-    "scales": ("matmul has no scales", {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3", "scaling": "tensor"}),
-    "two": ("matmul has no activation and no beta", {"activation": "relu", "beta": 1.0}),
-    "alpha": ("matmul has no alpha", {"alpha": 0.5}),
-    "result": ("of A and B of these types matmul makes bf16 with precision ieee", {"dtype_c": "fp32"}),
-}
+def test_every_kind_of_size_that_can_be_tuned_is_taken(tmp_path: Path) -> None:
+    fp8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
+    kinds: list[dict[str, Any]] = [
+        {"batch": 4},
+        {**fp8, "scaling": "tensor"},
+        {**fp8, "scaling": "row_col"},
+        {**fp8, "scaling": "block"},
+        {"activation": "relu", "beta": 1.0},
+        {"alpha": 0.5},
+        {"dtype_c": "fp32"},
+    ]
+    rows = [choice(replace(PLAIN, **kind)) for kind in kinds]
+    made = write_module(written(tmp_path, *rows), tmp_path / "some.py")
+    assert (made.num_sizes, made.left_out) == (len(kinds), ())
+    module = loaded(tmp_path / "some.py")
+    assert {one.scaling for one in module.CLASSES.values()} == {"none", "tensor", "row_col", "block"}
+    assert {one.batched for one in module.CLASSES.values()} == {False, True}
+    assert {"beta_relu", "beta_bias_relu", "alpha", "alpha_bias"} <= set(module.EPILOGUES["bf16_nn"])
 
 
-@pytest.mark.parametrize("what", LEFT_OUT)
-def test_what_matmul_cannot_be_is_left_out_with_the_reason(tmp_path: Path, what: str) -> None:
-    reason, changes = LEFT_OUT[what]
-    other = replace(PLAIN, m=64, **changes)
-    made = write_module(written(tmp_path, choice(PLAIN), choice(other)), tmp_path / "some.py")
-    assert made.num_sizes == 1
-    assert made.left_out == (LeftOut(other, reason),)
-    assert f"1 size: {reason}" in (loaded(tmp_path / "some.py").__doc__ or "")
+def test_what_was_not_checked_on_a_gpu_is_taken_only_when_asked_for_and_named(tmp_path: Path) -> None:
+    predicted = replace(choice(replace(PLAIN, m=2), verified=Verified.INTERPRETED), source="predicted")
+    agreed = choice(replace(PLAIN, m=3), verified=Verified.AGREED)
+    path = written(tmp_path, choice(PLAIN), choice(replace(PLAIN, m=1), verified=Verified.FALSE), predicted, agreed)
+    sizes = {
+        Trust(): {512, 3},
+        Trust(predicted=True): {512, 2, 3},
+        Trust(unverified=True): {512, 1, 3},
+        Trust(predicted=True, unverified=True): {512, 1, 2, 3},
+    }
+    for trust, expected in sizes.items():
+        made = write_module(path, tmp_path / "some.py", trust=trust)
+        module = loaded(tmp_path / "some.py")
+        assert {row[0] for row in module.TUNED["bf16_nn"]} == expected
+        assert {problem.m for problem, _ in made.remarks} == expected - {512}
+        assert {one.problem.m for one in made.left_out} == {512, 1, 2, 3} - expected
+        assert all(problem.key in module.__doc__ for problem, _ in made.remarks)
 
 
-def test_unverified_and_untuned_sizes_are_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path, choice(PLAIN), choice(replace(PLAIN, m=1), verified=Verified.FALSE))
-    path.write_text(path.read_text().replace("without_config: []", ""), encoding="utf-8")
-    assert [one.reason for one in write_module(path, tmp_path / "some.py").left_out] == ["its kernel was not verified"]
+def test_a_module_of_predicted_rows_says_so(tmp_path: Path) -> None:
+    row = replace(choice(PLAIN, verified=Verified.INTERPRETED), source="predicted")
+    path = written(tmp_path, row, source="predicted")
+    with pytest.raises(UserError, match="--predicted"):
+        write_module(path, tmp_path / "gemm.py")
+    write_module(path, tmp_path / "gemm.py", trust=Trust(predicted=True))
+    said = loaded(tmp_path / "gemm.py").__doc__ or ""
+    assert "predicted for NVIDIA H200" in said and "tuned for" not in said
+
+
+def test_a_size_without_a_configuration_is_left_out_with_its_reason(tmp_path: Path) -> None:
     failed = (replace(PLAIN, m=2), 'no "config"\nran')
     made = write_module(written(tmp_path, choice(PLAIN), failures=[failed]), tmp_path / "more.py")
     assert [one.problem.m for one in made.left_out] == [2]
-    assert "it was not tuned: no 'config' ran" in (loaded(tmp_path / "more.py").__doc__ or "")
+    assert "was not tuned: no 'config' ran" in (loaded(tmp_path / "more.py").__doc__ or "")
 
 
-def test_a_file_without_a_row_for_matmul_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, choice(replace(PLAIN, batch=2)))
-    with pytest.raises(UserError, match="no row for matmul: matmul has no batch"):
+def test_a_file_without_a_row_for_a_module_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, choice(PLAIN, verified=Verified.FALSE))
+    with pytest.raises(UserError, match="--unverified"):
         write_module(path, tmp_path / "none.py")
     with pytest.raises(UserError, match="names no architecture"):
         write_module(written(tmp_path, choice(PLAIN), arch=""), tmp_path / "none.py")
