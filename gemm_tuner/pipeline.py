@@ -13,6 +13,7 @@ from rich.console import Console
 from gemm_tuner import (
     bug_report,
     codegen,
+    finished_machine,
     interruption,
     older_configs,
     predict,
@@ -52,7 +53,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     Goes on with a run of the same sizes that did not end, unless the settings say fresh. Raises EnvironmentFault where
     older configurations would have to give way to predicted ones.
     """
-    setting = prepare.find_setting(settings)
+    setting = prepare.find_setting(settings, finished_machine.recall(settings))
     if settings.older and setting.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     require_a_type([entry.problem for entry in settings.entries], setting.device)
@@ -203,6 +204,7 @@ def finish(session: Session) -> int:
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
     session.store.set_fact("state", resume.FINISHED)
+    finished_machine.keep(session.folder.root, session.setting.machine)
     session.folder.tidy(keep=session.settings.keep)
     return status
 

@@ -48,22 +48,25 @@ class Space:
     rules_sha: str
 
 
-def find_setting(settings: Settings) -> Setting:
+def find_setting(settings: Settings, known: devices.Machine | None = None) -> Setting:
     """What a run can do: ``look_around``. Raises EnvironmentFault when that is not what was asked for."""
-    setting = look_around(settings)
+    setting = look_around(settings, known)
     require_gpu_for_profiler(settings, setting)
     return setting
 
 
-def look_around(settings: Settings) -> Setting:
-    """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone."""
+def look_around(settings: Settings, known: devices.Machine | None = None) -> Setting:
+    """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone.
+
+    known: the machine, where it need not be asked.
+    """
     if settings.profiler == "replay":
         recording = replay.load(settings.replay_dir)
         machine = recording.machine
         arch = machine.gpu(0)["arch"]
         assumed = assumed_device(settings, arch)
         return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
-    machine = devices.look()
+    machine = known or devices.look()
     asked_for = settings.gpu_ids is not None or settings.ngpus is not None
     gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
     arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""

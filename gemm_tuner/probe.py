@@ -52,9 +52,14 @@ def gpus() -> list[dict[str, Any]]:
     return found
 
 
+def versions() -> dict[str, str]:
+    """Of what matters to times, without importing it."""
+    packages = {name: package_version(name) for name in ("torch", "triton", "pandas")}
+    return {**packages, "python": platform.python_version()}
+
+
 def main() -> int:
-    versions = {name: package_version(name) for name in ("torch", "triton", "pandas")}
-    print(json.dumps({"gpus": gpus(), "versions": {**versions, "python": platform.python_version()}}))
+    print(json.dumps({"gpus": gpus(), "versions": versions()}))
     return 0
 
 

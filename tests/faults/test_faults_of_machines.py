@@ -171,6 +171,30 @@ def test_a_run_of_twenty_sizes_that_has_ended_does_nothing(machine: Machine) -> 
     print(f"a finished run of 20 sizes was found to be finished in {done.seconds:.1f} s")
 
 
+def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(machine: Machine) -> None:
+    """torch cannot be imported any more, and the profiler notes its starts: only its version is asked for."""
+    assert machine.run(*MEASURED).status == 0
+    broken = machine.folder / "broken"
+    (broken / "torch").mkdir(parents=True)
+    (broken / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
+    nsys, notes = machine.folder / "bin" / "nsys", machine.folder / "starts.txt"
+    nsys.write_text(nsys.read_text().replace("exec ", f'echo "$1" >> {notes}\nexec ', 1))
+    stages = sorted(machine.raw.iterdir()) if machine.raw.exists() else []
+
+    machine.env["PYTHONPATH"] = str(broken)
+    done = machine.run(*MEASURED)
+    assert done.status == 0 and "this run is finished: 2 of 2 sizes" in done.err, done.err
+    assert set(notes.read_text().split()) <= {"--version"}
+    assert (sorted(machine.raw.iterdir()) if machine.raw.exists() else []) == stages
+
+    refused = machine.run(*MEASURED, "--fresh")
+    assert refused.status == 3 and "torch was imported" in refused.err
+
+    machine.env["CUDA_VISIBLE_DEVICES"] = "0"
+    changed = machine.run(*MEASURED)
+    assert changed.status == 3 and "torch was imported" in changed.err
+
+
 def test_without_a_gpu_a_run_goes_on_too(tmp_path: Path, cache: Path, predicted: Undisturbed) -> None:
     machine = Machine(tmp_path / "run", cache)
     process = machine.start(*PREDICTED)
