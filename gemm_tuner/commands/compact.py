@@ -6,19 +6,21 @@ import json
 import shlex
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
 
 from gemm_tuner.commands import Consoles
 from gemm_tuner.commands.percent import percent
 from gemm_tuner.compact import plan, tuned
 from gemm_tuner.compact.cover import EXACT
 from gemm_tuner.compact.plan import Compacted
-from gemm_tuner.compact.ranges import BOUNDARIES, POW2, Range
+from gemm_tuner.compact.ranges import BOUNDARIES, POW2, Group, Range
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.parser import Parser
+from gemm_tuner.short_forms import label
+from gemm_tuner.show import config_name
+from gemm_tuner.terminal_table import Column, print_table
 
 DESCRIPTION = """\
 Finds the smallest set of configs with which every tuned size is at most so much slower than with its own, out of all
@@ -41,7 +43,7 @@ written.
 def build_parser() -> Parser:
     parser = Parser("compact", DESCRIPTION, EXAMPLES)
     parser.add_argument("run", metavar="RESULTS_OR_RUN", type=Path,
-                        help="a run's folder, or a results file with configs/ beside it")  # fmt: skip
+                        help="a run's folder, or a results file that it wrote")  # fmt: skip
     parser.add_argument("--loss", metavar="PCT", type=percent, default=0.02,
                         help="by how much a size may become slower, such as 5%% (default: 2%%)")  # fmt: skip
     parser.add_argument("--boundaries", metavar="KIND", type=one_of(BOUNDARIES), default=POW2, help="where a range of "
@@ -62,9 +64,9 @@ def main(words: list[str], shown: Consoles) -> int:
     if arguments.json:
         print(json.dumps(document(compacted, arguments.loss), indent=1))
     else:
-        shown.out.print(table_of(compacted))
-        for line in closing(compacted, arguments.loss):
-            shown.out.print(line, markup=False, highlight=False, soft_wrap=True)
+        show_table(shown.out, compacted)
+        for line in closing(shown.out, compacted, arguments.loss):
+            shown.out.print(line, markup=False, highlight=False)
     if arguments.output:
         file = shlex.quote(str(arguments.output))
         for line in (f"written: {arguments.output}", f"on a GPU: tune_gemm.py --gemm_size_file {file} --benchmark"):
@@ -72,35 +74,61 @@ def main(words: list[str], shown: Consoles) -> int:
     return EXIT_OK
 
 
-def table_of(compacted: Compacted) -> Table:
-    """One row a range of M: which config serves it, and what that costs."""
-    table = Table(box=None, pad_edge=False, title="Ranges of M", title_justify="left")
-    table.add_column("sizes", no_wrap=True)
-    table.add_column("M", no_wrap=True)
-    table.add_column("configuration", overflow="fold")
-    for name in ("tuned M", "worst loss"):
-        table.add_column(name, justify="right", no_wrap=True)
+def show_table(console: Console, compacted: Compacted) -> None:
+    """One row a range of M: which config serves it, at which M it was tuned, and what it costs there."""
+    columns = (
+        Column("sizes", wraps=True),
+        Column("M"),
+        Column("tuned at M", wraps=True),
+        Column("worst loss there", is_number=True),
+        Column("configuration", wraps=True),
+    )
+    rows = []
     for group in compacted.groups:
         for one in group.ranges:
             worst = max(size.loss(one.name) for size in one.sizes)
-            table.add_row(escape(group.label), span(one), escape(one.name), f"{len(one.sizes)}", f"{worst * 100:.2f} %")
-    return table
+            name = short_group(group) if console.is_terminal else group.label
+            cells = (span(one), tuned_at(one), f"{worst * 100:.2f} %", config_name(console, one.name))
+            rows.append((name, *cells))
+    print_table(console, "Ranges of M", columns, rows)
+
+
+def short_group(group: Group) -> str:
+    """What the sizes of a group share, in short form: the label of a size without its M."""
+    problem = group.problem
+    batch = f"{problem.batch}x" if problem.batch > 1 else ""
+    return f"{batch}N={problem.n} K={problem.k} {label(problem).partition(' ')[2]}"
 
 
 def span(one: Range) -> str:
-    return f"{one.low} and more" if one.high is None else f"{one.low} to {one.high}"
+    """The M that a range is for; beyond the tuned ones nothing is known of it."""
+    if one.high is None:
+        return "any" if one.low == 1 else f"from {one.low}"
+    return f"{one.low} to {one.high}"
 
 
-def closing(compacted: Compacted, loss: float) -> list[str]:
+def tuned_at(one: Range) -> str:
+    """The tuned M of a range."""
+    tuned = [str(size.problem.m) for size in one.sizes]
+    return f"{tuned[0]} only" if len(tuned) == 1 else ", ".join(tuned)
+
+
+def closing(console: Console, compacted: Compacted, loss: float) -> list[str]:
+    """What a person reads last: what the losses are of, and what they say nothing about."""
     losses = [serving.loss for serving in compacted.servings]
     proof = "no smaller set exists" if compacted.method == EXACT else "greedy; a smaller set may exist"
     lines = [
-        f"{len(compacted.names)} configs serve {len(losses)} sizes within {loss * 100:g} %, where there were "
+        f"{len(compacted.names)} configs serve {len(losses)} tuned sizes within {loss * 100:g} %, where there were "
         f"{compacted.configs_before} ({proof})",
-        f"loss: mean {sum(losses) / len(losses) * 100:.2f} %, worst {max(losses) * 100:.2f} %",
+        f"loss over the tuned sizes: mean {sum(losses) / len(losses) * 100:.2f} %, worst {max(losses) * 100:.2f} %",
+        "at other M of a range nothing was timed: tune more M to know",
     ]
+    alone = [group.problem.m for group in compacted.groups if sum(len(one.sizes) for one in group.ranges) == 1]
+    if alone:
+        at = f"M = {alone[0]}" if len(set(alone)) == 1 else "one M"
+        lines.append(f"{len(alone)} of {len(compacted.groups)} pairs of N and K were tuned at {at} only")
     lines.append("how many sizes each serves:")
-    return lines + [f"  {name}: {len(compacted.served_by(name))}" for name in compacted.names]
+    return lines + [f"  {config_name(console, name)}: {len(compacted.served_by(name))}" for name in compacted.names]
 
 
 def document(compacted: Compacted, loss: float) -> dict[str, object]:

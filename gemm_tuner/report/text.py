@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import number, whole, words
+from gemm_tuner.short_forms import label
 from gemm_tuner.show import config_name
 from gemm_tuner.terminal_table import Column, print_table, printable
 
@@ -31,8 +32,8 @@ def show(report: Report, console: Console, top: int) -> None:
     _funnel(console, report)
     _pairs(console, "Statuses", "status", "configurations", report.counts)
     for size in report.sizes:
-        _finals(console, report, size)
-        _top(console, report, size, top)
+        _finals(console, size)
+        _top(console, size, top)
     _pairs(console, "Time per stage", "stage", "s", {name: number(s, 3) for name, s in record.stages.items()})
     _line(console, "command: " + " ".join(record.command))
     for title, mapping in (("Versions and settings", record.header), ("Counts", record.facts), ("Notes", report.notes),
@@ -64,21 +65,21 @@ def _sizes(console: Console, report: Report) -> None:
                  _number(size.vendor_ratio), whole(size.timed) if size.timed else "", whole(size.kept),
                  whole(record.total))  # fmt: skip
         failure = Text(record.failure or "none", style="red")
-        rows.append([_name(console, report, size), *cells, config_name(console, record.chosen) or failure])
+        rows.append([_name(console, size), *cells, config_name(console, record.chosen) or failure])
     title = f"Sizes: {report.common}" if report.common and console.is_terminal else "Sizes"
-    _say_left_out(console, print_table(console, title, columns, rows))
+    _say_left_out(console, _table(console, title, columns, rows))
     for part, meaning in report.legend.items():
         _line(console, f"  {part}: {meaning}", style="dim")
     if console.is_terminal:
         _line(console, f"  {CONFIG_LEGEND}", style="dim")
 
 
-def _name(console: Console, report: Report, size: SizeView) -> str:
+def _name(console: Console, size: SizeView) -> str:
     return size.label if console.is_terminal else size.key
 
 
-def _title(console: Console, report: Report, size: SizeView) -> str:
-    return f"{size.label} {report.common}".strip() if console.is_terminal else size.key
+def _title(console: Console, size: SizeView) -> str:
+    return label(size.problem) if console.is_terminal else size.key
 
 
 def _funnel(console: Console, report: Report) -> None:
@@ -92,10 +93,10 @@ def _funnel(console: Console, report: Report) -> None:
         (words(rule["rule"]), whole(rule["cut"]), words(rule["kind"]), words(rule["why"])) for rule in report.funnel
     ]
     if rows:
-        _say_left_out(console, print_table(console, "Rules, all sizes", columns, rows))
+        _say_left_out(console, _table(console, "Rules, all sizes", columns, rows))
 
 
-def _finals(console: Console, report: Report, size: SizeView) -> None:
+def _finals(console: Console, size: SizeView) -> None:
     if not size.contenders:
         return
     columns = (
@@ -111,10 +112,10 @@ def _finals(console: Console, report: Report, size: SizeView) -> None:
         numbers = (number(one.median_us), _interval(one.interval_us), number(one.p20_us), number(one.p80_us))
         style = "bold" if one.name == size.record.chosen else ""
         rows.append([Text(config_name(console, one.name), style=style), *numbers, str(len(one.samples_us))])
-    print_table(console, f"{_title(console, report, size)}: finals", columns, rows)
+    _table(console, f"{_title(console, size)}: finals", columns, rows)
 
 
-def _top(console: Console, report: Report, size: SizeView, count: int) -> None:
+def _top(console: Console, size: SizeView, count: int) -> None:
     rows = fastest(size, count)
     if not rows:
         return
@@ -128,7 +129,7 @@ def _top(console: Console, report: Report, size: SizeView, count: int) -> None:
         )
         for row in rows
     ]
-    print_table(console, f"{_title(console, report, size)}: fastest configurations", columns, cells)
+    _table(console, f"{_title(console, size)}: fastest configurations", columns, cells)
 
 
 def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any]) -> None:
@@ -139,7 +140,14 @@ def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping
         for key, value in mapping.items()
     ]
     if rows:
-        print_table(console, title, columns, rows)
+        _table(console, title, columns, rows)
+
+
+def _table(
+    console: Console, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
+) -> tuple[str, ...]:
+    console.print()
+    return print_table(console, title, columns, rows)
 
 
 def _say_left_out(console: Console, titles: tuple[str, ...]) -> None:

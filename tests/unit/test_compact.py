@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 from run_samples import HEADER, TILES, choice, named, size, write_results, write_run, write_table
 from samples import problem
+from screens import Screen
 
 from gemm_tuner import results
 from gemm_tuner.cli import main
+from gemm_tuner.commands.compact import closing, show_table
 from gemm_tuner.compact import cover, plan, tuned
 from gemm_tuner.compact.cover import EXACT, GREEDY
 from gemm_tuner.compact.ranges import LEARNED, POW2, assign, group_sizes, ranges_of
-from gemm_tuner.compact.tuned import TunedSize
+from gemm_tuner.compact.tuned import TunedRun, TunedSize
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
@@ -205,8 +207,8 @@ def test_the_written_file_is_a_results_file_of_the_served_sizes(
     folder, out = run_folder(tmp_path), tmp_path / "compact.yaml"
     assert main(["compact", str(folder), "--loss", "5%", "-o", str(out)]) == EXIT_OK
     shown = capsys.readouterr()
-    assert "1 configs serve 3 sizes within 5 %, where there were 3 (no smaller set exists)" in shown.out
-    assert "1 and more" in shown.out and "worst 4.00 %" in shown.out
+    assert "1 configs serve 3 tuned sizes within 5 %, where there were 3 (no smaller set exists)" in shown.out
+    assert "16, 64, 256" in shown.out and "worst 4.00 %" in shown.out
     assert f"tune_gemm.py --gemm_size_file {out} --benchmark" in shown.err
     back = results.read(out)
     assert [row.config for row in back.rows] == [TILES["d"]] * 3
@@ -218,6 +220,24 @@ def test_the_written_file_is_a_results_file_of_the_served_sizes(
     assert back.header["device"] == HEADER.device and back.header["date"] != HEADER.date
     assert "# loss 4.00 % against " + named("a") in out.read_text()
     assert [entry.config for entry in load_sizes(out, Defaults()).entries] == [TILES["d"]] * 3
+
+
+@pytest.mark.parametrize("width", [0, 60, 80])
+def test_a_config_tuned_at_one_m_promises_nothing_of_others(width: int) -> None:
+    alone = timed_size(problem(256, 512, 512), "a", a=100.0)
+    sizes = (timed_size(P, "a", a=100.0), timed_size(Q, "a", a=104.0), alone)
+    compacted = plan.compact(TunedRun({}, sizes, (), Path()), 0.02, POW2)
+    screen = Screen(width)
+    show_table(screen.console, compacted)
+    assert not width or max(map(len, screen.lines)) <= width
+    (line,) = (line for line in screen.lines if "N=512" in line)
+    assert " 256 only " in line and "and more" not in line and " 1 " not in line
+    (line,) = (line for line in screen.lines if "N=64" in line)
+    assert " 16, 64 " in line
+    told = closing(screen.console, compacted, 0.02)
+    assert any("M = 256 only" in line for line in told) and any("1 of 2 pairs" in line for line in told)
+    told = closing(screen.console, plan.compact(TunedRun({}, sizes[:2], (), Path()), 0.02, POW2), 0.02)
+    assert not any("only" in line for line in told)
 
 
 def test_the_sizes_own_configs_stay_verified(tmp_path: Path) -> None:
