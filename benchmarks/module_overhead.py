@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner import codegen, results
+from gemm_tuner import codegen, results, space
 from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.launcher.kernels import launch_all, load_script
 from gemm_tuner.launcher.operands import Operands, make_operands
@@ -234,7 +234,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         module = loaded(write_module(arguments.results, folder / "exported.py").path)
-        target = Target("hip" if torch.version.hip else "cuda", module.HEADER["arch"], 0)
+        arch = module.HEADER["arch"]
+        target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
         for number, row in enumerate(rows):
             assert row.config is not None
             own = folder / str(number)

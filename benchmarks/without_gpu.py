@@ -30,12 +30,13 @@ sys.path.insert(1, str(ROOT / "benchmarks"))
 from rules_speed import ROCM_AXES
 
 from gemm_tuner import codegen, prune, space
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.launcher.plan import SCREEN
 from gemm_tuner.records import GemmProblem, KernelConfig, Status, Target, Timing
 
 CONFIGS = 15_000
 SIZES = 100
-SM_90 = Target("cuda", "sm_90", 32)
+SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(4096, 4096, 4096)
 
 

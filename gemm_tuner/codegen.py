@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from gemm_tuner.descriptors import TMA_ARCHS, loads_by_descriptor
+from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
@@ -74,7 +74,7 @@ def render(
             configs=rows,
             fields=("name", "binary", *CONFIG_FIELDS),
             launch_options=LAUNCH_OPTIONS[target.backend],
-            has_tma=target.arch in TMA_ARCHS,
+            has_tma=target.facts.tma,
             scale_block=SCALE_BLOCK,
             package_root=package_root,
         )

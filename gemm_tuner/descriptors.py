@@ -1,18 +1,17 @@
-"""Where kernels load tiles through TMA descriptors: architectures, families, and the rows that descriptors take."""
+"""Where kernels load tiles through TMA descriptors: families, and the rows that descriptors take."""
 
 from __future__ import annotations
 
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.records import GemmProblem, Target
 
-TMA_ARCHS = ("sm_90", "sm_100")
 DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 CHUNK_BYTES = 16  # rows start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)
 
 
 def loads_by_descriptor(family: str, target: Target) -> bool:
     """Whether a family's kernels load tiles through TMA descriptors on this target."""
-    return family in DESCRIPTOR_FAMILIES and target.arch in TMA_ARCHS
+    return family in DESCRIPTOR_FAMILIES and target.facts.tma
 
 
 def rows_fit_descriptors(problem: GemmProblem) -> bool:

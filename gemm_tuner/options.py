@@ -207,8 +207,9 @@ def _space(parser: Parser) -> None:
     group.add_argument("--min_improvement", metavar="PCT", type=percent, default=2.0,
                        help="with --update: by how much a new configuration must be faster, such as 3%% "
                        "(default: 2%%)")  # fmt: skip
-    group.add_argument("--arch", metavar="ARCH", default="", help="sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx950 "
-                       "(default: this machine's GPU, sm_90 without one)")  # fmt: skip
+    group.add_argument("--arch", metavar="ARCH", default="", help="such as sm_90 or gfx942; one without a "
+                       "file in rules/ has its nearest relative's space (default: this machine's GPU, sm_90 without "
+                       "one)")  # fmt: skip
     group.add_argument("--no_heuristics", action="store_true", help="keep whatever is valid: a much larger space")
     group.add_argument("--families", type=name_list, default=(), metavar="NAME,NAME",
                        help="kernel families to try, such as gemm_tile, which is what others' servers run "

@@ -105,6 +105,8 @@ def opened(
         profiler = profilers.select(settings.profiler if timed else "proton", setting.device.target.backend)
     named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
+        if warning := prepare.note(settings, setting.device.target.arch):
+            console.print(warning, highlight=False, soft_wrap=True)
         folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
         stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,8 +93,14 @@ def require_gpu_for_profiler(settings: Settings, setting: Setting) -> None:
 
 
 def assumed_device(settings: Settings, arch: str) -> Device:
-    """The device that the architecture's space file describes."""
-    return space.load(space_file(settings, arch), arch).device
+    """The device that the architecture's space file describes; named for what it is where that is a relative's."""
+    device = space.load(space_file(settings, arch), arch).device
+    return replace(device, name=f"{arch}, assumed to be like {device.name}") if note(settings, arch) else device
+
+
+def note(settings: Settings, arch: str) -> str:
+    """A warning where an architecture is served by its relative's space file, else nothing."""
+    return "" if settings.space_file else space.stand_in_note(settings.rules_dir, arch)
 
 
 def space_file(settings: Settings, arch: str) -> Any:

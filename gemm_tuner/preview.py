@@ -43,6 +43,8 @@ def dry_run(settings: Settings, out: Console) -> None:
     one size or with --verbose, else one line. Raises UserError, at the end, when a size has none left."""
     device = device_for(settings)
     require_a_type([entry.problem for entry in settings.entries], device)
+    if warning := prepare.note(settings, device.target.arch):
+        out.print(warning, highlight=False, soft_wrap=True)
     candidates = prepare.load_space(settings, device)
     ledgers: list[Ledger] = []
     empty: list[UserError] = []

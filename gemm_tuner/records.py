@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from typing import Any
 
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.problem import GemmProblem as GemmProblem
 from gemm_tuner.problem import Layout as Layout
 
@@ -163,11 +164,12 @@ UNUSED: dict[str, int] = {f.name: f.default for f in fields(KernelConfig) if isi
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What Triton compiles for; ``arch`` is ``sm_90`` or ``gfx942``."""
+    """What Triton compiles for; ``arch`` is ``sm_90`` or ``gfx942``. facts: what that architecture can do."""
 
     backend: str
     arch: str
     warp_size: int
+    facts: Architecture
 
 
 @dataclass(frozen=True, slots=True)

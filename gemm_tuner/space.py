@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from gemm_tuner import architecture
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.documents import load_yaml, printable, refuse_unknown, show
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import (
@@ -43,16 +45,23 @@ DEVICE_KEYS = (
     "registers_per_sm", "max_registers", "max_warps_per_sm", "l2_bytes", "memory_bytes", "dram_gbps",
     "l2_gbps", "matmul_tflops",
 )  # fmt: skip
+FACT_KEYS = ("matrix", "tma", "clusters", "fp8", "chiplets")
+SECTIONS = ("architecture", "device", "families")
+MAX_GPUS = 256
 RATES = ("dram_gbps", "l2_gbps")  # may be fractions; the other numbers of a device are counts
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceFile:
-    """What a space file says: the assumed device of its architecture, and axes by family."""
+    """What a space file says: the assumed device of its architecture, and axes by family.
+
+    gpus: shared memory (LDS) of a block, bytes, by the names that ``export --for`` knows GPUs by.
+    """
 
     path: Path
     device: Device
     families: dict[str, dict[str, tuple[int, ...]]]
+    gpus: tuple[tuple[str, int], ...] = ()
 
 
 def known_archs(rules_dir: Path) -> list[str]:
@@ -60,38 +69,51 @@ def known_archs(rules_dir: Path) -> list[str]:
     return sorted(path.stem.removeprefix("space_") for path in rules_dir.glob("space_*.yaml"))
 
 
-def space_path(rules_dir: Path, arch: str) -> Path:
-    """Raises UserError for an architecture without a space file."""
-    path = rules_dir / f"space_{arch}.yaml"
-    if not path.is_file():
+def relative(rules_dir: Path, arch: str) -> str:
+    """The architecture whose space file serves this one: itself, or its nearest relative. Raises UserError without."""
+    found = architecture.nearest(arch, known_archs(rules_dir))
+    if found is None:
         known = ", ".join(known_archs(rules_dir))
         raise UserError(
             f"no space is known for architecture {arch!r}",
             where="--arch",
             accepted=known or "none: the rules folder has no space_*.yaml",
-            hint=f"or copy the nearest file to {path} and edit it, or name one with --space",
+            hint=f"or edit a copy of the nearest space_*.yaml in {rules_dir} and name it with --space",
         )
-    return path
+    return found
+
+
+def space_path(rules_dir: Path, arch: str) -> Path:
+    """The space file of an architecture or of its nearest relative. Raises UserError without either."""
+    return rules_dir / f"space_{relative(rules_dir, arch)}.yaml"
+
+
+def stand_in_note(rules_dir: Path, arch: str) -> str:
+    """One line that names the relative whose space file serves this architecture; empty where it has its own."""
+    found = relative(rules_dir, arch)
+    return "" if found == arch else f"{arch} is not known: space and rules are those of its nearest relative, {found}"
 
 
 def load(path: Path, arch: str) -> SpaceFile:
     """Reads and checks a space file. Raises UserError naming the file and the key."""
     document = load_yaml(path, "space file")
     where = printable(path)
-    if not isinstance(document, dict) or not set(document) <= {"device", "families"} or "families" not in document:
-        raise UserError("is no space file", where=where, accepted="a mapping with the keys device and families")
+    accepted = "a mapping with the keys architecture, device and families"
+    if not isinstance(document, dict) or not set(document) <= {*SECTIONS, "gpus"} or "families" not in document:
+        raise UserError("is no space file", where=where, accepted=accepted)
     families = document["families"]
     if not isinstance(families, dict) or not families:
         raise UserError("has no families", where=where, accepted="families: {gemm_tile: {BLOCK_SIZE_M: [...], ...}}")
     if len(families) > MAX_FAMILIES:
         raise UserError(f"has {len(families)} families", where=where, accepted=f"at most {MAX_FAMILIES}")
-    device = _device(document.get("device"), arch, f"{where}, device")
+    facts = _facts(document.get("architecture"), f"{where}, architecture")
+    device = _device(document.get("device"), arch, facts, f"{where}, device")
     for family in families:
         if not isinstance(family, str) or not re.fullmatch("[a-z][a-z0-9_]{0,63}", family):
             raise UserError(f"family {show(family)} is no name", where=where, accepted="a name such as gemm_tile")
     checked = {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()}
     _check_size(checked, where)
-    return SpaceFile(path, device, checked)
+    return SpaceFile(path, device, checked, _gpus(document.get("gpus", {}), f"{where}, gpus"))
 
 
 def _check_size(families: dict[str, dict[str, tuple[int, ...]]], where: str) -> None:
@@ -111,7 +133,30 @@ def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str,
     return value
 
 
-def _device(value: Any, arch: str, where: str) -> Device:
+def _facts(value: Any, where: str) -> Architecture:
+    row = _mapping(value, FACT_KEYS, where)
+    for key, kinds in (("matrix", architecture.MATRIX_KINDS), ("fp8", architecture.FP8_KINDS)):
+        if row[key] not in kinds:
+            raise UserError(f"{key} is {show(row[key])}", where=where, accepted=", ".join(kinds))
+    for key in ("tma", "clusters"):
+        if type(row[key]) is not bool:
+            raise UserError(f"{key} is {show(row[key])}", where=where, accepted="true, false")
+    _check_positive("chiplets", row["chiplets"], where, whole=True)
+    return Architecture(**row)
+
+
+def _gpus(value: Any, where: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, dict) or len(value) > MAX_GPUS:
+        accepted = "bytes of shared memory by name, such as {H200: 232448}"
+        raise UserError(f"is {show(value)}", where=where, accepted=accepted)
+    for name, limit in value.items():
+        if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9]{1,40}", name):
+            raise UserError(f"{show(name)} is no name", where=where, accepted="letters and digits, such as H200")
+        _check_positive(name, limit, where, whole=True)
+    return tuple(value.items())
+
+
+def _device(value: Any, arch: str, facts: Architecture, where: str) -> Device:
     row = _mapping(value, DEVICE_KEYS, where)
     if not _is_name(row["name"]):
         raise UserError(f"name is {show(row['name'])}", where=where, accepted="text of one line")
@@ -130,7 +175,11 @@ def _device(value: Any, arch: str, where: str) -> Device:
         if not _is_name(dtype):
             raise UserError(f"matmul_tflops has the key {show(dtype)}", where=where, accepted="a type, such as bf16")
         _check_positive(f"matmul_tflops of {show(dtype)}", rate, where, whole=False)
-    target = Target(row["backend"], arch, row["warp_size"])
+        if dtype.startswith("fp8") and facts.fp8 != ("fnuz" if dtype.endswith("_fnuz") else "ocp"):
+            raise UserError(f"matmul_tflops has {dtype}, but the architecture's fp8 is {facts.fp8}", where=where)
+    if (facts.matrix in ("mfma", "wmma")) != (row["backend"] == "hip"):
+        raise UserError(f"matrix is {facts.matrix}, which {row['backend']} has not", where=where)
+    target = Target(row["backend"], arch, row["warp_size"], facts)
     rest = {k: row[k] for k in DEVICE_KEYS if k not in ("backend", "warp_size", "matmul_tflops")}
     return Device(target=target, matmul_tflops=tuple((k, float(v)) for k, v in tflops.items()), **rest)
 

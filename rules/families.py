@@ -7,7 +7,7 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 
 import numpy as np
 
-from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, TMA_ARCHS, rows_fit_descriptors
+from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, rows_fit_descriptors
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.rule import HEURISTIC, next_power_of_2, rule
 
@@ -27,7 +27,8 @@ def ring_bytes(c, p):
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
 def pointers_for_few_rows_or_odd_ones(c, p, d):
     """Where descriptors can be used, pointer loads win only with 128 rows or columns of C or fewer (H200 sweep 2)."""
-    descriptors = d.target.arch in TMA_ARCHS and rows_fit_descriptors(p) and p.batch == 1
+    facts = d.target.facts
+    descriptors = facts.tma and facts.by_warp_groups and rows_fit_descriptors(p) and p.batch == 1
     descriptors = descriptors and "gemm_persistent" in c.families
     half_types = DTYPES[p.dtype_a].size_bytes <= 2
     return np.full(c.BLOCK_SIZE_M.shape, not (descriptors and half_types and min(p.m, p.n) > 128))
@@ -63,7 +64,7 @@ def boxes_as_wide_as_the_swizzle(c, p, d):
     """Rows of a block of K of 128 to 512 bytes fill the TMA swizzle; narrower ones never won (H200 sweep 2)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
     fill = ((row_bytes >= SWIZZLE_BYTES) | (c.BLOCK_SIZE_K >= p.k)) & (row_bytes <= 4 * SWIZZLE_BYTES)
-    return fill | (d.target.arch not in TMA_ARCHS)
+    return fill | (not d.target.facts.tma)
 
 
 @rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
@@ -101,7 +102,7 @@ def parts_of_wide_tiles(c, p, d):
 @rule(HEURISTIC, backend="cuda")
 def warp_specialisation_on_blackwell(c, p, d):
     """On Hopper it was 3 % slower at best and 10 % in the mean (H200, Triton 3.6, 24 sizes and layouts, sweep 2)."""
-    return (c.WARP_SPECIALIZE == 0) | (d.target.arch != "sm_90")
+    return (c.WARP_SPECIALIZE == 0) | (d.target.facts.matrix != "wgmma")
 
 
 @rule(HEURISTIC, families=("gemm_split_k",))

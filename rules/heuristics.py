@@ -28,8 +28,8 @@ def accumulator_fits_registers(c, p, d):
 
 @rule(HEURISTIC, backend="hip")
 def accumulator_fits_accumulation_registers(c, p, d):
-    """More accumulators a thread than half of the 512 vector registers leave none for the operands."""
-    return c.BLOCK_SIZE_M * c.BLOCK_SIZE_N <= 256 * 64 * c.num_warps
+    """More accumulators a thread than half of its vector registers leave none for the operands."""
+    return c.BLOCK_SIZE_M * c.BLOCK_SIZE_N <= d.max_registers // 2 * d.target.warp_size * c.num_warps
 
 
 @rule(HEURISTIC, families=TILED)

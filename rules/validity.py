@@ -6,7 +6,7 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 import numpy as np
 
 from gemm_tuner import descriptors
-from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, TMA_ARCHS
+from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.rule import VALIDITY, rule
@@ -28,7 +28,7 @@ def one_matrix_a_call(c, p, d):
 @rule(VALIDITY, families=DESCRIPTOR_FAMILIES, backend="cuda")
 def rows_fit_descriptors(c, p, d):
     """TMA descriptors take rows of whole 16 bytes (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)."""
-    if d.target.arch not in TMA_ARCHS:
+    if not d.target.facts.tma:
         return c.BLOCK_SIZE_M > 0
     return np.full(c.BLOCK_SIZE_M.shape, descriptors.rows_fit_descriptors(p))
 
@@ -37,7 +37,7 @@ def rows_fit_descriptors(c, p, d):
 def columns_in_thirds(c, p, d):
     """BLOCK_SIZE_N of 3 times a power of two is summed and stored in thirds: EPILOGUE_SUBTILE 3, no block scales."""
     thirds = c.BLOCK_SIZE_N % 3 == 0
-    able = (c.family == "gemm_persistent") & (d.target.arch in TMA_ARCHS) & (p.scaling != "block")
+    able = (c.family == "gemm_persistent") & d.target.facts.tma & (p.scaling != "block")
     return np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
 
 
@@ -89,8 +89,9 @@ def slices_meet_in_one_launch(c, p, d):
 
 @rule(VALIDITY)
 def specialised_warps(c, p, d):
-    """WARP_SPECIALIZE is for loops over tiles with TMA, of 16-bit types, 4 warps and 128 rows or more, which halve."""
-    able = (c.family == "gemm_persistent") & (d.target.arch in TMA_ARCHS) & (p.scaling != "block")
+    """WARP_SPECIALIZE is for loops over tiles with TMA and warp groups, of 16-bit types, 4 warps, 128 rows or more."""
+    facts = d.target.facts
+    able = (c.family == "gemm_persistent") & (facts.tma and facts.by_warp_groups) & (p.scaling != "block")
     fits = (c.PROGRAMS_PER_SM >= 1) & (c.num_warps == 4) & (c.BLOCK_SIZE_M >= 128) & (c.BLOCK_SIZE_N % 3 != 0)
     return (c.WARP_SPECIALIZE == 0) | (able & fits & (DTYPES[p.dtype_a].size_bytes == 2))
 
@@ -152,7 +153,7 @@ def threads_fit_block(c, p, d):
 
 def by_warp_groups(c, p, d):
     """Whether wgmma or tcgen05 multiplies, which mma.sync does otherwise."""
-    has_them = d.target.arch in TMA_ARCHS and (DTYPES[p.dtype_a].size_bytes <= 2 or p.precision == "tf32")
+    has_them = d.target.facts.by_warp_groups and (DTYPES[p.dtype_a].size_bytes <= 2 or p.precision == "tf32")
     return (c.BLOCK_SIZE_M >= 64) & (c.num_warps % 4 == 0) & has_them
 
 
@@ -170,7 +171,7 @@ def shared_memory_fits(c, p, d):
     buffers_a = np.where(warpgroup & (size_a == 1) & (p.layout_a == "col"), 1, buffers)
     buffers_b = np.where(warpgroup & (size_b == 1) & (p.layout_b == "row"), 1, buffers)
     tiles_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a * buffers_a + c.BLOCK_SIZE_N * size_b * buffers_b)
-    barrier_bytes = np.where(warpgroup & (d.target.arch == "sm_100"), 16, 0)
+    barrier_bytes = np.where(warpgroup & (d.target.facts.matrix == "tcgen05"), 16, 0)
     return tiles_bytes + barrier_bytes <= d.shared_memory_bytes
 
 
@@ -179,7 +180,7 @@ def shared_memory_fits_tiles_and_part(c, p, d):
     """The pipeline's tiles and, in a loop over tiles, the part of C that is being stored must fit (docs/rules.md)."""
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
-    if d.target.arch not in TMA_ARCHS:
+    if not d.target.facts.tma:
         return ring_bytes * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
     buffers = np.where(by_warp_groups(c, p, d), c.num_stages, np.maximum(1, c.num_stages - 1))
     looped = c.PROGRAMS_PER_SM > 0

@@ -64,9 +64,10 @@ def build_parser() -> Parser:
     parser.add_argument("--device_name", metavar="NAME", default="",
                         help="the GPU as the consumer names it (default: the results' device; for aiter their "
                         "architecture)")  # fmt: skip
-    parser.add_argument("--for", metavar="GPU,GPU", dest="devices", type=devices.named, default=(),
-                        help="leave out what does not fit into the shared memory of each of these: "
-                        f"{', '.join(limit.name for limit in devices.DEVICES)}")  # fmt: skip
+    parser.add_argument("--for", metavar="GPU,GPU", dest="devices", default=(),
+                        type=lambda text: devices.named(text, data_folder("rules")),
+                        help="leave out what does not fit into the shared memory of each of these, such as "
+                        "MI300X,H20; an unknown name is answered with the list")  # fmt: skip
     parser.add_argument("--dry_run", "--check", dest="check", action="store_true", help="write nothing; say what "
                         "would change, and exit 1 if anything would")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "

@@ -18,46 +18,33 @@ SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One GPU: the most shared memory (LDS) that a block can have, and the architecture whose formula holds for it.
-
-    Devices without wgmma and tcgen05 follow the formula of sm_80.
-    """
+    """One GPU: the most shared memory (LDS) that a block can have, and the architecture whose formula holds for it."""
 
     name: str
     arch: str
     shared_memory_bytes: int
 
 
-# CUDA C Programming Guide, "Technical Specifications per Compute Capability"; AMD's CDNA ISA guides, "LDS".
-DEVICES = tuple(
-    Limit(name, arch, limit)
-    for arch, limit, names in (
-        ("sm_80", 65536, ("T4",)),
-        ("sm_80", 98304, ("V100",)),
-        ("sm_80", 166912, ("A100", "A800", "A30")),
-        ("sm_80", 101376, ("A10", "A40", "L4", "L20", "L40", "L40S", "RTX3090", "RTX4090", "RTX5090", "RTXPRO6000")),
-        ("sm_90", 232448, ("H20", "H100", "H200", "H800", "GH200")),
-        ("sm_100", 232448, ("B200", "B300", "GB200", "GB300")),
-        ("gfx90a", 65536, ("MI210", "MI250", "MI250X")),
-        ("gfx942", 65536, ("MI300A", "MI300X", "MI308X", "MI325X")),
-        ("gfx950", 163840, ("MI350X", "MI355X")),
-    )
-    for name in names
-)
-
 # From a problem and a config to why a device of --for cannot run it; empty when all can.
 Fits = Callable[[GemmProblem, KernelConfig], str]
 
 
-def named(text: str) -> tuple[Limit, ...]:
-    """The devices of a list such as ``MI300X,H20``. Raises UserError for one that is not in the table."""
-    known = {limit.name.casefold(): limit for limit in DEVICES}
+def table(rules_dir: Path) -> tuple[Limit, ...]:
+    """The GPUs that the space files name under ``gpus``."""
+    files = ((arch, space.load(space.space_path(rules_dir, arch), arch)) for arch in space.known_archs(rules_dir))
+    return tuple(Limit(name, arch, limit) for arch, file in files for name, limit in file.gpus)
+
+
+def named(text: str, rules_dir: Path) -> tuple[Limit, ...]:
+    """The devices of a list such as ``MI300X,H20``. Raises UserError for one that no space file names."""
+    devices = table(rules_dir)
+    known = {limit.name.casefold(): limit for limit in devices}
     found = []
     for word in text.split(","):
         name = word.strip().casefold().replace(" ", "")
         if name not in known:
-            listed = ", ".join(limit.name for limit in DEVICES)
-            hint = did_you_mean(name.upper(), [limit.name for limit in DEVICES])
+            listed = ", ".join(limit.name for limit in devices)
+            hint = did_you_mean(name.upper(), [limit.name for limit in devices])
             raise UserError(f"the device {word.strip()[:60]!r} is not known", where="--for", accepted=listed, hint=hint)
         found.append(known[name])
     return tuple(found)

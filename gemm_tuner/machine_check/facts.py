@@ -32,6 +32,7 @@ class Plan:
     """What a run would use. Faults are why it cannot, in words with what to do.
 
     arch, backend: what kernels are compiled for. source: measured or predicted.
+    stand_in: says whose space file it is, where the architecture has none.
     """
 
     arch: str
@@ -41,6 +42,7 @@ class Plan:
     profiler: str
     profiler_fault: str
     source: str
+    stand_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,11 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     own = str(machine.gpus[0]["arch"]) if machine.gpus else ""
     wanted = arch or own or devices.DEFAULT_ARCH
     backend = "hip" if wanted.startswith("gfx") else "cuda"
-    file, space_fault, tool, tool_fault = "", "", "", ""
+    file, space_fault, stand_in, tool, tool_fault = "", "", "", "", ""
     try:
         path = space.space_path(rules_dir, wanted)
         space.load(path, wanted)
-        file = str(path)
+        file, stand_in = str(path), space.stand_in_note(rules_dir, wanted)
     except UserError as error:
         space_fault = error.one_line()
     measurable = bool(own) and wanted == own
@@ -101,4 +103,4 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     except UserError as error:
         tool_fault = error.one_line()
     source = "measured" if measurable and file and tool else "predicted"
-    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source)
+    return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in)

@@ -75,6 +75,8 @@ def _plan(facts: Facts) -> Iterable[Finding]:
     plan, own = facts.plan, str(facts.machine.gpus[0]["arch"]) if facts.machine.gpus else ""
     if plan.space_fault:
         yield Finding(Level.BLOCKS, plan.space_fault)
+    if plan.stand_in:
+        yield Finding(Level.NOTE, plan.stand_in)
     if own and plan.profiler_fault:
         yield Finding(Level.BLOCKS, plan.profiler_fault)
     if own and plan.profiler == "ncu" and facts.around.counters_for_root:

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from gemm_tuner import codegen
-from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, TMA_ARCHS
+from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export import sections
@@ -96,7 +96,7 @@ def rendered(
         "scale_block": SCALE_BLOCK,
         "left_out": _left_out_lines(left_out),
         "remarks": _remark_lines(tuned),
-        "descriptor_families": DESCRIPTOR_FAMILIES if target.arch in TMA_ARCHS else (),
+        "descriptor_families": DESCRIPTOR_FAMILIES if target.facts.tma else (),
         "most_waves": MOST_WAVES,
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemm_tuner import results
+from gemm_tuner import results, space
 from gemm_tuner.documents import printable, write_text_atomically
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export.render import rendered
@@ -57,4 +57,4 @@ def _target(header: dict[str, str | int], path: Path) -> Target:
     if not arch.startswith(("sm_", "gfx")):
         what = f"names no architecture: arch is {arch!r}"
         raise UserError(what, where=f"{printable(path)}, header", accepted="such as sm_90 or gfx942")
-    return Target("cuda", arch, 32) if arch.startswith("sm_") else Target("hip", arch, 64)
+    return space.load(space.space_path(data_folder("rules"), arch), arch).device.target

@@ -19,9 +19,8 @@ BF16 = GemmProblem(4096, 4096, 4096)
 FLAT = replace(BF16, n=3)
 LAYOUTS = tuple(itertools.product((ROW, COL), (ROW, COL)))
 FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
-TMA_ARCHS = ("sm_90", "sm_100")
 # Triton 3.6 does not compile any warp-specialised kernel here for Blackwell.
-SPECIALISING = ("sm_90",) if triton.__version__.startswith("3.6.") else TMA_ARCHS
+SPECIALISING = ("wgmma",) if triton.__version__.startswith("3.6.") else ("wgmma", "tcgen05")
 WITH_ALL_TYPES = ("sm_90",)  # in every family
 SAME_AS_FP32 = (("tf32", "gemv"),)  # no matrix unit
 
@@ -88,10 +87,10 @@ def work_for(device: Device) -> Work:
     if device.target.backend == "hip":
         work.append((BF16, small_config(device, "gemm_tile", NUM_XCDS=8, STREAM_B=1)))
         work.append((BF16, small_config(device, "gemm_stream_k", NUM_XCDS=8, STREAM_B=1)))
-    if arch in TMA_ARCHS:
+    if device.target.facts.tma:
         thirds = config_for(device, 64, 96, 64, family="gemm_persistent", EPILOGUE_SUBTILE=3)
         work += [(replace(BF16, layout_b=COL), thirds), (BF16, replace(thirds, PROGRAMS_PER_SM=1))]
-    if arch in SPECIALISING:
+    if device.target.facts.matrix in SPECIALISING:
         plain = config_for(device, 128, 128, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1)
         work.append((BF16, replace(plain, WARP_SPECIALIZE=1)))
     return list(dict.fromkeys(work))
@@ -129,8 +128,8 @@ def test_the_work_has_what_the_architecture_has(arch: str) -> None:
     assert {p.scaling for p in problems} == {s for s in SCALINGS if s != "block" or any("fp8" in t for t in types)}
     assert {p.has_alpha for p in problems} == {p.reads_c for p in problems} == {p.bias for p in problems}
     assert {p.batch for p in problems} == {1, 3}
-    assert any(c.BLOCK_SIZE_N == 96 for _, c in work) == (arch in TMA_ARCHS)
-    assert any(c.WARP_SPECIALIZE for _, c in work) == (arch in SPECIALISING)
+    assert any(c.BLOCK_SIZE_N == 96 for _, c in work) == device.target.facts.tma
+    assert any(c.WARP_SPECIALIZE for _, c in work) == (device.target.facts.matrix in SPECIALISING)
 
 
 @pytest.mark.parametrize(("arch", "suffix"), [("sm_90", "cubin"), ("gfx942", "hsaco")])

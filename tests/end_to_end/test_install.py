@@ -41,8 +41,10 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "shared" in done.stdout or "lds_fits" in done.stdout
     render = (
-        "from gemm_tuner import codegen, options, prune; from gemm_tuner.records import GemmProblem, Target;"
-        "h200 = Target('cuda', 'sm_90', 32); templates = options.data_folder('templates');"
+        "from gemm_tuner import codegen, options, prune, space; from gemm_tuner.records import GemmProblem;"
+        "rules = options.data_folder('rules');"
+        "h200 = space.load(space.space_path(rules, 'sm_90'), 'sm_90').device.target;"
+        "templates = options.data_folder('templates');"
         "print(codegen.kernel_sha(templates, 'gemm_persistent', GemmProblem(1, 1, 1), h200));"
         "print(options.data_folder('templates'))"
     )

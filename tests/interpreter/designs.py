@@ -13,6 +13,7 @@ from typing import Any
 from case_runner import Case
 
 from gemm_tuner import codegen, descriptors
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.combinations import first_fault
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS
@@ -22,7 +23,8 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 ROW, COL = Layout.ROW, Layout.COL
 LAYOUTS = tuple(itertools.product((ROW, COL), (ROW, COL)))
 # The interpreter's kernels differ by these alone: loads through pointers, or through TMA descriptors.
-POINTERS, DESCRIPTORS = Target("hip", "gfx942", 64), Target("cuda", "sm_90", 32)
+POINTERS = Target("hip", "gfx942", 64, Architecture("mfma"))
+DESCRIPTORS = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 CHUNK_BYTES = 16  # what rows are multiples of that descriptors load
 MOST_BLOCKS = 160  # of K, over all tiles: what the interpreter may take for one case
 

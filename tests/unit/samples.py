@@ -17,7 +17,7 @@ from gemm_tuner.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "rules"
 TEMPLATES = ROOT / "templates"
-ARCHS = ("gfx90a", "gfx942", "gfx950", "sm_100", "sm_80", "sm_90")
+ARCHS = tuple(space.known_archs(RULES))
 NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"}, "")
 AMD = {"matrix_instr_nonkdim": 16, "kpack": 2, "num_stages": 2}
 

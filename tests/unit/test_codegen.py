@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples import device
 
 from gemm_tuner import codegen, descriptors
 from gemm_tuner.codegen import specialisation
@@ -23,7 +24,7 @@ GOLDEN = ROOT / "tests" / "golden"
 ROW, COL = Layout.ROW, Layout.COL
 BF16_NN = GemmProblem(4096, 4096, 4096)
 FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, bias=True)
-SM_90, SM_80, GFX942 = Target("cuda", "sm_90", 32), Target("cuda", "sm_80", 32), Target("hip", "gfx942", 64)
+SM_90, SM_80, GFX942 = (device(arch).target for arch in ("sm_90", "sm_80", "gfx942"))
 FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
 CONFIG = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
 SPLIT = replace(CONFIG, SPLIT_K=4)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gemm_tuner import codegen, memory
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_stage import support_task
@@ -21,7 +22,7 @@ from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Target
 
 ROOT = Path(__file__).resolve().parents[2]
-SM_90 = Target("cuda", "sm_90", 32)
+SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(64, 64, 64)
 GOOD = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
 OTHERS = tuple(replace(GOOD, BLOCK_SIZE_N=n) for n in (16, 32, 64))
@@ -230,7 +231,7 @@ def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
-    pool = CompilePool(Target("no_such_backend", "x", 32), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
     with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
         list(pool.run(good_tasks(tmp_path)))
 

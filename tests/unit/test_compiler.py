@@ -12,6 +12,7 @@ import pytest
 from samples import TEMPLATES
 
 from gemm_tuner import codegen
+from gemm_tuner.architecture import Architecture
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool, Feed
 from gemm_tuner.compile_worker import CompileTask
@@ -20,7 +21,7 @@ from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Target
 
-SM_90 = Target("cuda", "sm_90", 32)
+SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(64, 64, 64)
 SMALL = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
 FOUR = tuple(replace(SMALL, BLOCK_SIZE_N=n, num_stages=s) for n in (16, 32) for s in (1, 2))
@@ -144,7 +145,7 @@ def test_who_looks_may_end_the_wait(begin: Callable[..., Compiler], tmp_path: Pa
 
 
 def test_an_error_of_the_pool_reaches_who_waits(tmp_path: Path) -> None:
-    pool = CompilePool(Target("no_such_backend", "x", 32), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
     with Compiler(pool, lambda task, result: None) as compiler:
         for _ in range(2):  # whoever asks later too
             with pytest.raises(EnvironmentFault, match="ended at its start"):

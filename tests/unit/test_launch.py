@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import config, problem
+from samples import config, device, problem
 from test_processes import ends
 
 from gemm_tuner import checking, codegen, launch, starts, watching
@@ -24,7 +24,7 @@ from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FIL
 from gemm_tuner.outcomes import halves, round_at_end, running_at_end
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
-from gemm_tuner.records import GemmProblem, Target, Timing
+from gemm_tuner.records import GemmProblem, Timing
 from gemm_tuner.starts import StageRun
 from gemm_tuner.watching import ACCOUNTED, PROBE, JournalTail
 
@@ -391,7 +391,7 @@ def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) -> None:
     """The launcher itself, on a disk that is full from the first event on."""
     script = codegen.write_script(
-        HERE.parents[1] / "templates", tmp_path, "gemm_tile", ONE, [config()], Target("cuda", "sm_90", 32)
+        HERE.parents[1] / "templates", tmp_path, "gemm_tile", ONE, [config()], device("sm_90").target
     )
     work = Work(ONE, ((0, config().name),))
     Plan(VERIFY, (str(script.path),), (work,), Method(), device="cpu").write(tmp_path / "plan.json")

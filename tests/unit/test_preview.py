@@ -254,3 +254,16 @@ def test_families_narrow_the_space() -> None:
     assert prepare.of_families(configs, []) is configs
     with pytest.raises(UserError, match=r"'gemm_tyle' is no family of this space.*accepted: gemm_tile"):
         prepare.of_families(configs, ["gemm_tyle"])
+
+
+def test_a_relative_is_told_and_no_other_gpu_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, *SIZE, "--arch", "sm_87", "--families", "gemm_persistent", "--dry_run")
+    warning = [line for line in out.splitlines() if "sm_86" in line]
+    assert len(warning) == 1 and "sm_87" in warning[0] and "relative" in warning[0]
+    assert "1 x sm_87" in out
+
+
+@pytest.mark.parametrize(("arch", "name"), [("sm_89", "L40S"), ("gfx1201", "RX 9070 XT")])
+def test_the_dry_run_names_a_gpu_of_the_architecture(capsys: pytest.CaptureFixture[str], arch: str, name: str) -> None:
+    out = shown(capsys, *SIZE, "--arch", arch, "--families", "gemm_persistent", "--dry_run")
+    assert re.search(rf"1 x .*{name}", out) and "relative" not in out
