@@ -11,14 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner import bug_report, commands, options, program
+from gemm_tuner import bug_report, commands, idle_flags, options, program
 from gemm_tuner.commands import Consoles
 from gemm_tuner.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.parser import see_help
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
 from gemm_tuner.settings import Settings
-from gemm_tuner.sizes import SizeEntry, load_sizes, one_size
+from gemm_tuner.sizes import SizeEntry, load_file, one_size, sizes_of
 
 PIPED_WIDTH = 200
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -117,9 +117,12 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
     if arguments.gemm_size_file is not None:
         if any(given):
             raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
-        sizes = load_sizes(arguments.gemm_size_file, defaults)
+        loaded = load_file(arguments.gemm_size_file)
+        sizes = sizes_of(loaded, defaults)
+        for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         if sizes.duplicates:
-            console.print(f"{sizes.path}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
+            console.print(f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
         known = {entry.problem for entry in sizes.entries}
         retried = tuple(SizeEntry(p) for p in sizes.without_config if p not in known)
         return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)
@@ -214,4 +217,5 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         keep=arguments.keep,
         verbose=arguments.verbose,
         time_breakdown=arguments.time_breakdown,
+        given=arguments.given,
     )

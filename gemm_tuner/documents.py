@@ -114,7 +114,9 @@ class _Builder:
         if isinstance(key, (list, dict)):
             raise self.fault(line, f"{show(key)} is used as a key", accepted="names as keys")
         if key in parent:
-            raise self.fault(line, f"key {show(key)} is given twice", hint="delete one of the two")
+            what, entries = f"key {show(key)} is given twice", next((o for o in self.open if isinstance(o, list)), None)
+            where = f"{self.where}, " + (f"entry {len(entries)} (line {line})" if entries else f"line {line}")
+            raise UserError(what, where=where, hint="delete one of the two")
         return key
 
     def scalar(self, event: Any, line: int) -> object:
@@ -163,8 +165,12 @@ def load_yaml(path: str | os.PathLike[str], what: str = "size file") -> object:
     sets, ordered maps and binary data, and files beyond the MAX_* bounds of this module.
     what: how a message names the file's role. Raises UserError with the file and, where it has one, the line.
     """
+    return yaml_value(read_text(path, what, "YAML", MAX_FILE_BYTES), path, what)
+
+
+def yaml_value(text: str, path: str | os.PathLike[str], what: str) -> object:
+    """The one document of a YAML text, as ``load_yaml`` gives it. path: where messages say the text is from."""
     path = Path(path)
-    text = read_text(path, what, "YAML", MAX_FILE_BYTES)
     builder = _Builder(path)
     try:
         for event in yaml.parse(text, Loader=_LOADER):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 from gemm_tuner.errors import UserError
@@ -19,9 +20,15 @@ _KINDS = (
 )
 
 
+# The path of standard input.
+STDIN = "-"
+
+
 def printable(path: str | os.PathLike[str]) -> str:
     """A path as a message names it."""
     text = str(path)
+    if text == STDIN:
+        return "standard input"
     return text if text.isprintable() else repr(text)
 
 
@@ -45,10 +52,14 @@ def read_text(path: str | os.PathLike[str], what: str, form: str, max_bytes: int
 
 
 def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: int) -> bytes:
-    """The bytes of a file. Raises UserError as ``read_text`` does, but for their meaning."""
+    """The bytes of a file, or of standard input for STDIN. Raises UserError as ``read_text`` does, but for their
+    meaning."""
     try:
-        with os.fdopen(_open_regular(path), "rb") as file:
-            data = file.read(max_bytes + 1)
+        if str(path) == STDIN:
+            data = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with os.fdopen(_open_regular(path), "rb") as file:
+                data = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UserError(
@@ -71,11 +82,3 @@ def _open_regular(path: str | os.PathLike[str]) -> int:
         return descriptor
     os.close(descriptor)
     raise OSError(0, next((words for is_kind, words in _KINDS if is_kind(mode)), "it is no regular file"))
-
-
-def ends_a_line(path: str | os.PathLike[str]) -> bool:
-    """Whether the last byte of a file ends a line, as in all that the tuner writes."""
-    with open(path, "rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - 1))
-        return file.read(1) in (b"\n", b"\r")

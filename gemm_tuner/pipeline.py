@@ -14,6 +14,7 @@ from gemm_tuner import (
     bug_report,
     codegen,
     finished_machine,
+    idle_flags,
     interruption,
     older_configs,
     predict,
@@ -56,6 +57,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     setting = prepare.find_setting(settings, finished_machine.recall(settings))
     if settings.older and setting.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
+    say_idle(settings, setting, console)
     require_a_type([entry.problem for entry in settings.entries], setting.device)
     if setting.recording is not None:
         recorded.require_all(settings, setting.device, setting.recording)
@@ -85,6 +87,12 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         for ledger in ledgers:
             ledger.assert_complete()
         return finish(session)
+
+
+def say_idle(settings: Settings, setting: Setting, console: Console, task: str = "") -> None:
+    """A line for each flag that changes nothing."""
+    for line in idle_flags.of_run(settings, setting.source, task):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -228,6 +236,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
     setting = prepare.find_setting(settings)
     if setting.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
+    say_idle(settings, setting, console, "--benchmark")
     ledgers = given(settings, setting)
     with opened(settings, setting, console, out, resumes=False) as (launchers, session):
         try:
@@ -241,6 +250,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
 def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
     """Checks the configurations of a results file; exit status 1 when one is wrong."""
     setting = prepare.find_setting(settings)
+    say_idle(settings, setting, console, "--compare_wo_tuning")
     ledgers = given(settings, setting)
     with opened(settings, setting, console, out, timed=False, resumes=False) as (launchers, session):
         return check_given(session, ledgers, launchers)

@@ -25,10 +25,6 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
     wanted = [(ledger, tried[ledger.problem]) for ledger in ledgers]
     with session.stage("write scripts"):
         scripts = write_scripts(session, pairs(wanted))
-    if not session.settings.compile_stage:
-        session.console.print(
-            "--no_compile_stage changes nothing without a GPU: what is predicted must be known to compile"
-        )
     with Compiling(session, scripts) as compiling:
         compiling.ledgers(wanted, "compile")
         order = []

@@ -55,10 +55,11 @@ def find_setting(settings: Settings, known: devices.Machine | None = None) -> Se
     return setting
 
 
-def look_around(settings: Settings, known: devices.Machine | None = None) -> Setting:
+def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Setting:
     """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone.
 
-    known: the machine, where it need not be asked.
+    known:     the machine, where it need not be asked.
+    for_a_run: GPUs that the flags name must be there. Raises EnvironmentFault and UserError where they are not.
     """
     if settings.profiler == "replay":
         recording = replay.load(settings.replay_dir)
@@ -67,11 +68,11 @@ def look_around(settings: Settings, known: devices.Machine | None = None) -> Set
         assumed = assumed_device(settings, arch)
         return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
     machine = known or devices.look()
-    asked_for = settings.gpu_ids is not None or settings.ngpus is not None
+    asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
     gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
     arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""
     if not gpus or settings.arch not in ("", arch_of_gpu):
-        if asked_for:
+        if asked_for and for_a_run:
             accepted = f"{arch_of_gpu}, or no GPU named"
             raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {settings.arch}", where="--arch", accepted=accepted)
         return Setting(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)

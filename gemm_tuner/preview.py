@@ -6,12 +6,13 @@ import difflib
 import itertools
 import operator
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from gemm_tuner import codegen, prepare, show
+from gemm_tuner import codegen, predict, prepare, show
 from gemm_tuner.arch_types import require_a_type
 from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
@@ -35,13 +36,15 @@ def device_for(settings: Settings) -> Device:
     """The device of --arch, or of this machine's GPU, or the default's."""
     if settings.arch:
         return prepare.assumed_device(settings, settings.arch)
-    return prepare.look_around(settings).device
+    return prepare.look_around(settings, for_a_run=False).device
 
 
 def dry_run(settings: Settings, out: Console) -> None:
     """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
     one size or with --verbose, else one line. Raises UserError, at the end, when a size has none left."""
-    device = device_for(settings)
+    # With --arch, what this machine has is asked after the answer: it takes seconds.
+    setting = None if settings.arch else prepare.look_around(settings, for_a_run=False)
+    device = setting.device if setting else prepare.assumed_device(settings, settings.arch)
     require_a_type([entry.problem for entry in settings.entries], device)
     if warning := prepare.note(settings, device.target.arch):
         out.print(warning, highlight=False, soft_wrap=True)
@@ -58,6 +61,8 @@ def dry_run(settings: Settings, out: Console) -> None:
             empty.append(error)
     if ledgers:
         estimate(settings, ledgers, device, out)
+        if (setting or prepare.look_around(settings, for_a_run=False)).source == "predicted":
+            say_predicted(settings, ledgers, device, out)
     for problem, rows in funnels:
         if len(funnels) == 1 or settings.verbose:
             title, verbose = f"{problem.key} on {device.target.arch}", settings.verbose
@@ -88,14 +93,32 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
         out.print(line, highlight=False)
 
 
+def say_predicted(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
+    """What the run does on this machine, which has no such GPU (``predict.run``)."""
+    tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in ledgers]
+    checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
+    for line in (
+        f"here, without such a GPU: {count_kernels_of(tried, device)} kernels to compile on {settings.compile_workers} "
+        "cores,",
+        f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
+    ):
+        out.print(line, highlight=False)
+
+
 def count_kernels(ledgers: list[Ledger], device: Device) -> int:
     """The different binaries that all kept configurations of all sizes need."""
+    return count_kernels_of([(ledger, list(ledger.kept)) for ledger in ledgers], device)
+
+
+def count_kernels_of(wanted: Iterable[tuple[Ledger, Iterable[str]]], device: Device) -> int:
+    """The different binaries that some configurations of some sizes need."""
     found: set[tuple[str, str, str]] = set()
     binary_names: dict[str, str] = {}
-    for ledger in ledgers:
+    for ledger, names in wanted:
         class_key = ledger.problem.class_key
         by_binary: dict[str, KernelConfig] = {}
-        for name, config in ledger.kept.items():
+        for name in names:
+            config = ledger.kept[name]
             by_binary[binary_names.get(name) or binary_names.setdefault(name, config.binary_name)] = config
         for binary, config in by_binary.items():
             found.add((class_key, binary, codegen.specialisation(ledger.problem, config, device.target)))

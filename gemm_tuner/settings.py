@@ -19,6 +19,7 @@ class Settings:
     budget_s: wall time of the run; 0 is no bound.
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    given:    the flags that the command line named, by their names in argparse.
     fresh:    start a new run even where this one was begun before.
     """
 
@@ -58,6 +59,7 @@ class Settings:
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False
+    given: frozenset[str] = frozenset()
 
     @property
     def updates_in_place(self) -> bool:

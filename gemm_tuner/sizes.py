@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.config_keys import CONFIG_KEYS, config_form, config_of
-from gemm_tuner.documents import check_kind, load_yaml, printable, refuse_unknown, show
+from gemm_tuner.documents import MAX_FILE_BYTES, check_kind, printable, refuse_unknown, show, yaml_value
 from gemm_tuner.errors import UserError
-from gemm_tuner.input_files import ends_a_line
+from gemm_tuner.input_files import read_text
 from gemm_tuner.problem_keys import SIZE_KEYS, Defaults, problem_of
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Verified
 
@@ -47,6 +47,15 @@ class SizeEntry:
 
     problem: GemmProblem
     config: KernelConfig | None = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file read as YAML, its keys not yet checked. ``name`` is the path as messages give it."""
+
+    path: Path
+    name: str
+    value: object
 
 
 @dataclass(frozen=True)
@@ -90,17 +99,22 @@ class Document:
 
 def load_sizes(path: str | os.PathLike[str], defaults: Defaults) -> SizeList:
     """Return the sizes of a list or of a results file. Raises UserError naming file, entry and key."""
-    document = read_document(path, defaults)
+    return sizes_of(load_file(path), defaults)
+
+
+def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
+    """The sizes of a file that is read already. Raises UserError as ``load_sizes`` does."""
+    document = document_of(loaded, defaults)
     if not document.rows:
         tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
-        raise UserError(f"holds no sizes{tried}", where=printable(path), accepted=f"one or more, {_EXAMPLE}")
+        raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {_EXAMPLE}")
     entries: dict[GemmProblem, SizeEntry] = {}
     for row in document.rows:
         entries.setdefault(row.problem, SizeEntry(row.problem, row.config))
     return SizeList(
         entries=tuple(entries.values()),
         duplicates=len(document.rows) - len(entries),
-        path=Path(path),
+        path=loaded.path,
         without_config=tuple(problem for problem, _ in document.failures),
     )
 
@@ -112,11 +126,23 @@ def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
 
 def read_document(path: str | os.PathLike[str], defaults: Defaults, what: str = "size file") -> Document:
     """Read and check a size file or a results file, every key and type. Raises UserError."""
-    raw, name = load_yaml(path, what), printable(path)
+    return document_of(load_file(path, what), defaults)
+
+
+def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
+    """Read a size file or a results file as YAML; "-" is standard input. Raises UserError."""
+    text = read_text(path, what, "YAML", MAX_FILE_BYTES)
+    value, name = yaml_value(text, path, what), printable(path)
+    if isinstance(value, dict) and not text.endswith(("\n", "\r")):
+        hint = "copy it again, or end it with a line break if it is whole"
+        raise UserError("ends inside a line: it may be cut short", where=name, hint=hint)
+    return Loaded(Path(path), name, value)
+
+
+def document_of(loaded: Loaded, defaults: Defaults) -> Document:
+    """Check every key and type of a file. Raises UserError."""
+    raw, name = loaded.value, loaded.name
     if isinstance(raw, dict):
-        if not ends_a_line(path):
-            hint = "copy it again, or end it with a line break if it is whole"
-            raise UserError("ends inside a line: it may be cut short", where=name, hint=hint)
         return _results_document(raw, name)
     rows = [parse_row(item, _where(name, "entry", i, item), defaults) for i, item in _items(raw, name)]
     return Document(False, {}, tuple(rows), ())

@@ -79,7 +79,7 @@ def test_mappings_know_their_line(path: Path) -> None:
     ("text", "words"),
     [
         ("a: 1\nb: 2\na: 3\n", ["doc.yaml, line 3", "'a'", "given twice"]),
-        ("- {x: 1, y: 2,\n   x: 3}\n", ["line 2", "'x'", "given twice"]),
+        ("- {z: 1}\n- {x: 1, y: 2,\n   x: 3}\n", ["entry 2 (line 3)", "'x'", "given twice"]),
         ("a: &x [1]\nb: 2\n", ["line 1", "anchors and aliases", "&x", "write the values out"]),
         ("a: 1\nb: *x\n", ["line 2", "anchors and aliases"]),
         ("a: {<<: {b: 1}}\n", ["line 1", "'<<'", "not accepted"]),
