@@ -21,7 +21,7 @@ from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
 from gemm_tuner.session import Session
-from gemm_tuner.store import BinaryKey
+from gemm_tuner.store import KERNELS_WANTED, BinaryKey
 
 Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
 # In the folder of compiled kernels: a text that no other such folder has.
@@ -96,6 +96,7 @@ class Compiling:
             return
         support = compile_stage.support_task(tasks[0])
         session = self._session
+        session.store.set_fact(KERNELS_WANTED, session.store.num_compiles() + len(tasks))
         with session.stage(title), progress.step(title, len(tasks) + 1, session.console) as step:
             done = self._compiler.compile([support, *tasks], step.advance, until, session.interruption.check)
         result = self._compiler.results.get(key_of(support))

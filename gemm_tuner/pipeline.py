@@ -115,7 +115,10 @@ def opened(
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         if warning := prepare.note(settings, setting.device.target.arch):
             console.print(warning, highlight=False, soft_wrap=True)
-        folder, store = run_start.begin(settings, setting, named, stack, resumes=resumes)
+        folder, store = run_start.begin(
+            settings, setting, named, stack, resumes=resumes,
+            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
+        )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store))

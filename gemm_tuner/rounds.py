@@ -15,6 +15,7 @@ from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
 from gemm_tuner.records import Status, Timing
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.same_code import duplicates
 from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.session import Session
@@ -111,8 +112,11 @@ class Rounds:
             return []
         session, by_problem = self._session, {ledger.problem: ledger for ledger in self._ledgers}
 
+        labels = gpu_labels(session.setting)
+
         def found(timings: dict[Key, Timing]) -> None:
-            session.store.add_timings(timings.values(), SCREEN)
+            gpus = {problem: labels[gpu] for problem, gpu in self._fleet.home.items()}
+            session.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
 
         title = f"screen, round {number}"
         with session.gpus_held(), session.stage("screen"), progress.step(title, total, session.console) as step:

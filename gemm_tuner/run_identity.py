@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner import __version__
+from gemm_tuner.kernel_env import counting_variables
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.settings import Settings
 
 KEY_DIGITS = 8
 OLDER = "older configurations"
+PACKAGE = Path(__file__).resolve().parent
+# Beside the templates: what writes, compiles and reads kernels.
+KERNEL_SOURCES = ("codegen.py", "descriptors.py", "compile_worker.py", "compile_stage.py", "binary.py")
+# What times, checks, joins and decides: sizes that other sources settled are not compared with those of these.
+TIMING_SOURCES = (
+    *("launcher/*.py", "profilers/*.py", "attribution.py", "outcomes.py", "plans.py", "starts.py", "verify.py"),
+    *("final*.py", "contest*.py", "choose.py", "tune.py"),
+)
 
 
 def job_key(settings: Settings, source: str, task: str) -> str:
@@ -43,7 +54,9 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         **{f"version of {name}": version for name, version in sorted(machine.versions.items())},
         "version of the tuner": __version__,
         "profiler": profiler,
-        "kernel source": sources_sha(settings.templates_dir, ("*.j2",)),
+        "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} {sources_sha(PACKAGE, KERNEL_SOURCES)}",
+        "timing code": sources_sha(PACKAGE, TIMING_SOURCES),
+        **({} if setting.recording else environment()),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",
         "search": settings.search,
@@ -54,6 +67,19 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "checks": settings.compare,
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
+
+
+def environment() -> dict[str, str]:
+    """The part of a fingerprint for the variables that change code or times."""
+    return {f"environment variable {name}": value for name, value in counting_variables(os.environ).items()}
+
+
+def gpu_labels(setting: Setting) -> list[str]:
+    """What tells each GPU of a run from all others: its UUID, else its place on the bus of this machine."""
+    if setting.recording:
+        return ["recording"]
+    rows = [(gpu, setting.machine.gpu(gpu)) for gpu in setting.gpus]
+    return [str(row.get("uuid") or f"{socket.gethostname()} {row.get('pci') or gpu}") for gpu, row in rows]
 
 
 def older_text(older: Mapping[GemmProblem, KernelConfig], improvement_pct: float) -> str:
@@ -70,4 +96,8 @@ def configs_sha(configs: Mapping[GemmProblem, KernelConfig]) -> str:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Sentences on what is not the same."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    return [f"{name} was {before.get(name, 'unknown')!r} and is {now.get(name, 'unknown')!r}" for name in names]
+    return [f"{name} was {_shown(before, name)} and is {_shown(now, name)}" for name in names]
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return repr(values[name]) if name in values else "not set"

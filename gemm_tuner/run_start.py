@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from gemm_tuner import older_configs, resume, run_folder
 from gemm_tuner.prepare import Setting
 from gemm_tuner.run_folder import RunFolder
-from gemm_tuner.run_identity import OLDER, configs_sha, differences, fingerprint, job_key, older_text
+from gemm_tuner.run_identity import OLDER, configs_sha, differences, fingerprint, gpu_labels, job_key, older_text
 from gemm_tuner.run_lock import RunLock
 from gemm_tuner.settings import Settings
 from gemm_tuner.store import Store
 
+# Fact: labels of the GPUs that the run was last started on.
+GPUS = "GPUs"
+
 
 def begin(
-    settings: Settings, setting: Setting, profiler: str, stack: ExitStack, *, resumes: bool
+    settings: Settings,
+    setting: Setting,
+    profiler: str,
+    stack: ExitStack,
+    *,
+    resumes: bool,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[RunFolder, Store]:
     """The folder and the open store of the run; ``stack`` closes and unlocks them.
 
     resumes: a run of the same sizes that did not end goes on. One that ended is the answer to the same question; to
-    another one, or with more time, a new run is. Raises UserError when an unfinished run was begun in another way,
-    EnvironmentFault when another process is at it or nothing can be written.
+    another one, or with more time, a new run is. say: hears what a run goes on with. Raises UserError when an
+    unfinished run was begun in another way, EnvironmentFault when another process is at it or nothing can be written.
     """
     now = fingerprint(settings, setting, profiler)
     key = job_key(settings, setting.source, "tune" if resumes else "given")
@@ -29,13 +39,29 @@ def begin(
         if folder is not None:
             found = _go_on(folder, now, settings, stack)
             if found is not None:
+                if not resume.is_finished(found):
+                    _say_what_stays(found, settings, gpu_labels(setting), folder, say)
                 return folder, found
     folder = run_folder.create(settings.output_dir, key)
     store = _open(folder, stack)
     older_configs.keep(store, settings.older)
     store.set_fact("fingerprint", now)
     store.set_fact("budget_s", settings.budget_s)
+    store.set_fact(GPUS, gpu_labels(setting))
     return folder, store
+
+
+def _say_what_stays(
+    store: Store, settings: Settings, gpus: list[str], folder: RunFolder, say: Callable[[str], None]
+) -> None:
+    """Says what a run goes on with, and drops what it cannot use on the GPUs that it has now."""
+    problems = [entry.problem for entry in settings.entries]
+    say(resume.going_on(store, problems, folder.root))
+    anew = resume.keep_to_gpus(store, problems, gpus)
+    line = resume.moved(store.fact(GPUS, []), gpus, anew)
+    if line:
+        say(line)
+    store.set_fact(GPUS, gpus)
 
 
 def _open(folder: RunFolder, stack: ExitStack) -> Store:

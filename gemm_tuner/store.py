@@ -18,7 +18,9 @@ from gemm_tuner.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
+# Fact: how many kernels the run has asked for so far.
+KERNELS_WANTED = "kernels wanted"
 
 # family, class key, binary, specialisation: what one compile is for, whatever folder the script lies in.
 BinaryKey = tuple[str, str, str, str]
@@ -29,7 +31,9 @@ CREATE TABLE IF NOT EXISTS compiles (
     family TEXT, class_key TEXT, binary TEXT, specialisation TEXT, result TEXT NOT NULL,
     PRIMARY KEY (family, class_key, binary, specialisation));
 CREATE TABLE IF NOT EXISTS timings (
-    id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT);
+    id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT,
+    gpu TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS timings_of_size ON timings (size, stage);
 CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
@@ -131,6 +135,10 @@ class Store:
         rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
         self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
 
+    def num_compiles(self) -> int:
+        """Kernels that have been compiled, or that cannot be."""
+        return int(self._rows("SELECT COUNT(*) FROM compiles")[0][0])
+
     @reads
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
         """All compiles; given a cache, those that need not be had again: its own, and failures."""
@@ -142,15 +150,26 @@ class Store:
             found[key[0], key[1], key[2], key[3]] = CompileResult(**{**row, "status": Status(row["status"])})
         return found
 
-    def add_timings(self, timings: Iterable[Timing], stage: str) -> None:
-        """Adds timings of a stage, in their order."""
-        timings = list(timings)
+    def add_timings(
+        self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[GemmProblem], str] = lambda _: ""
+    ) -> None:
+        """Adds timings of a stage, in their order. gpu_of: what tells the GPU that a size is timed on from others."""
         rows = [
-            (t.problem.key, t.name, stage, t.status.value, t.message, json.dumps(list(t.samples_us))) for t in timings
+            (t.problem.key, t.name, stage, t.status.value, t.message, json.dumps(t.samples_us), gpu_of(t.problem))
+            for t in timings
         ]
-        with self._lock:
-            statement = "INSERT INTO timings (size, name, stage, status, message, samples_us) VALUES (?, ?, ?, ?, ?, ?)"
-            self._write(statement, rows)
+        columns = "size, name, stage, status, message, samples_us, gpu"
+        self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def timed_on(self, problem: GemmProblem, stage: str) -> dict[str, int]:
+        """How many timings of a size's stage each GPU has."""
+        query = "SELECT gpu, COUNT(*) FROM timings WHERE size = ? AND stage = ? GROUP BY gpu ORDER BY gpu"
+        return dict(self._rows(query, (problem.key, stage)))
+
+    def drop_other_gpus(self, problem: GemmProblem, stage: str, but: str) -> None:
+        """Forgets the timings of a size's stage that another GPU than this one has."""
+        statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
+        self._write(statement, [(problem.key, stage, but)])
 
     @reads
     def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from gemm_tuner import choose, incumbents
+from gemm_tuner import choose, incumbents, resume
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
@@ -18,6 +18,7 @@ from gemm_tuner.other_checks import ALL, check_others
 from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.rounds import Rounds
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import make_search
 from gemm_tuner.session import Session
 from gemm_tuner.steps import check_candidates, write_scripts
@@ -47,6 +48,8 @@ class Tuning:
         self._write_scripts(self.ledgers)
         self._restore()
         fleet = self._fleet()
+        labels = gpu_labels(self.session.setting)
+        fleet.home.update(resume.homes(self.session.store, [ledger.problem for ledger in open_ones], labels))
         settings = self.session.settings
         with ExitStack() as stack:
             compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None

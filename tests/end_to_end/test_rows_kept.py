@@ -103,6 +103,13 @@ def test_a_kill_leaves_every_row_and_the_command_goes_on(moment: tuple[str, int,
     assert main(update) == 0 and [run] == list((tuned.parent / "runs").iterdir())  # finished, not tuned again
 
 
+def test_a_run_that_goes_on_says_so_first(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_killed(("gemm_tuner.store:Store.settle", 2, "after"), words(tuned)) == 9
+    (run,) = (tuned.parent / "runs").iterdir()
+    assert main(words(tuned)) == 0
+    assert capfd.readouterr().err.splitlines()[0] == f"going on with runs/{run.name}: 2 of 3 sizes finished"
+
+
 def edited(path: Path, change: Callable[[dict[str, object]], None]) -> None:
     document = yaml.safe_load(path.read_text())
     change(document)

@@ -110,6 +110,7 @@ def test_nothing_is_lost_by_a_kill(kill: Kill, machine: Machine, undisturbed: Un
     if kill.victim == "parent":
         after = stored(machine.folder)
         assert all(after[table] >= before[table] for table in ("compiles", "settled"))
+        assert not before["compiles"] or again.err.startswith("going on with results/")
     else:
         assert "this run is finished" in again.err
     require_accounts(machine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +10,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from samples import config, problem
+from samples import ROOT, config, problem
 from tuning import setting, settings
 
 from gemm_tuner import resume, run_folder, run_start
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing
 from gemm_tuner.run_folder import RunFolder
-from gemm_tuner.run_identity import differences, fingerprint
+from gemm_tuner.run_identity import KERNEL_SOURCES, TIMING_SOURCES, differences, fingerprint
 from gemm_tuner.run_lock import RunLock
 from gemm_tuner.settings import Settings
-from gemm_tuner.store import Store
+from gemm_tuner.sizes import SizeEntry
+from gemm_tuner.store import KERNELS_WANTED, Store
 
-ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+ONE, TWO, THREE = problem(512, 512, 512), problem(64, 64, 64), problem(96, 64, 64)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +43,9 @@ class Commands:
     def begin(
         self, stack: ExitStack, of: Setting | None = None, resumes: bool = True, **changes: Any
     ) -> tuple[RunFolder, Store]:
-        return run_start.begin(replace(self.asked, **changes), of or setting(), "nsys 2025.3", stack, resumes=resumes)
+        asked = replace(self.asked, **changes)
+        self.said: list[str] = []
+        return run_start.begin(asked, of or setting(), "nsys 2025.3", stack, resumes=resumes, say=self.said.append)
 
     def run(self, *, ends: bool = False, of: Setting | None = None, resumes: bool = True, **changes: Any) -> Path:
         """The folder that a command has worked in. ends: it came to its end, and was not killed."""
@@ -200,6 +205,123 @@ def test_what_ran_when_the_run_was_killed_is_noted_once(commands: Commands) -> N
         with ExitStack() as stack:
             _, store = commands.begin(stack)
             assert store.begun(ONE) == {"b": 1}
+
+
+def on(*uuids: str, **fields: Any) -> Setting:
+    """The GPUs of a run, by UUID."""
+    here = setting(len(uuids))
+    rows = tuple({**row, "uuid": uuid, **fields} for row, uuid in zip(here.machine.gpus, uuids, strict=True))
+    return replace(here, machine=replace(here.machine, gpus=rows))
+
+
+def screened(store: Store, size: GemmProblem, gpu: str) -> None:
+    store.add_timings([Timing(size, "a", Status.OK, (1.0,))], SCREEN, lambda _: gpu)
+
+
+def begun(commands: Commands, *sizes: GemmProblem, of: Setting, **by_gpu: tuple[GemmProblem, ...]) -> None:
+    """A run of these sizes that was killed. by_gpu: what each GPU has screened of them."""
+    commands.asked = replace(commands.asked, entries=tuple(map(SizeEntry, sizes)))
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, of)
+        for gpu, screened_ones in by_gpu.items():
+            for size in screened_ones:
+                screened(store, size, gpu)
+        store.add_compiles({("f", "c", "b", str(i)): CompileResult("b", str(i), Status.OK) for i in range(61)})
+        store.set_fact(KERNELS_WANTED, 97)
+        store.settle(sizes[0], "a")
+
+
+def test_another_gpu_of_the_model_goes_on_and_times_unfinished_sizes_anew(commands: Commands) -> None:
+    begun(commands, ONE, TWO, THREE, of=on("GPU-a"), **{"GPU-a": (ONE, TWO)})
+    with ExitStack() as stack:
+        folder, store = commands.begin(stack, on("GPU-b"))
+        assert len(store.timings(ONE, SCREEN)) == 1 and store.timings(TWO, SCREEN) == []
+        assert store.num_compiles() == 61 and store.settled(ONE) == ("a", "")
+    first, second = commands.said
+    assert first == f"going on with results/{folder.root.name}: 61 of 97 kernels compiled, 1 of 3 sizes finished"
+    assert "GPU-a" in second and "GPU-b" in second and "1 unfinished sizes are timed anew" in second
+    commands.run(of=on("GPU-b"))
+    assert len(commands.said) == 1
+
+
+def test_two_gpus_in_another_order_keep_what_each_has_timed(commands: Commands) -> None:
+    begun(commands, ONE, TWO, THREE, of=on("GPU-a", "GPU-b"), **{"GPU-a": (TWO,), "GPU-b": (THREE,)})
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-b", "GPU-a"))
+        assert resume.homes(store, (ONE, TWO, THREE), ["GPU-b", "GPU-a"]) == {TWO: 1, THREE: 0}
+    assert len(commands.said) == 1
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-b"))
+        assert (store.timings(TWO, SCREEN), len(store.timings(THREE, SCREEN))) == ([], 1)
+    assert "GPU-a" in commands.said[1]
+
+
+def test_a_size_never_has_screenings_of_two_gpus(commands: Commands) -> None:
+    """As a run leaves them whose GPU failed: it goes on where most of the size was timed."""
+    begun(commands, ONE, TWO, of=on("GPU-a", "GPU-b"), **{"GPU-a": (TWO, TWO), "GPU-b": (TWO,)})
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-a", "GPU-b"))
+        assert store.timed_on(TWO, SCREEN) == {"GPU-a": 2}
+
+
+def test_another_model_is_refused(commands: Commands) -> None:
+    begun(commands, ONE, TWO, of=on("GPU-a"))
+    other = on("GPU-b")
+    with pytest.raises(UserError, match="device was 'NVIDIA H200, 132 SMs' and is 'NVIDIA H100, 132 SMs'"):
+        commands.run(of=replace(other, device=replace(other.device, name="NVIDIA H100", num_sms=132)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TRITON_F32_DEFAULT", "TRITON_PTXAS_PATH", "LLVM_IR_ENABLE_DUMP", "AMDGCN_USE_BUFFER_OPS", "HSA_XNACK"),
+        *("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_CUBLASLT"),
+        *("NVIDIA_TF32_OVERRIDE", "ROCBLAS_LAYER", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT"),
+    ],
+)
+def test_a_variable_that_changes_code_or_times_counts(
+    name: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    commands.run()
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(UserError, match=f"environment variable {name} was not set and is '1'"):
+        commands.run()
+    text = (ROOT / "docs" / "tuning.md").read_text()
+    assert name in text or any(name.startswith(one) and f"`{one}`" in text for one in COUNTING_PREFIXES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+        *("TRITON_CACHE_DIR", "TRITON_HOME", "CUDA_CACHE_PATH", "TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE", "LANG"),
+    ],
+)
+def test_what_is_seen_and_where_caches_are_does_not_count(
+    name: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = commands.run()
+    monkeypatch.setenv(name, "1")
+    assert commands.run() == first
+
+
+def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for pattern in (*KERNEL_SOURCES, *TIMING_SOURCES):
+        assert list((ROOT / "gemm_tuner").glob(pattern)), pattern
+    copy = tmp_path / "package"
+    shutil.copytree(ROOT / "gemm_tuner", copy)
+    asked = settings(tmp_path, ONE)
+    before = fingerprint(asked, setting(), "nsys")
+    monkeypatch.setattr("gemm_tuner.run_identity.PACKAGE", copy)
+    assert fingerprint(asked, setting(), "nsys") == before
+    for name, part in (("launcher/timing.py", "timing code"), ("contest.py", "timing code"), ("codegen.py", "kernel")):
+        with (copy / name).open("a") as file:
+            file.write("# another\n")
+        now = fingerprint(asked, setting(), "nsys")
+        (line,) = differences(before, now)
+        assert line.startswith(part)
+        before = now
 
 
 def changed(asked: Settings, **changes: Any) -> list[str]:

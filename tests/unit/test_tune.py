@@ -19,6 +19,7 @@ from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.records import KernelConfig, Status, Timing, Verified
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.session import Session
 from gemm_tuner.store import Store
 from gemm_tuner.tune import MORE_FINALS, Tuning
@@ -307,6 +308,24 @@ def test_a_killed_run_times_nothing_twice_and_chooses_as_it_would_have(
     assert chosen(second.run()) == {512: B, 64: B}
     assert [plan.stage for plan in second.gpus[0].plans].count(SCREEN) == screens
     assert all(statuses(ledger) == dict.fromkeys((A, B, C, D), "ok") for ledger in second.ledgers)
+
+
+def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path: Path) -> None:
+    def dies(plan: Plan) -> None:
+        if plan.stage == FINALS:
+            raise OSError("killed")
+
+    first = Run(tmp_path, *(StandInGpu(us=TIMES, before=dies) for _ in range(2)))
+    with pytest.raises(OSError, match="killed"):
+        first.run()
+    labels = gpu_labels(first.session.setting)
+    on = {size: next(iter(first.session.store.timed_on(size, SCREEN))) for size in (ONE, TWO)}
+    assert set(on.values()) == set(labels) and len(labels) == 2
+    gpus = [StandInGpu(us=TIMES) for _ in labels]
+    first.again(*gpus).run()
+    for gpu, label in zip(gpus, labels, strict=True):
+        timed = {work.problem for plan in gpu.plans if plan.stage == FINALS for work in plan.work}
+        assert timed == {size for size in on if on[size] == label}
 
 
 def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
