@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 10.0
+# Of a bar's line: columns of the longest title, of a time such as 0:01:30, and of "left" with the blanks between.
+TITLE_WIDTH, TIME_WIDTH, OTHER_WIDTH = 18, 7, 9
+LEAST_BAR, WIDEST_BAR = 5, 40
 
 
 class Step:
@@ -57,12 +60,15 @@ def step(title: str, total: int, console: Console) -> Iterator[Step]:
         yield one
         one.close()
         return
-    columns = (
-        TextColumn("{task.description:<22}"),
-        BarColumn(),
+    counts = 2 * len(str(total)) + 1
+    room = console.width - TITLE_WIDTH - counts - 2 * TIME_WIDTH - OTHER_WIDTH
+    columns = [
+        TextColumn(f"{{task.description:<{TITLE_WIDTH}}}"),
+        *([BarColumn(min(room, WIDEST_BAR))] if room >= LEAST_BAR else []),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-    )
+        TextColumn("left"),
+    ]
     with Progress(*columns, console=console) as bar:
         yield Step(title, total, bar)

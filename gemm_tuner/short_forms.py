@@ -60,6 +60,13 @@ def legend(problems: Iterable[GemmProblem]) -> dict[str, str]:
     return {part: meaning for part, meaning in _MEANINGS.items() if part in used}
 
 
+def titled(what: str, source: str, device: str) -> str:
+    """A title that says whether something was measured on a device or predicted for one that was never asked."""
+    if source == "predicted":
+        return f"{what} predicted for {device}"
+    return f"{what} on {device}{', replayed' if source == 'replayed' else ''}"
+
+
 def short_config(name: str) -> str:
     """A configuration's name for a table, such as ``tile 128x256x64 gm8 w8 s3``; other texts as they are.
 

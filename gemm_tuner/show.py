@@ -14,7 +14,7 @@ from rich.text import Text
 from gemm_tuner.prune import FunnelRow
 from gemm_tuner.records import Choice, GemmProblem, Verdict, Verified
 from gemm_tuner.session import Session
-from gemm_tuner.short_forms import Labels, label, labels, short_config
+from gemm_tuner.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.terminal_table import Column, print_table
 
 # Rules that the funnel on one line names.
@@ -67,9 +67,8 @@ def results_table(console: Console, session: Session) -> None:
     """The results of a run: see ``results``; with --verbose all that is known of each size."""
     problems = [entry.problem for entry in session.settings.entries]
     device = session.setting.device.name
-    source = {"predicted": "predicted for", "replayed": "replayed, of"}.get(session.setting.source, "on")
     failures = {problem: session.failures.get(problem, "not reached") for problem in problems}
-    results(console, f"Results {source} {device}", problems, session.choices, failures)
+    results(console, titled("Results", session.setting.source, device), problems, session.choices, failures)
     if session.settings.verbose:
         for problem in problems:
             if problem in session.choices:

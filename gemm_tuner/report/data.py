@@ -17,7 +17,7 @@ from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.report.stats import median_interval
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
-from gemm_tuner.short_forms import labels, legend
+from gemm_tuner.short_forms import labels, legend, titled
 
 Interval = tuple[float, float]
 # Measured times of a configuration. All have been screened, few were in the finals: screening times compare.
@@ -138,8 +138,7 @@ class Report:
     @property
     def title(self) -> str:
         device = self.record.header.get("device") or self.record.device.get("name") or "a device"
-        how = {"predicted": "predicted for", "replayed": "replayed, of"}.get(self.source, "on")
-        return f"GEMM tuning {how} {device}"
+        return titled("GEMM tuning", self.source, str(device))
 
     @property
     def legend(self) -> dict[str, str]:

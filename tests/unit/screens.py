@@ -30,7 +30,7 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        plain = re.sub(r"\x1b\[\d*m", "", self._file.getvalue())
+        plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", self._file.getvalue())
         return [line.rstrip() for line in plain.splitlines()]
 
 

@@ -6,6 +6,7 @@ import io
 
 import pytest
 from rich.console import Console
+from screens import Screen
 
 from gemm_tuner import progress
 
@@ -43,6 +44,17 @@ def test_a_terminal_gets_a_bar_with_counts() -> None:
         step.advance(3)
     assert "finals" in stream.getvalue()
     assert "8/8" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("title", ["compile for checks", "check"])
+def test_a_bar_fits_the_terminal_and_its_counts_are_whole(width: int, title: str) -> None:
+    for total in (3, 12345):
+        screen = Screen(width)
+        with progress.step(title, total, screen.console) as step:
+            step.advance(total - 1)
+        (line,) = (line for line in screen.lines if title in line and f"{total - 1}/{total}" in line)
+        assert len(line) <= width and line.endswith("left")
 
 
 def test_a_step_counts_what_ends_in_whatever_way(capsys: pytest.CaptureFixture[str]) -> None:
