@@ -131,9 +131,10 @@ def _is_count(value: Any) -> bool:
 
 
 def tables_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path:
-    """The folder that holds configs/: the run that the header names, or that of the file where the run is gone."""
-    run = run_folder(results_path, header)
-    return run if run is not None and (run / TABLES).is_dir() else Path(results_path).parent
+    """The folder that holds a results file's tables, configs/: the file's own, or that of the run which the header
+    names, which may be gone."""
+    home, run = Path(results_path).parent, run_folder(results_path, header)
+    return home if run is None or ((home / TABLES).is_dir() and not (run / TABLES).is_dir()) else run
 
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,25 +58,43 @@ def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
     folder: the run's. chosen: a name that the table must hold, lest it be another run's.
     Raises UserError when there is no such table, or it is not of the run that chose ``chosen``.
     """
+    timed: dict[str, TimedConfig] = {}
+    for config, row in _ok_rows(folder, key, chosen, _COLUMNS):
+        finals_us, screen_us = (_time(row[f"{stage}_us"]) for stage in (FINALS, SCREEN))
+        if finals_us is None and screen_us is None:
+            continue
+        samples = _time(row.get(f"{FINALS if finals_us is not None else SCREEN}_samples"))
+        timed[config.name] = TimedConfig(config, finals_us, screen_us, int(samples or 0))
+    return timed
+
+
+def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[KernelConfig, float]]:
+    """Of a run without a GPU what compiled for a size, with the model's time in microseconds, fastest first.
+
+    Raises UserError as ``read_timings`` does.
+    """
+    rows = _ok_rows(folder, key, chosen, ("name", "status", "predicted_us", *CONFIG_FIELDS))
+    found = [(config, us) for config, row in rows if (us := _time(row["predicted_us"])) is not None]
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def _ok_rows(
+    folder: Path, key: str, chosen: str, columns: Sequence[str]
+) -> Iterator[tuple[KernelConfig, dict[str, Any]]]:
+    """The rows of a size's table that ended well. Raises UserError for a table that is not of this size's run."""
     table = read_table(folder, key)
     where = f"{folder / TABLES / key}.csv.gz"
-    missing = [column for column in _COLUMNS if column not in table.columns]
+    missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"has no column {missing[0]}", where=where)
     if chosen not in set(table["name"]):
         raise UserError(f"does not hold {show(chosen)}, so it is of another run", where=where)
-    timed: dict[str, TimedConfig] = {}
     for row in table[table["status"] == Status.OK.value].to_dict("records"):
-        finals_us, screen_us = (_time(row[f"{stage}_us"]) for stage in (FINALS, SCREEN))
-        if finals_us is None and screen_us is None:
-            continue
         config = config_of({field: _integral(row[field]) for field in CONFIG_FIELDS}, where)
         assert config is not None
         if config.name != row["name"]:
             raise UserError(f"calls {config.name} {show(row['name'])}", where=where)
-        samples = _time(row.get(f"{FINALS if finals_us is not None else SCREEN}_samples"))
-        timed[config.name] = TimedConfig(config, finals_us, screen_us, int(samples or 0))
-    return timed
+        yield config, {str(column): value for column, value in row.items()}
 
 
 def _time(value: object) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,17 +16,21 @@ from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import CONSUMERS, devices, job
-from gemm_tuner.export.sidecar import FAR
+from gemm_tuner.export.sidecar import FAR, MEASURED_KINDS
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
+<<<<<<< HEAD
 from gemm_tuner.trust import Trust
+=======
+from gemm_tuner.trust import CHECKED_HOW, Trust
+>>>>>>> 995f2c5 (export: let nothing leave unchecked, and say which sizes are missing)
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
-What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where a size's own
-config is of another kernel family than the consumer's, the fastest one of the run's table that it can launch
-takes its place, if configs/ lies beside the results file. Files that are there are merged into, key by key.
+What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where it cannot launch a
+size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU.
+Files that are there are merged into, key by key.
 """
 EXAMPLES = """\
 examples:
@@ -43,10 +48,11 @@ examples:
   out/tuned_gemm.py, with matmul(a, b, bias=None)
     tune_gemm.py export tuned.yaml --to module -o out
 
-exit status: 0 written, or nothing to change; 1 --dry_run found something to change, or no size could be
-exported; 2 the command line or a file is wrong; 3 a file cannot be written.
+exit status: 0 written, or nothing to change; 1 --dry_run found something to change, or a size is not in the
+files; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
+NAMED = 8  # sizes in the last line
 FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
@@ -72,7 +78,9 @@ def build_parser() -> Parser:
                         "would change, and exit 1 if anything would")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
                         "(default: keep them)")  # fmt: skip
-    parser.add_argument("--predicted", action="store_true", help="export rows that were never run, too; the "
+    parser.add_argument("--predicted", action="store_true", help="export rows that were never run, and those that only "
+                        "the interpreter checked; the provenance says so")  # fmt: skip
+    parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
                         "provenance says so")  # fmt: skip
     parser.add_argument(
         "--unverified", action="store_true", help="export rows that were not checked, too; each is named"
@@ -93,7 +101,7 @@ def main(words: list[str], shown: Consoles) -> int:
         arguments.output_dir,
         device=arguments.device_name,
         fits=devices.fits(arguments.devices, data_folder("rules")),
-        predicted=arguments.predicted,
+        trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
     )
     if not arguments.check and export.plans:
@@ -109,9 +117,19 @@ def main(words: list[str], shown: Consoles) -> int:
     else:
         for line in lines(export, checked=arguments.check):
             shown.out.print(escape(line), highlight=False)
-    if not export.plans:
-        return EXIT_UNVERIFIED
-    return EXIT_UNVERIFIED if arguments.check and export.differs else EXIT_OK
+    return closed(shown, export.missing, export.num_sizes, differs=arguments.check and export.differs)
+
+
+def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: bool) -> int:
+    """The exit status of an export; its last line names the sizes that are not in the files.
+
+    differs: --check found something to change.
+    """
+    if missing:
+        named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
+        line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {named}"
+        shown.log.print(escape(line), highlight=False, soft_wrap=True)
+    return EXIT_UNVERIFIED if missing or differs else EXIT_OK
 
 
 def left_out_lines(export: job.Export) -> list[str]:
@@ -127,7 +145,12 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.module_export import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
+<<<<<<< HEAD
                         ("--overwrite", arguments.overwrite)):  # fmt: skip
+=======
+                        ("--overwrite", arguments.overwrite), ("--predicted", arguments.predicted),
+                        ("--unverified", arguments.unverified)):  # fmt: skip
+>>>>>>> 995f2c5 (export: let nothing leave unchecked, and say which sizes are missing)
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
@@ -160,8 +183,8 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:
-    """One line a file and, under --check, one a key."""
-    found = []
+    """One line a file, one for each key that was not checked on a GPU and, under --check, one for each change."""
+    found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
     for plan in export.plans:
         counts: dict[str, int] = {}
         for change in plan.changes:
@@ -170,7 +193,11 @@ def lines(export: job.Export, *, checked: bool) -> list[str]:
         if checked:
             words |= {"add": "to add", "replace": "to replace"}
         told = ", ".join(f"{counts[what]} {word}" for what, word in words.items() if what in counts)
+        weak = {key: note for key, note in plan.notes.items() if note.kind in MEASURED_KINDS and note.check}
+        if weak:
+            told += f"; {len(weak)} not checked on a GPU"
         found.append(f"{export.root / plan.place}: {told}")
+        found += [f"  {key} {note.name}: {checks.get(note.check, note.check)}" for key, note in weak.items()]
         told_of = ("add", "replace", "keep") if checked else ("keep",)
         for change in plan.changes:
             if change.what in told_of:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner import results
+from gemm_tuner import check_now, results, run_record
 from gemm_tuner.documents import MAX_FILE_BYTES
 from gemm_tuner.errors import UserError
 from gemm_tuner.export import offers, plan, sidecar
@@ -17,22 +18,34 @@ from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import FilePlan
 from gemm_tuner.export.sidecar import Sidecar
 from gemm_tuner.input_files import read_bytes
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.options import data_folder
+from gemm_tuner.records import GemmProblem, KernelConfig, target_of
+from gemm_tuner.trust import Trust
 
 
 @dataclass(frozen=True)
 class Export:
-    """What an export would write. known: the provenance of each folder as it is now."""
+    """What an export would write.
+
+    known:     the provenance of each folder as it is now.
+    num_sizes: of the results file, with and without a config.
+    """
 
     plans: tuple[FilePlan, ...]
     left_out: tuple[LeftOut, ...]
     root: Path
     known: dict[PurePosixPath, Sidecar]
     facts: dict[str, Any]
+    num_sizes: int
 
     @property
     def differs(self) -> bool:
         return any(one.differs for one in self.plans)
+
+    @property
+    def missing(self) -> list[str]:
+        """The sizes of the results file that no entry serves."""
+        return list(dict.fromkeys(one.size for one in self.left_out if not one.served))
 
     def write(self) -> None:
         """Writes the files and their provenance. Raises EnvironmentFault when one cannot be written."""
@@ -40,9 +53,10 @@ class Export:
 
 
 def prepare(
-    path: Path, consumer: Consumer, root: Path, *, device: str, fits: Fits, predicted: bool, overwrite: bool
+    path: Path, consumer: Consumer, root: Path, *, device: str, fits: Fits, trust: Trust, overwrite: bool
 ) -> Export:
-    """Reads the results and the files that are there; writes nothing.
+    """Reads the results and the files that are there, and checks what stands in for configs that the consumer cannot
+    launch; writes nothing.
 
     device: name to use in place of the header's; empty for the header's. Raises UserError.
     """
@@ -55,9 +69,19 @@ def prepare(
     def config_fault(problem: GemmProblem, config: KernelConfig) -> str:
         return consumer.config_fault(problem, config, arch) or fits(problem, config)
 
-    offered, left_out = offers.collect(
-        found, path.parent, lambda problem: consumer.problem_fault(problem, arch), config_fault, predicted=predicted
-    )
+    with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
+
+        def find_check() -> offers.StandInCheck:
+            return check_now.find(target_of(arch), data_folder("templates"), Path(work))
+
+        offered, left_out = offers.collect(
+            found,
+            run_record.tables_folder(path, found.header),
+            lambda problem: consumer.problem_fault(problem, arch),
+            config_fault,
+            trust,
+            find_check,
+        )
     files, doubles = plan.group(consumer, offered, target)
     left_out += doubles
     known = {folder: sidecar.read(root / folder) for folder in {place.parent for place in files}}
@@ -76,7 +100,8 @@ def prepare(
         "header": found.header,
         "left_out": [asdict(one) for one in left_out],
     }
-    return Export(tuple(plans), tuple(left_out), root, known, {results_id: facts})
+    num_sizes = len(found.rows) + len(found.without_config)
+    return Export(tuple(plans), tuple(left_out), root, known, {results_id: facts}, num_sizes)
 
 
 def file_sha(path: Path) -> str:

@@ -1,24 +1,25 @@
 """What a run has to offer to a consumer: for every size the best config that the consumer can launch.
 
 A size's own config comes first. Where the consumer cannot launch it (another kernel family, a split of K), the
-fastest one of the run's table that it can launch takes its place, if the table lies beside the results file.
+fastest one of the run's table that it can launch and that a check finds right takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from gemm_tuner.errors import UserError
+from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.records import GemmProblem, KernelConfig, Verified
 from gemm_tuner.results import Results, Row
 from gemm_tuner.run_record import TABLES
-from gemm_tuner.run_timings import SCREEN, read_timings
+from gemm_tuner.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.trust import Trust
 
-RESULTS = "results"
+RESULTS, MODEL = "results", "model"
+MAX_CHECKED = 8  # of the configs of a size that could stand in
 
 # From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
@@ -30,7 +31,6 @@ class Offer:
 
     time_us:   its median kernel time there; None when the results file gives none.
     stage:     where that time is from: ``results``, or ``finals`` or ``screen`` of the run's table.
-    verified:  compared with a reference and right. A config out of the table was timed, not compared.
     tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
     timings:   time by config name of all that the run's table timed for this size.
     """
@@ -49,11 +49,41 @@ class Offer:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A size that was not exported, and why."""
+    """A size whose row was not exported, and why. served: another row of the same key serves it."""
 
     size: str
     config: str
     reason: str
+    served: bool = False
+
+
+class Finding(Protocol):
+    """name: of a config that is right, or empty, with why."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def why(self) -> str: ...
+
+
+class StandInCheck(Protocol):
+    """Checks configs that no check has seen. how: TRUE on a GPU, INTERPRETED in the interpreter."""
+
+    @property
+    def how(self) -> Verified: ...
+
+    def first_right(self, candidates: Mapping[GemmProblem, Sequence[KernelConfig]]) -> Mapping[GemmProblem, Finding]:
+        """For each size the first right one. Raises UserError or EnvironmentFault where nothing can be checked."""
+
+
+@dataclass(frozen=True)
+class _StandIns:
+    """A size whose own config the consumer cannot launch. fault: why. offers: those in its place, best first."""
+
+    fault: str
+    own: KernelConfig
+    offers: tuple[Offer, ...]
 
 
 def collect(
@@ -61,62 +91,113 @@ def collect(
     folder: Path,
     problem_fault: Callable[[GemmProblem], str],
     config_fault: ConfigFault,
-    *,
-    predicted: bool,
+    trust: Trust,
+    find_check: Callable[[], StandInCheck],
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What can be exported of a results file, and what cannot.
 
-    folder: where the run's tables are looked for, the results file's own.
-    predicted: also offer rows that were never run; they keep ``source: predicted``.
+    folder:     the run's, with its tables. find_check: what checks stand-ins; asked once, when there are some.
     """
-    offers, left_out = [], [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
+    offers: dict[GemmProblem, Offer] = {}
+    waiting: dict[GemmProblem, _StandIns] = {}
+    left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
     for row in found.rows:
         assert row.config is not None
         source = str(row.facts.get("source", found.header.get("source", "")))
-        fault = problem_fault(row.problem) or _trust_fault(row, source, predicted)
-        offer = None if fault else _offer(row, source, folder, config_fault)
+        fault = problem_fault(row.problem) or trust.fault(_own_check(row, config_fault), source)
+        offer = fault or _offer(row, source, folder, config_fault)
         if isinstance(offer, Offer):
-            offers.append(offer)
+            offers[row.problem] = offer
+        elif isinstance(offer, _StandIns):
+            waiting[row.problem] = offer
         else:
-            left_out.append(LeftOut(row.problem.key, row.config.name, fault or str(offer)))
-    return offers, left_out
+            left_out.append(LeftOut(row.problem.key, row.config.name, offer))
+    for problem, checked in _checked(waiting, trust, find_check).items():
+        if isinstance(checked, Offer):
+            offers[problem] = checked
+        else:
+            left_out.append(LeftOut(problem.key, waiting[problem].own.name, f"{waiting[problem].fault}, and {checked}"))
+    return [offers[problem] for problem in dict.fromkeys(r.problem for r in found.rows) if problem in offers], left_out
 
 
-def _trust_fault(row: Row, source: str, predicted: bool) -> str:
-    return Trust(predicted=predicted).fault(row.verified, source)
+def _own_check(row: Row, config_fault: ConfigFault) -> Verified:
+    """How the row's config was checked; TRUE where another config takes its place, which has a check of its own."""
+    assert row.config is not None
+    return Verified.TRUE if config_fault(row.problem, row.config) else row.verified
 
 
-def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | str:
-    """The offer for a row, or why there is none."""
+def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | _StandIns | str:
+    """The offer for a row, those that may stand in for it, or why there is none."""
     config = row.config
     assert config is not None
     time_us = row.facts.get("median_us")
     fault = config_fault(row.problem, config)
     try:
-        table = _table(folder, row.problem.key, config.name)
+        table = _table(folder, row.problem.key, config.name, predicted=source == "predicted")
     except UserError as error:
         if fault:
             return f"{fault}, and the run has no other config to take: {error.what}"
         table = []
+    timings = {one.name: us for one, us, stage in table if stage != MODEL}
     known = Offer(
         row.problem, config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
-        facts=row.facts, timings={one.name: us for one, us, _ in table},
+        facts=row.facts, timings=timings,
     )  # fmt: skip
     if not fault:
         return known
-    for other, us, stage in table:
-        if not config_fault(row.problem, other):
-            return replace(known, config=other, time_us=us, stage=stage, verified=Verified.FALSE, facts={})
-    return f"{fault}, and no config that the run timed for this size is without such a fault"
+    found = tuple(
+        replace(known, config=one, time_us=None if stage == MODEL else us, stage=stage, facts={})
+        for one, us, stage in table
+        if not config_fault(row.problem, one)
+    )
+    if not found:
+        return f"{fault}, and no config that the run has for this size is without such a fault"
+    return _StandIns(fault, config, found[:MAX_CHECKED])
 
 
-def _table(folder: Path, key: str, chosen: str) -> list[tuple[KernelConfig, float, str]]:
-    """The timed configs of a size, finalists first, fastest first: config, median us, stage.
+def _checked(
+    waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], StandInCheck]
+) -> dict[GemmProblem, Offer | str]:
+    """For each size the best stand-in that is right, or why there is none.
+
+    One that could not be checked is taken, as not verified, where the user takes such; one that is wrong never is.
+    """
+    if not waiting:
+        return {}
+    found: Mapping[GemmProblem, Finding] = {}
+    try:
+        check = find_check()
+        how, why = check.how, "the check of the others did not come to an end"
+        if trust.fault(how, "measured"):
+            why = "no GPU of its architecture is here to check another one; --predicted has the interpreter check it"
+        else:
+            found = check.first_right({problem: [o.config for o in one.offers] for problem, one in waiting.items()})
+    except (UserError, EnvironmentFault) as error:
+        why, how = f"no other could be checked: {error.one_line()}", Verified.FALSE
+    return {problem: _settled(one, found.get(problem), how, why, trust) for problem, one in waiting.items()}
+
+
+def _settled(one: _StandIns, found: Finding | None, how: Verified, why: str, trust: Trust) -> Offer | str:
+    if found is None:
+        best = replace(one.offers[0], verified=Verified.FALSE)
+        return best if trust.unverified else f"{why}; --unverified exports {best.config.name} without a check"
+    named = {offer.config.name: offer for offer in one.offers}
+    if found.name in named:
+        return replace(named[found.name], verified=how)
+    return f"none of the best {len(one.offers)} others is right: {found.why}"
+
+
+def _table(folder: Path, key: str, chosen: str, *, predicted: bool) -> list[tuple[KernelConfig, float, str]]:
+    """The configs of a size that ran, or of a predicted one that compiled: config, us, and where that is from.
+    Finalists come first, each kind fastest first.
 
     Raises UserError when there is no such table, or it is not of the run that chose ``chosen``.
     """
     if not (folder / TABLES / f"{key}.csv.gz").exists():
-        raise UserError(f"its table, {TABLES}/{key}.csv.gz, does not lie beside the results file")
+        where = f"is not in {folder}" if folder.is_dir() else f"is gone with the run's folder, {folder}"
+        raise UserError(f"its table, {TABLES}/{key}.csv.gz, {where}")
+    if predicted:
+        return [(config, us, MODEL) for config, us in read_predictions(folder, key, chosen)]
     timed = read_timings(folder, key, chosen).values()
     in_order = sorted(timed, key=lambda one: (one.stage == SCREEN, one.time_us))
     return [(one.config, one.time_us, one.stage) for one in in_order]

@@ -60,7 +60,7 @@ def group(
             first = firsts.setdefault((place, key), offer)
             if first is not offer and number == 0:
                 reason = f"shares the key {key} with {first.problem.key}, which comes first"
-                left_out.append(LeftOut(offer.problem.key, offer.config.name, reason))
+                left_out.append(LeftOut(offer.problem.key, offer.config.name, reason, served=True))
             files.setdefault(place, []).append(offer)
     return files, left_out
 
@@ -132,6 +132,8 @@ def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwr
         return Change(key, "keep", "", "nothing is known of the entry that is there; --overwrite replaces it")
     if is_better(new, old):
         return Change(key, "replace", new.kind, better_why(new, old))
+    if old.verified != new.verified:
+        return Change(key, "keep", old.kind, "it was checked on a GPU, and the new one was not")
     return Change(key, "keep", old.kind, f"it is not slower: {time_text(old)}, the new one {time_text(new)}")
 
 
@@ -139,6 +141,8 @@ def is_better(one: Note, other: Note) -> bool:
     """Whether an entry is worth more than another of the same key."""
     if (one.kind in MEASURED_KINDS) != (other.kind in MEASURED_KINDS):
         return one.kind in MEASURED_KINDS
+    if one.verified != other.verified:
+        return one.verified
     if one.m != other.m:
         return one.m > other.m
     return one.time_us is not None and (other.time_us is None or one.time_us < other.time_us)
@@ -147,6 +151,8 @@ def is_better(one: Note, other: Note) -> bool:
 def better_why(new: Note, old: Note) -> str:
     if old.kind not in MEASURED_KINDS:
         return "the old entry was a filling"
+    if new.verified != old.verified:
+        return "the old entry was not checked on a GPU"
     return f"measured at M={new.m}, not {old.m}" if new.m != old.m else f"{time_text(old)} -> {time_text(new)}"
 
 
@@ -164,6 +170,7 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
         stage=offer.stage,
         source=offer.source,
         verified=offer.verified is Verified.TRUE,
+        check="" if offer.verified is Verified.TRUE else offer.verified.value,
         results=results,
     )
 

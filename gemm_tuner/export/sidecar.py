@@ -34,6 +34,8 @@ class Note:
     entry:    the entry as written.
     m:        the M that it was measured at; 0 for a default.
     time_us:  median kernel time there; None when not known. stage: ``results``, ``finals`` or ``screen``.
+    verified: checked on the GPU. check: how else it was checked, a value of records.Verified; empty when it was, and
+              for a default.
     results:  which results file; a key of Sidecar.results.
     """
 
@@ -45,6 +47,7 @@ class Note:
     stage: str = ""
     source: str = ""
     verified: bool = False
+    check: str = ""
     results: str = ""
 
 

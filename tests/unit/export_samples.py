@@ -53,7 +53,8 @@ def side(folder: Path) -> dict[str, Any]:
 def with_table(folder: Path, *timed: tuple[KernelConfig, float, float | None]) -> Path:
     """Results whose only size was won by gemm_split_k, beside a table of it: config, screen_us, finals_us."""
     row = next(row for row in rows(H20) if row["family"] == "gemm_split_k")
-    results = edited(H20, folder / "tuned.yaml", configs=lambda found: [row])
+    folder.mkdir(exist_ok=True)
+    results = edited(H20, folder / "tuned.yaml", configs=lambda found: [row], without_config=lambda found: [])
     won = config(
         **{key: row[key] for key in row if key.startswith(("BLOCK", "GROUP", "SPLIT", "num_"))}, family=row["family"]
     )

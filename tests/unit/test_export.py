@@ -89,7 +89,7 @@ def test_only_the_layout_whose_default_is_there_gets_aiters_files(default_in: st
 
 def test_aiters_block_scaled_kernel_deals_no_tiles_to_chiplets_and_the_others_do(tmp_path: Path) -> None:
     results = edited(MI300X, tmp_path / "r.yaml", configs=lambda found: [{**row, "NUM_XCDS": 8} for row in found])
-    assert export(results, "--to", "aiter", "-o", tmp_path) == 0
+    export(results, "--to", "aiter", "-o", tmp_path)
     names = {path.name for path in tmp_path.rglob("*GEMM-*")}
     assert names == {"GEMM-A8W8-N=4096-K=4096.json", "gfx942-GEMM-A8W8-N=4096-K=4096.json"}
 
@@ -105,7 +105,7 @@ def test_aiters_own_default_fills_what_was_not_tuned(tmp_path: Path) -> None:
     legacy.mkdir(parents=True)
     own = {"BLOCK_SIZE_M": 32, "mark": "own"}
     (legacy / "gfx942-GEMM-A16W16.json").write_text(json.dumps({"M_LEQ_64": own, "any": {"BLOCK_SIZE_M": 256}}))
-    assert export(MI300X, "--to", "aiter", "-o", tmp_path) == 0
+    export(MI300X, "--to", "aiter", "-o", tmp_path)
     body = json.loads((legacy / "gfx942-GEMM-A16W16-N=4096-K=4096.json").read_text())
     assert body["M_LEQ_1"] == body["M_LEQ_32"] == own
     assert body["M_LEQ_1024"] == {"BLOCK_SIZE_M": 256}

@@ -34,14 +34,14 @@ def test_the_best_plain_tile_of_the_table_stands_in_for_a_winner_of_another_fami
         (config(**small, num_stages=3, SPLIT_K=2), 13.0, 12.9),
         (config(**{**small, "BLOCK_SIZE_K": 256}), 13.1, 13.0),
     )
-    assert export(results, "--to", "vllm", "-o", tmp_path) == 0
+    assert export(results, "--to", "vllm", "-o", tmp_path, "--predicted") == 0
     served = vllm(tmp_path, "NVIDIA H20", 4096, 7168, 64)
     assert served is not None
     assert (served["BLOCK_SIZE_N"], served["BLOCK_SIZE_K"], served["num_stages"]) == (32, 128, 4)
     document = side(tmp_path / VLLM)
     note, timed = (next(iter(document[part].values()))["64"] for part in ("files", "sizes"))
     assert (note["kind"], note["stage"], note["time_us"], timed["tuned_us"]) == ("from_table", "finals", 14.0, 12.7)
-    assert "verified" not in note
+    assert "verified" not in note and note["check"] == "interpreted"
     assert timed["tuned"].startswith("gemm_split_k")
 
 
@@ -68,12 +68,12 @@ def test_a_damaged_table_leaves_the_size_out(damage: str, tmp_path: Path, capsys
 
 
 def test_for_leaves_out_what_a_device_cannot_hold_and_takes_what_it_can(tmp_path: Path, capsys: Any) -> None:
-    assert export(H20, "--to", "vllm", "-o", tmp_path, "--for", "H20,L40S") == 0
+    assert export(H20, "--to", "vllm", "-o", tmp_path, "--for", "H20,L40S") == 1
     err = capsys.readouterr().err
     # wgmma keeps num_stages tiles: 4 * 128 * (64 + 64) bytes fit into 101376, 3 * 128 * (128 + 128) do, too;
     # 4 * 128 * (64 + 128) do on L40S, whose mma.sync keeps one less.
     assert "shared memory" not in err
-    assert export(H20, "--to", "vllm", "-o", tmp_path / "t4", "--for", "h20, T4") == 0
+    assert export(H20, "--to", "vllm", "-o", tmp_path / "t4", "--for", "h20, T4") == 1
     err = capsys.readouterr().err
     assert "4096x7168x2048_fp8_e4m3_fp8_e4m3_bf16_nt_scale_block" in err
     assert "than T4 has, 65536 bytes" in err
@@ -97,7 +97,7 @@ def test_an_unknown_device_is_refused_with_the_known_ones(tmp_path: Path, capsys
 
 def test_the_device_is_spelt_as_each_consumer_asks_for_it(tmp_path: Path, capsys: Any) -> None:
     name = "AMD Radeon MI50/MI60"
-    assert export(H20, "--to", "vllm", "-o", tmp_path, "--device_name", name) == 0
+    assert export(H20, "--to", "vllm", "-o", tmp_path, "--device_name", name) == 1
     assert vllm(tmp_path, name, 7168, 2048, 64)
     assert (tmp_path / str(FILE).replace("NVIDIA_H20", "AMD_Radeon_MI50_MI60")).is_file()
     assert export(H20, "--to", "sglang", "-o", tmp_path, "--device_name", name) == 2
@@ -155,7 +155,7 @@ def test_a_provenance_file_that_lies_about_sizes_does_no_harm(tmp_path: Path) ->
         document["files"][FILE.name][key] |= {"entry": body[key], "m": m}
     (tmp_path / FILE).write_text(json.dumps(body))
     (tmp_path / VLLM / FILE_NAME).write_text(json.dumps(document))
-    assert export(H20, "--to", "vllm", "-o", tmp_path) == 0
+    assert export(H20, "--to", "vllm", "-o", tmp_path) == 1
 
 
 def test_a_size_list_is_not_a_results_file(tmp_path: Path, capsys: Any) -> None:
