@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from gemm_tuner import compile_stage, device, profilers
-from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
+from gemm_tuner import compile_stage, device, gpu_lock, profilers
+from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import GemmProblem, KernelConfig, Status, Target, Verdict, Verified
@@ -40,13 +41,15 @@ class _NoStore:
 
 @dataclass(frozen=True)
 class CheckNow:
-    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does."""
+    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does. gpus: the names of their locks."""
 
     launcher: Checker
     how: Verified
     target: Target
     templates: Path
     work: Path
+    gpus: tuple[str, ...] = ()
+    say: Callable[[str], None] = print
 
     def first_right(self, candidates: Candidates) -> dict[GemmProblem, Finding]:
         """For each size the first of its configurations, in the order given, whose result is right.
@@ -69,23 +72,26 @@ class CheckNow:
 
         verification = Verification(order, settled, _NoStore())
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)
-        self.launcher.verdicts(plan, work / "check", verification.hear)
+        with gpu_lock.held(self.gpus, on_wait=self.say):
+            self.launcher.verdicts(plan, work / "check", verification.hear)
         verification.finish()
         return found
 
 
-def find(target: Target, templates: Path, work: Path) -> CheckNow:
-    """What can check kernels for a target on this machine. work: a folder for scripts, kernels and logs."""
+def find(target: Target, templates: Path, work: Path, say: Callable[[str], None]) -> CheckNow:
+    """What can check kernels for a target on this machine.
+
+    work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU.
+    """
     (work / "cache").mkdir(exist_ok=True)
-    gpus = [gpu["id"] for gpu in device.look().gpus if gpu["arch"] == target.arch]
-    launcher: Checker
-    if gpus:
-        profiler = profilers.select("proton", target.backend)  # never started: a check needs none
-        launcher = LiveLauncher(profiler, work / "cache", target.backend, gpus[0])
-    else:
-        launcher = InterpreterLauncher(work / "cache")
-    how = Verified.TRUE if gpus else Verified.INTERPRETED
-    return CheckNow(launcher, how, target, templates, work)
+    gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
+    if gpu is None:
+        return CheckNow(InterpreterLauncher(work / "cache"), Verified.INTERPRETED, target, templates, work)
+    profiler = profilers.select("proton", target.backend)  # never started: a check needs none
+    launcher = LiveLauncher(profiler, work / "cache", target.backend, gpu["id"])
+    name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
+    locks = (device.lock_name(gpu, name),)
+    return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say)
 
 
 def ledger_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> Ledger:

@@ -103,6 +103,7 @@ def main(words: list[str], shown: Consoles) -> int:
         fits=devices.fits(arguments.devices, data_folder("rules")),
         trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
+        say=lambda text: shown.log.print(escape(text), highlight=False, soft_wrap=True),
     )
     if not arguments.check and export.plans:
         export.write()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -53,12 +54,21 @@ class Export:
 
 
 def prepare(
-    path: Path, consumer: Consumer, root: Path, *, device: str, fits: Fits, trust: Trust, overwrite: bool
+    path: Path,
+    consumer: Consumer,
+    root: Path,
+    *,
+    device: str,
+    fits: Fits,
+    trust: Trust,
+    overwrite: bool,
+    say: Callable[[str], None],
 ) -> Export:
     """Reads the results and the files that are there, and checks what stands in for configs that the consumer cannot
     launch; writes nothing.
 
-    device: name to use in place of the header's; empty for the header's. Raises UserError.
+    device: name to use in place of the header's; empty for the header's. say: gets a line while the GPU is waited for.
+    Raises UserError.
     """
     if device and not consumer.device_key:
         raise UserError(f"no file for {consumer.name} is named after the device", where="--device_name")
@@ -72,11 +82,11 @@ def prepare(
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
 
         def find_check() -> offers.StandInCheck:
-            return check_now.find(target_of(arch), data_folder("templates"), Path(work))
+            return check_now.find(target_of(arch), data_folder("templates"), Path(work), say)
 
         offered, left_out = offers.collect(
             found,
-            run_record.tables_folder(path, found.header),
+            lambda row: run_record.tables_folder(path, found.header_of(row)),
             lambda problem: consumer.problem_fault(problem, arch),
             config_fault,
             trust,

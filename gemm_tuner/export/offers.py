@@ -88,7 +88,7 @@ class _StandIns:
 
 def collect(
     found: Results,
-    folder: Path,
+    folder_of: Callable[[Row], Path],
     problem_fault: Callable[[GemmProblem], str],
     config_fault: ConfigFault,
     trust: Trust,
@@ -96,16 +96,17 @@ def collect(
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What can be exported of a results file, and what cannot.
 
-    folder:     the run's, with its tables. find_check: what checks stand-ins; asked once, when there are some.
+    folder_of:  the folder of the run that a row is from, with its tables.
+    find_check: what checks stand-ins; asked once, when there are some.
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
     for row in found.rows:
         assert row.config is not None
-        source = str(row.facts.get("source", found.header.get("source", "")))
+        source = str(row.facts.get("source", found.header_of(row).get("source", "")))
         fault = problem_fault(row.problem) or trust.fault(_own_check(row, config_fault), source)
-        offer = fault or _offer(row, source, folder, config_fault)
+        offer = fault or _offer(row, source, folder_of(row), config_fault)
         if isinstance(offer, Offer):
             offers[row.problem] = offer
         elif isinstance(offer, _StandIns):

@@ -61,7 +61,9 @@ def offered(
     def config_fault(problem: GemmProblem, one: KernelConfig) -> str:
         return vllm.config_fault(problem, one, "sm_90")
 
-    return offers.collect(found, folder, lambda p: vllm.problem_fault(p, "sm_90"), config_fault, trust, find_check)
+    return offers.collect(
+        found, lambda _: folder, lambda p: vllm.problem_fault(p, "sm_90"), config_fault, trust, find_check
+    )
 
 
 @pytest.mark.parametrize(
