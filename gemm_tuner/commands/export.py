@@ -20,11 +20,7 @@ from gemm_tuner.export.sidecar import FAR, MEASURED_KINDS
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
-<<<<<<< HEAD
-from gemm_tuner.trust import Trust
-=======
 from gemm_tuner.trust import CHECKED_HOW, Trust
->>>>>>> 995f2c5 (export: let nothing leave unchecked, and say which sizes are missing)
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -82,9 +78,6 @@ def build_parser() -> Parser:
                         "the interpreter checked; the provenance says so")  # fmt: skip
     parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
                         "provenance says so")  # fmt: skip
-    parser.add_argument(
-        "--unverified", action="store_true", help="export rows that were not checked, too; each is named"
-    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
@@ -146,12 +139,7 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.module_export import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
-<<<<<<< HEAD
                         ("--overwrite", arguments.overwrite)):  # fmt: skip
-=======
-                        ("--overwrite", arguments.overwrite), ("--predicted", arguments.predicted),
-                        ("--unverified", arguments.unverified)):  # fmt: skip
->>>>>>> 995f2c5 (export: let nothing leave unchecked, and say which sizes are missing)
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
@@ -177,10 +165,8 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     else:
         state = "unchanged" if not differs else "would change" if arguments.check else "written"
         shown.out.print(escape(f"{path}: {state}, {made.num_sizes} sizes"), highlight=False)
-        if left_out:
-            total = made.num_sizes + len(left_out)
-            shown.out.print(escape(f"{len(left_out)} of {total} sizes are NOT in the module"), highlight=False)
-    return EXIT_UNVERIFIED if left_out or (arguments.check and differs) else EXIT_OK
+    missing = [row["size"] for row in left_out]
+    return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and differs)
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:

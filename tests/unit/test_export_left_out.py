@@ -177,7 +177,7 @@ def test_a_module_is_written_and_checked_like_the_others(tmp_path: Path, capsys:
     def plain(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in found if row["dtype_a"] == "bf16"]
 
-    results = edited(H20, tmp_path / "r.yaml", configs=plain)
+    results = edited(H20, tmp_path / "r.yaml", configs=plain, without_config=lambda _: [])
     words = (results, "--to", "module", "-o", tmp_path / "out")
     assert export(*words, "--check") == 1
     assert not (tmp_path / "out").exists()
