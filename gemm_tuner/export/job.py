@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner import check_now, results, run_record
+from gemm_tuner import check_now, results, run_record, space
 from gemm_tuner.documents import MAX_FILE_BYTES
 from gemm_tuner.errors import UserError
 from gemm_tuner.export import offers, plan, sidecar
@@ -20,7 +20,7 @@ from gemm_tuner.export.plan import FilePlan
 from gemm_tuner.export.sidecar import Sidecar
 from gemm_tuner.input_files import read_bytes
 from gemm_tuner.options import data_folder
-from gemm_tuner.records import GemmProblem, KernelConfig, target_of
+from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.trust import Trust
 
 
@@ -82,7 +82,10 @@ def prepare(
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
 
         def find_check() -> offers.StandInCheck:
-            return check_now.find(target_of(arch), data_folder("templates"), Path(work), say)
+            rules = data_folder("rules")
+            return check_now.find(
+                space.load(space.space_path(rules, arch), arch).device.target, data_folder("templates"), Path(work), say
+            )
 
         offered, left_out = offers.collect(
             found,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from export_samples import FILE, H20, VLLM, edited, export, files, rows, side, with_table
-from samples import ROOT, config
+from samples import ROOT, config, device
 
 from gemm_tuner import check_now, results
 from gemm_tuner.device import Machine
@@ -19,7 +19,7 @@ from gemm_tuner.export import CONSUMERS, offers
 from gemm_tuner.export.offers import LeftOut, Offer
 from gemm_tuner.launch import InterpreterLauncher
 from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import KernelConfig, Verified, target_of
+from gemm_tuner.records import KernelConfig, Verified
 from gemm_tuner.trust import Trust
 
 
@@ -118,7 +118,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], ch
         work = tmp_path_factory.mktemp("check")
         (work / "cache").mkdir()
         launcher = InterpreterLauncher(work / "cache")
-        return check_now.CheckNow(launcher, Verified.INTERPRETED, target_of("sm_90"), templates, work)
+        return check_now.CheckNow(launcher, Verified.INTERPRETED, device("sm_90").target, templates, work)
 
     return of
 
