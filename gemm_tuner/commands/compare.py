@@ -63,7 +63,7 @@ def main(words: list[str], shown: Consoles) -> int:
         print(json.dumps({**document(comparison, arguments.tolerance), "faults": faults}, indent=1))
     else:
         show_table(shown.out, comparison)
-        for line in closing(comparison, arguments.tolerance, faults):
+        for line in closing(shown.out, comparison, arguments.tolerance, faults):
             shown.out.print(line, markup=False, highlight=False)
     return EXIT_UNVERIFIED if faults else EXIT_OK
 
@@ -110,7 +110,7 @@ def _configs(console: Console, one: Compared) -> str:
     return f"{before} -> {after}" if one.config_changed else before
 
 
-def closing(comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
+def closing(console: Console, comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
     """What a person reads last."""
     counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
@@ -119,7 +119,9 @@ def closing(comparison: Comparison, tolerance: float, faults: list[str]) -> list
     lines = [f"sizes of both: {told or 'none'}; {changed} with another configuration"]
     lines += [f"B / A, geometric mean: {mean:.3f}"] if mean is not None else []
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
-        lines += [f"only in {name} ({len(only)}): {', '.join(problem.key for problem in only)}"] if only else []
+        if only:
+            named = size_names(console, only)
+            lines.append(with_common(f"only in {name} ({len(only)})", named) + f": {', '.join(named.of.values())}")
     if counts[Verdict.UNCLEAR]:
         lines.append("unclear: the noise is larger than the difference; time more calls, --iters 100")
     lines.append(f"regressions beyond {tolerance * 100:g} %: {comparison.regressions}")

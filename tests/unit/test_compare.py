@@ -13,7 +13,7 @@ from samples import problem
 from screens import TUNED, WIDTHS, Screen
 
 from gemm_tuner.cli import main
-from gemm_tuner.commands.compare import show_table
+from gemm_tuner.commands.compare import closing, show_table
 from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
@@ -189,6 +189,15 @@ def test_what_could_not_be_compared_fails(tmp_path: Path, capsys: pytest.Capture
     assert "1 size of A missing in B" in capsys.readouterr().out.splitlines()[-1]
     exit_of(both, fewer, "--json")
     assert json.loads(capsys.readouterr().out)["faults"] == ["1 size of A missing in B"]
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_sizes_of_one_side_are_named(tmp_path: Path, width: int) -> None:
+    a, b = sides.load(TUNED[0]), sides.load(write_results(tmp_path / "b.yaml", [choice(R, A, 1.0)]))
+    screen = Screen(width)
+    told = " ".join(closing(screen.console, judge.compare(a, b, 0.02), 0.02, [])).replace(",", "").split()
+    names = [problem.key for problem in a.sizes] if not width else labels(a.sizes).of.values()
+    assert [word for name in names for word in name.split() if word not in told] == []
 
 
 def test_a_size_without_a_config_in_either_is_no_fault(tmp_path: Path) -> None:
