@@ -26,7 +26,7 @@ from gemm_tuner.results import Header
 # Between two writes lie at least this many seconds, and at least this many times what the last one took.
 WRITE_EVERY_S = 5.0
 WRITE_SHARE = 20
-OTHER_FILE = "choose another file for --tuning_results_file, or move this one away"
+OTHER_FILE = "choose another file to write, or move this one away"
 
 Rows = Mapping[GemmProblem, dict[str, Any]]
 
@@ -53,7 +53,7 @@ def read_earlier(path: Path) -> Earlier:
         raw: Any = load_yaml(path, "results file")
     except UserError as error:
         what = f"is there already and cannot be merged with: {error.one_line()}"
-        raise UserError(what, where="--tuning_results_file", hint=OTHER_FILE) from error
+        raise UserError(what, where=printable(path), hint=OTHER_FILE) from error
     rows: dict[GemmProblem, dict[str, Any]] = {}
     for row, item in zip(found.rows, raw["configs"], strict=True):
         # As this version writes it: an older format says less of how a row was checked.
@@ -75,6 +75,16 @@ def require_same_device(path: Path, earlier: Earlier, device: Device) -> None:
             accepted="a results file of one GPU model",
             hint=OTHER_FILE,
         )
+
+
+def require_none_lost(path: Path, problems: Iterable[GemmProblem]) -> None:
+    """For a file that is not merged but written anew. Raises UserError where rows of other problems would be
+    lost."""
+    earlier = read_earlier(path)
+    lost = set(earlier.rows) - set(problems)
+    if lost:
+        what = f"holds rows of {len(lost)} other sizes, which would be lost"
+        raise UserError(what, where=printable(path), hint="choose another file for --output")
 
 
 def replaces(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gemm_tuner import run_record
 from gemm_tuner.commands import Consoles
 from gemm_tuner.commands.percent import percent
 from gemm_tuner.compact import plan, tuned
@@ -15,9 +16,10 @@ from gemm_tuner.compact.cover import EXACT
 from gemm_tuner.compact.plan import Compacted
 from gemm_tuner.compact.ranges import BOUNDARIES, POW2, Group, Range
 from gemm_tuner.documents import write_text_atomically
-from gemm_tuner.errors import EXIT_OK
+from gemm_tuner.errors import EXIT_OK, UserError
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.parser import Parser
+from gemm_tuner.results_file import require_none_lost
 from gemm_tuner.short_forms import label
 from gemm_tuner.show import config_name
 from gemm_tuner.terminal_table import Column, print_table
@@ -60,6 +62,9 @@ def main(words: list[str], shown: Consoles) -> int:
     run = tuned.load(arguments.run)
     compacted = plan.compact(run, arguments.loss, arguments.boundaries)
     if arguments.output:
+        if arguments.output.resolve() in own_results(arguments.run):
+            raise UserError(f"{arguments.output} holds the rows of the run itself", where="--output")
+        require_none_lost(arguments.output, [size.problem for size in run.sizes])
         write_text_atomically(arguments.output, plan.results_text(compacted, run, arguments.loss, arguments.output))
     if arguments.json:
         print(json.dumps(document(compacted, arguments.loss), indent=1))
@@ -72,6 +77,13 @@ def main(words: list[str], shown: Consoles) -> int:
         for line in (f"written: {arguments.output}", f"on a GPU: tune_gemm.py --gemm_size_file {file} --benchmark"):
             shown.log.print(line, markup=False, highlight=False, soft_wrap=True)
     return EXIT_OK
+
+
+def own_results(run: Path) -> tuple[Path, ...]:
+    """The results file that a run's folder or a file stands for."""
+    if not run.is_dir():
+        return (run.resolve(),)
+    return ((run / "tuned.yaml").resolve(), Path(run_record.read(run).results_file).resolve())
 
 
 def show_table(console: Console, compacted: Compacted) -> None:

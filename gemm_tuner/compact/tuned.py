@@ -91,7 +91,8 @@ def _of_file(path: Path) -> TunedRun:
         assert row.config is not None
         time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
         roofline_us = share / 100 * time_us if time_us and share else None
-        sizes.append(_size(folder, row.problem, row.config.name, roofline_us))
+        tables = run_record.tables_folder(path, found.header_of(row))
+        sizes.append(_size(tables, row.problem, row.config.name, roofline_us))
     return TunedRun(found.header, tuple(sizes), found.without_config, folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,7 +122,7 @@ def test_rows_of_another_gpu_are_not_mixed_in(tuned: Path, capfd: pytest.Capture
     text = tuned.read_text()
     assert main(words(tuned)) == 2
     said = capfd.readouterr().err
-    assert "NVIDIA H100" in said and "NVIDIA H200" in said and "--tuning_results_file" in said
+    assert "NVIDIA H100" in said and "NVIDIA H200" in said and "choose another file" in said
     assert tuned.read_text() == text and not Path("runs").exists()
 
 
@@ -131,6 +132,22 @@ def test_what_is_no_results_file_is_not_written_over(tuned: Path, capfd: pytest.
         notes.write_text(text)
         assert main(words(notes)) == 2
         assert "cannot be merged" in capfd.readouterr().err and notes.read_text() == text
+
+
+def test_a_size_of_which_none_is_right_now_keeps_its_row(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The exit status says that this run found none."""
+    raw = tuned.parent / "raw"
+    shutil.copytree(RECORDING / "raw", raw)
+    for journal in raw.glob("*-verify/start*/journal.jsonl"):
+        journal.write_text(journal.read_text().replace('"ok": true', '"ok": false'))
+    before = rows_of(tuned)
+    update = words(tuned, "--update", str(tuned))
+    update[update.index("--replay") + 1] = str(raw)
+    assert main(update) == 1
+    said = capfd.readouterr().err
+    assert rows_of(tuned) == before and results.read(tuned).without_config == ()
+    assert said.count("its earlier row stays") == 3
+    assert main(update) == 1  # the finished run, again
 
 
 def broken(*_: object, **__: object) -> None:

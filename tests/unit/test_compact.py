@@ -24,6 +24,7 @@ from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import Status, Verified
+from gemm_tuner.results_file import ResultsFile
 from gemm_tuner.run_timings import TimedConfig, read_timings
 from gemm_tuner.sizes import load_sizes
 
@@ -278,3 +279,36 @@ def test_what_has_no_tables_or_was_never_timed_is_refused(tmp_path: Path, capsys
     assert main(["compact", str(foreign)]) == EXIT_INPUT
     assert "source is 'guessed'" in capsys.readouterr().err
     assert main(["compact", str(lone), "--boundaries", "round"]) == EXIT_INPUT
+
+
+def a_run(folder: Path, *sizes: GemmProblem) -> Path:
+    """A run that chose config a for each size."""
+    for one in sizes:
+        write_table(folder, one, {"a": (OK, 10.0, 10.0), "b": (OK, 10.1, 10.1)})
+    return write_run(folder, [size(one, "a") for one in sizes])
+
+
+def test_a_file_with_other_rows_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = a_run(tmp_path / "run", P, Q), tmp_path / "out.yaml"
+    assert main(["compact", str(run), "-o", str(out)]) == EXIT_OK
+    assert main(["compact", str(run), "-o", str(out)]) == EXIT_OK  # its own output of before
+    write_results(out, [choice(P, TILES["a"], 10.0), choice(R, TILES["a"], 10.0)])
+    before = out.read_text()
+    capsys.readouterr()
+    assert main(["compact", str(run), "-o", str(out)]) == EXIT_INPUT
+    assert "rows of 1 other sizes" in capsys.readouterr().err and out.read_text() == before
+    own = write_results(run / "tuned.yaml", [choice(P, TILES["a"], 10.0), choice(Q, TILES["a"], 10.0)])
+    assert main(["compact", str(own), "-o", str(own)]) == EXIT_INPUT
+    assert main(["compact", str(run), "-o", str(own)]) == EXIT_INPUT
+    assert len(results.read(own).rows) == 2
+
+
+def test_a_row_of_an_earlier_run_is_read_beside_the_tables_of_that_run(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.yaml"
+    for name, shape, date in (("one", P, "2026-01-01T00:00:00Z"), ("two", Q, "2026-02-02T00:00:00Z")):
+        a_run(tmp_path / name, shape)
+        header = replace(HEADER, run=name, date=date)
+        file = ResultsFile(path, [shape])
+        file.settle(shape, choice(shape, TILES["a"], 10.0))
+        file.write(lambda header=header: header)  # type: ignore[misc]
+    assert {one.problem for one in tuned.load(path).sizes} == {P, Q}
