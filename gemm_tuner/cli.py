@@ -69,6 +69,9 @@ def run(arguments: argparse.Namespace, shown: Consoles) -> int:
         if getattr(arguments, name):
             shown.log.print(f"--{name}: {why}", highlight=False)
     settings = settings_from(arguments, read_sizes(arguments, shown.log))
+    if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
+        count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
+        shown.log.print(f"{program.name()}: {count}, starting", highlight=False, soft_wrap=True)
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner import preview
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from gemm_tuner import program
 from gemm_tuner.errors import EXIT_INTERRUPTED
 from gemm_tuner.processes import own_pids
 
@@ -44,7 +45,7 @@ class Interruption:
         self._event.set()
         # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
         with suppress(OSError):
-            os.write(2, f"\ntune_gemm.py: {signal.Signals(number).name}: {NOTICE}\n".encode())
+            os.write(2, f"\n{program.name()}: {signal.Signals(number).name}: {NOTICE}\n".encode())
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 
+from gemm_tuner import program
 from gemm_tuner.contest import joined
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
@@ -21,7 +22,7 @@ def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
     """What the run did until now."""
     ledgers = list(ledgers)
     return RunRecord(
-        command=("tune_gemm.py", *sys.argv[1:]),
+        command=(program.name(), *sys.argv[1:]),
         seconds=round(time.monotonic() - session.started, 3),
         header=dataclasses.asdict(session.header()),
         device={

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner import run_record
+from gemm_tuner import program, run_record
 from gemm_tuner.commands import Consoles
 from gemm_tuner.commands.percent import percent
 from gemm_tuner.compact import plan, tuned
@@ -74,7 +74,7 @@ def main(words: list[str], shown: Consoles) -> int:
             shown.out.print(line, markup=False, highlight=False)
     if arguments.output:
         file = shlex.quote(str(arguments.output))
-        for line in (f"written: {arguments.output}", f"on a GPU: tune_gemm.py --gemm_size_file {file} --benchmark"):
+        for line in (f"written: {arguments.output}", f"on a GPU: {program.name()} --gemm_size_file {file} --benchmark"):
             shown.log.print(line, markup=False, highlight=False, soft_wrap=True)
     return EXIT_OK
 

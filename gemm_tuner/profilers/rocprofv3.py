@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 OUTPUT = "trace_kernel_trace.csv"
 KERNEL = "KERNEL_DISPATCH"
 START, END = "starttimestamp", "endtimestamp"
+OF_A_DATABASE = "this is the view kernels of a rocpd database: convert the database with rocpd convert -f csv"
 LAYOUTS = (
     layout("Kind", "Kernel_Name", "Start_Timestamp", "End_Timestamp"),
     layout("Counter_Name", "Kernel_Name", refusal="these are counters, a row each: use --kernel-trace"),
+    layout("name", "start", "end", "duration", "dispatch_id", refusal=OF_A_DATABASE),
     layout("Name", "Calls", "TotalDurationNs", refusal="this is a sum over dispatches: use *_kernel_trace.csv"),
 )
 

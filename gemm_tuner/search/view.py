@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
-
-import pandas as pd
+from typing import TYPE_CHECKING, Protocol
 
 from gemm_tuner.records import Device, GemmProblem
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Proposals = dict[GemmProblem, list[str]]
 Asked = Mapping[GemmProblem, Collection[str]]

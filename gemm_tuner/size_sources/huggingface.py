@@ -15,10 +15,12 @@ from gemm_tuner.size_sources.layers import Layer, Model
 from gemm_tuner.size_sources.weights import Weights
 
 MAX_CHARS = 16 * 2**20
+# Any of these keys makes a JSON file a model's config.
+_MARKS = ("hidden_size", "n_embd", "model_type", "architectures")
 
 
 def matches(text: str) -> bool:
-    return text.lstrip().startswith("{") and '"hidden_size"' in text
+    return text.lstrip().startswith("{") and any(f'"{key}"' in text for key in _MARKS)
 
 
 def read(text: str, asked: Asked, where: str) -> Read:
@@ -27,8 +29,11 @@ def read(text: str, asked: Asked, where: str) -> Read:
         raise UserError("is too large for a model's config", where=where, accepted=f"up to {MAX_CHARS >> 20} MiB")
     whole = parse_json(text, "model's config", where)
     config = whole.get("text_config", whole) if isinstance(whole, dict) else whole
+    config = layers.with_usual_names(config) if isinstance(config, dict) else config
     if not isinstance(config, dict) or "hidden_size" not in config:
-        raise UserError("is no config.json of a transformer", where=where, accepted="one with hidden_size")
+        what = "is a config.json, but lacks hidden_size (n_embd in GPT-2's)"
+        accepted = f"the config.json of a transformer, with {', '.join(layers.NEEDED)}"
+        raise UserError(what, where=where, accepted=accepted)
     inherited = {key: whole[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in whole}
     config = {**inherited, **config}
     model = Model(config, asked.tp, where)

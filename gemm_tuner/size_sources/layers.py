@@ -15,12 +15,15 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.problem import MAX_DIMENSION
 
 # The MLP of these has one layer up, not gate and up; that of others is taken to have both.
-_NOT_GATED = ("gpt_neox", "phi", "starcoder2", "nemotron")
+_NOT_GATED = ("gpt2", "gpt_neox", "phi", "starcoder2", "nemotron")
 _QKV_BIAS = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl")
 KNOWN = (
     *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "gemma"),
     *("gemma2", "gemma3", "gemma3_text", "phi3", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", *_NOT_GATED),
 )
+NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads")
+# GPT-2's names of the same numbers (transformers, GPT2Config).
+_OTHER_NAMES = {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_attention_heads": "n_head"}
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
 
 
@@ -36,6 +39,16 @@ class Layer:
     plain: bool = False
     experts: int = 0
     chosen: int = 0
+
+
+def with_usual_names(config: dict[str, Any]) -> dict[str, Any]:
+    """A config with the usual names for GPT-2's; its layers all have a bias, and no n_inner is 4 n_embd."""
+    named = {usual: config[other] for usual, other in _OTHER_NAMES.items() if config.get(other) is not None}
+    if type(config.get("n_embd")) is int:
+        named.setdefault("intermediate_size", 4 * config["n_embd"])
+    if config.get("model_type") == "gpt2":
+        named |= {"attention_bias": True, "mlp_bias": True}
+    return {**named, **config}
 
 
 class Model:

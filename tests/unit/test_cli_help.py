@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from samples import ROOT
 
+from gemm_tuner import cli, pipeline
 from gemm_tuner.cli import main
-from gemm_tuner.commands import SUBCOMMANDS
+from gemm_tuner.commands import SUBCOMMANDS, Consoles
 from gemm_tuner.errors import EXIT_INPUT, UserError
 from gemm_tuner.options import build_parser
 
@@ -87,6 +92,25 @@ def test_a_word_that_is_no_flag_gets_a_hint(
     assert main(words) == EXIT_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert hint in line
+
+
+def test_the_command_line_starts_without_tables_and_kernels() -> None:
+    """What takes long to import is imported behind the first line on the terminal."""
+    code = "import sys, gemm_tuner.cli as cli; cli.options.build_parser().parse(['-m', '1']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    heavy = {"pandas", "numpy", "scipy", "sklearn", "torch", "triton", "jinja2"}
+    assert heavy & set(done.stdout.split()) == set()
+
+
+def test_a_terminal_shows_a_line_before_the_work_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=80)
+    monkeypatch.setattr(cli, "consoles", lambda: Consoles(terminal, terminal))
+    before: list[str] = []
+    monkeypatch.setattr(pipeline, "tune", lambda *_: before.append(shown.getvalue()) or 0)
+    assert main(["-m", "5", "-n", "6", "-k", "7"]) == 0
+    assert "5x6x7" in before[0]
 
 
 def test_a_percentage_below_1_needs_its_sign() -> None:

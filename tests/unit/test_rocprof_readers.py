@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -27,6 +28,13 @@ def test_the_header_that_rocpd_writes(tmp_path: Path) -> None:
     row += "1678314003082277,8456,0,16,100080"
     frame = rocprofv3.read_file(write(tmp_path, [header, row]))
     assert frame.values.tolist() == [["__omp_l23", 1678314002982197, 100080.0, "", ""]]
+
+
+def test_the_view_of_a_database_is_refused_with_its_mend(tmp_path: Path) -> None:
+    schema = json.loads((DATA / "rocpd_db_extract_gfx1201_llamabench_rocm7.json").read_text())["schema"]
+    path = write(tmp_path, [",".join(schema["kernels"]["columns"]), "1"])
+    with pytest.raises(TraceError, match="rocpd convert -f csv"):
+        rocprofv3.read_file(path)
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,38 @@ def test_a_config_that_lacks_what_a_layer_is_made_of_is_refused(
         collect(config(tmp_path, **change), FEW)
 
 
+# config.json of openai-community/gpt2 on Hugging Face, less what is about training and tokens.
+GPT2 = {
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_ctx": 1024,
+    "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257,
+}  # fmt: skip
+
+
+def test_the_layers_of_gpt_2(tmp_path: Path) -> None:
+    sizes = collect(written(tmp_path, "config.json", json.dumps(GPT2)), Asked(m_values=(7,), lm_head=True))
+    layers = {names[0]: (p.m, p.n, p.k, p.bias) for p, names in sizes.problems.items()}
+    assert layers == {
+        "qkv": (7, 3 * 768, 768, True), "o": (7, 768, 768, True), "up": (7, 3072, 768, True),
+        "down": (7, 768, 3072, True), "lm_head": (7, 50257, 768, False),
+    }  # fmt: skip
+    assert not sizes.remarks
+    narrow = collect(written(tmp_path, "config.json", json.dumps({**GPT2, "n_inner": 1000})), Asked(m_values=(7,)))
+    assert {names[0]: p.n for p, names in narrow.problems.items()}["up"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ({"n_embd", "n_head"}, r"is a config.json, but lacks hidden_size \(n_embd .*num_attention_heads"),
+        ({"n_head"}, "lacks num_attention_heads"),
+    ],
+)
+def test_a_models_config_without_its_sizes_names_what_it_lacks(lacking: set[str], words: str, tmp_path: Path) -> None:
+    config = {key: value for key, value in GPT2.items() if key not in lacking}
+    with pytest.raises(UserError, match=words):
+        collect(written(tmp_path, "config.json", json.dumps(config)), FEW)
+
+
 def test_files_of_no_known_kind_and_without_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nothing that is known here.*tunableop"):
         collect(written(tmp_path, "x", "hello\n"), FEW)
