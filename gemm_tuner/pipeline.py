@@ -205,9 +205,10 @@ def finish(session: Session) -> int:
     for line in show.notes(session):
         say(line, highlight=False)
     say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
-    say(f"results: {session.results_path}", highlight=False, soft_wrap=True)
-    say(f"every configuration of every size: {session.folder.tables}", highlight=False, soft_wrap=True)
-    run = shlex.quote(str(session.folder.root))
+    say(f"results: {show.place(session.console, session.results_path)}", highlight=False, soft_wrap=True)
+    tables = show.place(session.console, session.folder.tables)
+    say(f"every configuration of every size: {tables}", highlight=False, soft_wrap=True)
+    run = shlex.quote(show.place(session.console, session.folder.root))
     say(f"to look at it: {program.name()} report {run}", highlight=False, soft_wrap=True)
     if session.settings.updates_in_place:
         session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))

@@ -7,6 +7,7 @@ and every column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -93,8 +94,8 @@ def results(
             Column("predicted us" if predicted else "us", is_number=True),
             Column("vs torch.mm", is_number=True, rank=1),
             Column("TFLOP/s", is_number=True, rank=2),
-            Column("of roofline", is_number=True, rank=3),
-            Column("error/bound", is_number=True, rank=4),
+            Column("of roof", is_number=True, rank=3),
+            Column("error / bound", is_number=True, rank=4),
             Column("checked", rank=3),
             Column("configuration", wraps=True),
             Column("tie", rank=5),
@@ -121,6 +122,12 @@ def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
 def size_names(console: Console, problems: Sequence[GemmProblem]) -> Labels:
     """What sizes are called on this console: short on a terminal, by their keys where they are piped."""
     return labels(problems) if console.is_terminal else Labels("", {problem: problem.key for problem in problems})
+
+
+def place(console: Console, path: Path) -> str:
+    """A path as it is shown: on a terminal from the current folder where it lies below that, which is short."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if console.is_terminal and path.is_relative_to(here) else path)
 
 
 def config_name(console: Console, name: str) -> str:
@@ -183,7 +190,7 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
         Column("checked at", rank=1),
         Column("verdict"),
         Column("max error", is_number=True, rank=3),
-        Column("error/bound", is_number=True, rank=2),
+        Column("error / bound", is_number=True, rank=2),
         Column("where", wraps=True),
     )
     cells: list[tuple[str | Text, ...]] = []

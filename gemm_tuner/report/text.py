@@ -48,7 +48,7 @@ def _sizes(console: Console, report: Report) -> None:
         Column("predicted us" if report.source == "predicted" else "us", is_number=True),
         Column("95 % interval", is_number=True, rank=2),
         Column("TFLOP/s", is_number=True, rank=3),
-        Column("of roofline", is_number=True, rank=4),
+        Column("of roof", is_number=True, rank=4),
         Column("vendor us", is_number=True, rank=5),
         Column("vendor / ours", is_number=True, rank=1),
         Column("timed", is_number=True, rank=6),

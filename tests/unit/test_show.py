@@ -59,7 +59,7 @@ def test_columns_without_a_value_are_not_shown() -> None:
     choices = choices_of(TUNED[0], "predicted")
     for width in (0, 60, 200):
         text = "\n".join(results_of(choices, width))
-        assert "TFLOP/s" not in text and "roofline" not in text and "torch.mm" not in text
+        assert "TFLOP/s" not in text and "roof" not in text and "torch.mm" not in text
         assert " - " not in text and " nan" not in text
     assert "TFLOP/s" in "\n".join(results_of(choices_of(TUNED[0]), 120))
 
@@ -71,6 +71,14 @@ def test_a_size_without_a_configuration_says_why(width: int) -> None:
     assert reason in " ".join(lines)
     assert not width or max(map(len, lines)) <= width
     assert reason in " ".join(results_of([], width, {SIZE: reason}))
+
+
+def test_places_are_short_on_a_terminal_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    below, outside = tmp_path / "results" / "run", tmp_path.parent / "elsewhere"
+    assert show.place(Screen(80).console, below) == "results/run"
+    assert show.place(Screen(0).console, below) == str(below)
+    assert show.place(Screen(80).console, outside) == str(outside)
 
 
 def test_what_was_not_checked_on_the_gpu_says_how_it_was() -> None:
