@@ -256,11 +256,27 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedChoice:
+    """The best configuration of a size that a consumer can launch.
+
+    time_us:    median kernel time in the finals of the size, or the model's time where nothing ran.
+    default_us: of what the consumer launches without a tuned file, in the same finals; None where it was not timed.
+    """
+
+    consumer: str
+    config: KernelConfig
+    time_us: float
+    verified: Verified
+    default_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """What a size was given, and what is known of it; times in microseconds.
 
     source:     'measured', 'replayed' or 'predicted'; a predicted time was never run.
     verified:   how the result was checked.
+    served:     for the consumers of --serve, in their order.
     gap_pct:    how much slower the runner-up is; None without one.
     tie:        the runner-up is inside the spread of the samples.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.
@@ -281,6 +297,7 @@ class Choice:
     gap_pct: float | None
     tie: bool
     roofline_pct: float
+    served: tuple[ServedChoice, ...] = ()
 
     @property
     def tflops(self) -> float:

@@ -18,6 +18,7 @@ from gemm_tuner.documents import check_kind, dump_yaml, printable, refuse_unknow
 from gemm_tuner.errors import UserError
 from gemm_tuner.problem_keys import Defaults, problem_row
 from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.served import served_rows
 from gemm_tuner.sizes import FORMAT_VERSION, SOURCES, Row, read_document
 
 __all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
@@ -176,6 +177,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         "family": choice.config.family,
         **{key: int(value) for key, value in choice.config.options().items()},
         **facts,
+        **served_rows(choice.served, predicted=choice.source == "predicted"),
     }
     return {key: value for key, value in row.items() if value is not None}
 

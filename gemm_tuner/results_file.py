@@ -92,6 +92,14 @@ def replaces(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
     return old is None or new.get("source") != "predicted" or old.get("source") in (None, "predicted")
 
 
+def with_served(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A row with what an older one of the same problem served to consumers that this run was not asked about."""
+    missing = {name: one for name, one in (old or {}).get("served", {}).items() if name not in new.get("served", {})}
+    if not missing or old is None:
+        return new
+    return {**new, "stand_in": old["stand_in"], "served": {**missing, **new.get("served", {})}}
+
+
 def merge(
     earlier: Earlier,
     header: dict[str, Any],
@@ -105,7 +113,11 @@ def merge(
     follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
     """
     new = {problem: rows[problem] for problem in order if problem in rows}
-    new = {problem: row for problem, row in new.items() if replaces(row, earlier.rows.get(problem))}
+    new = {
+        problem: with_served(row, earlier.rows.get(problem))
+        for problem, row in new.items()
+        if replaces(row, earlier.rows.get(problem))
+    }
     date = str(earlier.header.get("date", ""))
     kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in earlier.rows.items() if p not in new}
     mine = [problem for problem in order if problem in new or problem in kept]

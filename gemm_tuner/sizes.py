@@ -16,7 +16,9 @@ from gemm_tuner.documents import MAX_FILE_BYTES, check_kind, printable, refuse_u
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import read_text
 from gemm_tuner.problem_keys import SIZE_KEYS, Defaults, problem_of
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Verified
+from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, ServedChoice, Verified
+from gemm_tuner.served import KEYS as SERVED_KEYS
+from gemm_tuner.served import served_of, verified_of
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -34,7 +36,7 @@ _OTHER_FACTS = {
 }
 FACTS = {**_OTHER_FACTS, **TIMED_FACTS}
 KNOWN_KEYS = (*_OTHER_FACTS, "verified", *TIMED_FACTS)
-ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS)
+ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS, *SERVED_KEYS)
 FAILURE_KEYS = (*SIZE_KEYS, "reason")
 TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_config")
 
@@ -76,7 +78,7 @@ class SizeList:
 class Row:
     """One entry as read. ``facts`` holds those of FACTS that the entry has, unchanged.
 
-    verified: FALSE where the entry does not say.
+    verified: FALSE where the entry does not say. served: for the consumers of --serve.
     """
 
     problem: GemmProblem
@@ -84,6 +86,7 @@ class Row:
     facts: dict[str, Any]
     where: str
     verified: Verified = Verified.FALSE
+    served: tuple[ServedChoice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,19 +210,11 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
     tuned = any(field in entry for field in CONFIG_FIELDS)
     accepted = "" if tuned else f"{', '.join(SIZE_KEYS)}, and the fields of a tuned config"
     refuse_unknown(entry, ROW_KEYS, where, accepted)
-    facts, verified = _facts(entry, where), _verified(entry, where)
+    facts, verified = _facts(entry, where), verified_of(entry, where)
     if version == 1 and verified is Verified.TRUE and facts.get("source") == "predicted":
         verified = Verified.INTERPRETED  # version 1 has one word for all checks, and no predicted row ran on a GPU
-    return Row(problem_of(entry, where, defaults), config_of(entry, where), facts, where, verified)
-
-
-def _verified(entry: dict[Any, Any], where: str) -> Verified:
-    value = entry.get("verified", False)
-    for one in Verified:
-        if type(value) is type(one.scalar) and value == one.scalar:
-            return one
-    accepted = ", ".join(one.value for one in Verified)
-    raise UserError(f"verified is {show(value)}", where=where, accepted=accepted)
+    problem, config = problem_of(entry, where, defaults), config_of(entry, where)
+    return Row(problem, config, facts, where, verified, served_of(entry, where))
 
 
 def _failure(raw: object, where: str, defaults: Defaults) -> tuple[GemmProblem, str]:

@@ -74,11 +74,11 @@ def table_of(answer: serve.Answer) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("config", "from"):
         table.add_column(name, overflow="fold")
-    for name in ("us", "tuned us", "slower"):
+    for name in ("us", "tuned us", "default us", "slower"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in answer.servings:
         config = " ".join(f"{key}={value}" for key, value in one.config.items())
-        times = [f"{us:.2f}" if us is not None else "-" for us in (one.time_us, one.tuned_us)]
+        times = [f"{us:.2f}" if us is not None else "-" for us in (one.time_us, one.tuned_us, one.default_us)]
         cost = f"{one.cost_pct:+.1f} %" if one.cost_pct is not None else "-"
         table.add_row(f"{one.m}", escape(one.key), escape(config), escape(one.kind or "unknown"), *times, cost)
     return table

@@ -53,4 +53,4 @@ def tile_rows(note: Note) -> int:
 
 def _from(note: Note, kind: str) -> Note:
     """A note on the same config where it was not measured."""
-    return replace(note, kind=kind, time_us=None, stage="")
+    return replace(note, kind=kind, time_us=None, stage="", default_us=None)

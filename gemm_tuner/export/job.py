@@ -94,6 +94,7 @@ def prepare(
             config_fault,
             trust,
             find_check,
+            consumer.name,
         )
     files, doubles = plan.group(consumer, offered, target)
     left_out += doubles

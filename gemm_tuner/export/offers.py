@@ -18,7 +18,7 @@ from gemm_tuner.run_record import TABLES
 from gemm_tuner.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.trust import Trust
 
-RESULTS, MODEL = "results", "model"
+RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # of the configs of a size that could stand in
 
 # From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
@@ -93,11 +93,13 @@ def collect(
     config_fault: ConfigFault,
     trust: Trust,
     find_check: Callable[[], StandInCheck],
+    consumer: str = "",
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What can be exported of a results file, and what cannot.
 
     folder_of:  the folder of the run that a row is from, with its tables.
     find_check: what checks stand-ins; asked once, when there are some.
+    consumer:   whose ``served`` entries of the rows come first.
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
@@ -105,6 +107,14 @@ def collect(
     for row in found.rows:
         assert row.config is not None
         source = str(row.facts.get("source", found.header_of(row).get("source", "")))
+        served = _served(row, source, consumer)
+        if served is not None and not (
+            problem_fault(row.problem)
+            or config_fault(row.problem, served.config)
+            or trust.fault(served.verified, source)
+        ):
+            offers[row.problem] = served
+            continue
         fault = problem_fault(row.problem) or trust.fault(_own_check(row, config_fault), source)
         offer = fault or _offer(row, source, folder_of(row), config_fault)
         if isinstance(offer, Offer):
@@ -119,6 +129,21 @@ def collect(
         else:
             left_out.append(LeftOut(problem.key, waiting[problem].own.name, f"{waiting[problem].fault}, and {checked}"))
     return [offers[problem] for problem in dict.fromkeys(r.problem for r in found.rows) if problem in offers], left_out
+
+
+def _served(row: Row, source: str, consumer: str) -> Offer | None:
+    """What tuning found for this very consumer, if it was asked to."""
+    assert row.config is not None
+    for one in row.served:
+        if one.consumer == consumer:
+            time_us = None if source == "predicted" else one.time_us
+            facts = {} if one.default_us is None else {"default_us": one.default_us}
+            return Offer(
+                row.problem, one.config, time_us, SERVED, source, verified=one.verified, tuned=row.config.name,
+                tuned_us=row.facts.get("median_us"), facts=facts,
+                timings={} if time_us is None else {one.config.name: time_us},
+            )  # fmt: skip
+    return None
 
 
 def _own_check(row: Row, config_fault: ConfigFault) -> Verified:

@@ -17,7 +17,7 @@ from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.export import sidecar
 from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
 from gemm_tuner.export.fill import fill
-from gemm_tuner.export.offers import RESULTS, LeftOut, Offer
+from gemm_tuner.export.offers import RESULTS, SERVED, LeftOut, Offer
 from gemm_tuner.export.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 from gemm_tuner.records import Verified
 
@@ -162,7 +162,7 @@ def time_text(note: Note) -> str:
 
 def note_of(offer: Offer, entry: Entry, results: str) -> Note:
     return Note(
-        kind=TUNED if offer.stage == RESULTS else TABLE,
+        kind=TUNED if offer.stage in (RESULTS, SERVED) else TABLE,
         entry=entry,
         m=offer.problem.m,
         name=offer.config.name,
@@ -170,6 +170,7 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
         stage=offer.stage,
         source=offer.source,
         verified=offer.verified is Verified.TRUE,
+        default_us=offer.facts.get("default_us") if offer.stage == SERVED else None,
         check="" if offer.verified is Verified.TRUE else offer.verified.value,
         results=results,
     )

@@ -21,6 +21,7 @@ class Serving:
     kind:     of the entry, as sidecar.Note says; empty when nobody knows it.
     time_us:  time of that config at this M; None when it was not timed there.
     tuned_us: time of the config that tuning found for this M; None where it was not tuned.
+    default_us: time of the consumer's default at this M, where it was timed beside the entry.
     """
 
     m: int
@@ -29,6 +30,7 @@ class Serving:
     kind: str = ""
     time_us: float | None = None
     tuned_us: float | None = None
+    default_us: float | None = None
 
     @property
     def cost_pct(self) -> float | None:
@@ -82,4 +84,5 @@ def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[in
 
 def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, timed: Timed | None) -> Serving:
     time_us = timed.times_us.get(note.name) if note is not None and timed is not None else None
-    return Serving(m, key, config, note.kind if note else "", time_us, timed.tuned_us if timed else None)
+    default_us = note.default_us if note is not None and note.m == m else None
+    return Serving(m, key, config, note.kind if note else "", time_us, timed.tuned_us if timed else None, default_us)

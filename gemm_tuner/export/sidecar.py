@@ -33,9 +33,11 @@ class Note:
               consumer's own default.
     entry:    the entry as written.
     m:        the M that it was measured at; 0 for a default.
-    time_us:  median kernel time there; None when not known. stage: ``results``, ``finals`` or ``screen``.
+    time_us:  median kernel time there; None when not known. stage: ``results``, ``served``, ``finals``,
+              ``screen``, or ``model`` where nothing ran.
     verified: checked on the GPU. check: how else it was checked, a value of records.Verified; empty when it was, and
               for a default.
+    default_us: of the consumer's default at the same M, timed beside it; None when it was not.
     results:  which results file; a key of Sidecar.results.
     """
 
@@ -48,6 +50,7 @@ class Note:
     source: str = ""
     verified: bool = False
     check: str = ""
+    default_us: float | None = None
     results: str = ""
 
 

@@ -1,0 +1,125 @@
+"""What a row holds for the consumers of --serve: written, read, kept by a merge, exported, told by serve-check."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from export_samples import VLLM, export, side
+from run_samples import HEADER, choice
+from samples import config
+
+from gemm_tuner import cli, results, results_file
+from gemm_tuner.errors import UserError
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import Choice, KernelConfig, ServedChoice, Verified
+
+PROBLEM = GemmProblem(64, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
+WINNER = KernelConfig("gemm_persistent", 128, 128, 128, 8, 1, 8, 3, PROGRAMS_PER_SM=1)
+TILE = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=32, BLOCK_SIZE_K=128, num_stages=5)
+SERVED = ServedChoice("vllm", TILE, 12.5, Verified.TRUE, 20.25)
+
+
+def with_served(*served: ServedChoice, source: str = "measured", us: float = 10.0) -> Choice:
+    return dataclasses.replace(choice(PROBLEM, WINNER, us, source=source), served=served)
+
+
+def write(path: Path, one: Choice) -> Path:
+    results.write(path, HEADER, [one])
+    return path
+
+
+@pytest.mark.parametrize("source", ["measured", "predicted"])
+@pytest.mark.parametrize("verified", list(Verified))
+@pytest.mark.parametrize("default_us", [None, 20.25])
+def test_served_entries_read_back_as_written(
+    source: str, verified: Verified, default_us: float | None, tmp_path: Path
+) -> None:
+    one = dataclasses.replace(SERVED, verified=verified, default_us=default_us)
+    other = dataclasses.replace(one, consumer="sglang", time_us=13.0)
+    path = write(tmp_path / "r.yaml", with_served(one, other, source=source))
+    (row,) = results.read(path).rows
+    assert row.served == (one, other)
+    (raw,) = yaml.safe_load(path.read_text())["configs"]
+    assert raw["stand_in"] == "gemm_tile" and list(raw["served"]) == ["vllm", "sglang"]
+
+
+def test_a_row_without_served_entries_says_nothing_of_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.yaml", with_served())
+    assert "served" not in path.read_text() and "stand_in" not in path.read_text()
+    assert results.read(path).rows[0].served == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"served": 3}, ["served is 3"]),
+        ({"served": {"vlm": {}}}, ["unknown key 'vlm'", "vllm"]),
+        ({"served": {"vllm": {}}}, ["served vllm", "has no config"]),
+        ({"stand_in": "gemv"}, ["stand_in is 'gemv'", "gemm_tile"]),
+    ],
+)
+def test_a_served_entry_that_is_none_is_refused(change: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "r.yaml", with_served(SERVED))
+    document = yaml.safe_load(path.read_text())
+    document["configs"][0] |= change
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError) as caught:
+        results.read(path)
+    assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(("key", "value"), [("median_us", -1), ("median_us", "fast"), ("default_us", 0), ("warps", 4)])
+def test_a_bad_field_of_a_served_entry_is_named(key: str, value: object, tmp_path: Path) -> None:
+    path = write(tmp_path / "r.yaml", with_served(SERVED))
+    document = yaml.safe_load(path.read_text())
+    document["configs"][0]["served"]["vllm"][key] = value
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match=key):
+        results.read(path)
+
+
+def test_a_merge_keeps_what_this_run_was_not_asked_to_serve(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.yaml", with_served(SERVED))
+    sglang = dataclasses.replace(SERVED, consumer="sglang")
+    for new, kept in ((with_served(us=9.0), {"vllm"}), (with_served(sglang, us=8.0), {"vllm", "sglang"})):
+        growing = results_file.ResultsFile(path, [PROBLEM])
+        growing.settle(PROBLEM, new)
+        growing.write(lambda: HEADER)
+        (row,) = results.read(path).rows
+        assert {one.consumer for one in row.served} == kept and row.facts["median_us"] == new.median_us
+
+
+def test_an_export_takes_the_served_entry_and_needs_no_table(tmp_path: Path, capsys: Any) -> None:
+    path = write(tmp_path / "r.yaml", with_served(SERVED))
+    assert export(path, "--to", "vllm", "-o", tmp_path) == 0
+    (notes,) = side(tmp_path / VLLM)["files"].values()
+    note = notes["64"]
+    assert (note["name"], note["time_us"], note["default_us"], note["verified"]) == (TILE.name, 12.5, 20.25, True)
+    assert export(path, "--to", "sglang", "-o", tmp_path) == 1  # nothing was found for SGLang
+    capsys.readouterr()
+    assert cli.main(["serve-check", str(tmp_path), "--as", "vllm", "--m", "64", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["files"][0]["servings"]
+    assert (one["time_us"], one["tuned_us"], one["default_us"]) == (12.5, 10.0, 20.25)
+
+
+@pytest.mark.parametrize(
+    ("verified", "source", "flag"),
+    [
+        (Verified.FALSE, "measured", "--unverified"),
+        (Verified.INTERPRETED, "measured", "--predicted"),
+        (Verified.INTERPRETED, "predicted", "--predicted"),
+    ],
+)
+def test_a_served_entry_follows_the_rule_of_all_rows(
+    verified: Verified, source: str, flag: str, tmp_path: Path
+) -> None:
+    one = dataclasses.replace(SERVED, verified=verified)
+    path = write(tmp_path / "r.yaml", with_served(one, source=source))
+    assert export(path, "--to", "vllm", "-o", tmp_path / "out") == 1
+    assert not (tmp_path / "out").exists()
+    assert export(path, "--to", "vllm", "-o", tmp_path / "out", flag) == 0
