@@ -217,6 +217,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,
         compile_stage=not arguments.no_compile_stage,
+        cache_limit_bytes=arguments.cache_limit,
         keep=arguments.keep,
         verbose=arguments.verbose,
         time_breakdown=arguments.time_breakdown,

@@ -21,6 +21,7 @@ from typing import Any
 import multiprocess
 
 from gemm_tuner import memory
+from gemm_tuner.cached_compile import warm_up
 from gemm_tuner.guarded import die_with_the_starter
 from gemm_tuner.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
@@ -132,13 +133,10 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
 
     Raises OSError when the cache of compiled kernels cannot be written.
     """
-    import triton
-
-    hits: list[bool] = []
-    triton.knobs.compilation.listener = lambda *, cache_hit, **_: hits.append(cache_hit)
     started = time.perf_counter()
     try:
-        compiled = [kernel.warmup(*args, grid=grid, **options) for kernel, grid, args, options in launches_of(task)]
+        found = [warm_up(*launch) for launch in launches_of(task)]
+        compiled = [kernel for kernel, _ in found]
         main = compiled[0]
         kind = "cubin" if target.backend == "cuda" else "hsaco"
         registers, spills = resources(main.asm[kind], target)
@@ -159,22 +157,22 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
         spills=spills,
         shared_bytes=int(main.metadata.shared),
         binary_hash=digest,
-        cached=all(hits),
+        cached=all(was_there for _, was_there in found),
     )
 
 
-def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]]:
-    """(kernel, grid, positional, keyword) of what the task compiles."""
+def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], str]]:
+    """(kernel, grid, positional, keyword, symbol) of what the task compiles."""
     from gemm_tuner.launcher.kernels import ShapeOnly, shape_only_calls
 
     if not task.name:
         from gemm_tuner.launcher.support_kernels import support_calls
 
         calls = support_calls(ShapeOnly("int32", 1), ShapeOnly("int32", 1), 1)
-        return [(kernel, grid, args, {}) for kernel, grid, args in calls.values()]
+        return [(kernel, grid, args, {}, symbol) for symbol, (kernel, grid, args) in calls.items()]
     script = loaded_script(task.script)
     calls_of_gemm = shape_only_calls(script, config_of_binary(task.script)[task.name], task.problem)
-    return [(kernel, grid, args, options) for _, kernel, grid, args, options in calls_of_gemm]
+    return [(kernel, grid, args, options, symbol) for symbol, kernel, grid, args, options in calls_of_gemm]
 
 
 @lru_cache(maxsize=16)

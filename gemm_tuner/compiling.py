@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
-from pathlib import Path
 from types import TracebackType
 
-from gemm_tuner import compile_stage, progress
+from gemm_tuner import compile_stage, kernel_cache, progress
 from gemm_tuner.codegen import Script
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_stage import Binary
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.compiler import Compiler, key_of
-from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.ledger import Ledger
@@ -24,8 +21,6 @@ from gemm_tuner.session import Session
 from gemm_tuner.store import KERNELS_WANTED, BinaryKey
 
 Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
-# In the folder of compiled kernels: a text that no other such folder has.
-CACHE_ID = "cache_id.txt"
 
 
 class Compiling:
@@ -41,7 +36,7 @@ class Compiling:
         variables = kernel_env(folder.cache)
         log = folder.raw / "compile.log"
         pool = CompilePool(self._target, settings.compile_workers, variables, log, settings.compile_limit_s)
-        self._cache = cache_id(folder.cache)
+        self._cache = kernel_cache.identity(folder.cache)
         self._compiler = Compiler(pool, self._store, self._by_script(session.store.compiles(self._cache)))
 
     def __enter__(self) -> Compiling:
@@ -115,15 +110,6 @@ class Compiling:
     def offer(self, wanted: Iterable[tuple[Ledger, list[str]]]) -> None:
         """Lets idle workers compile these in their order: they may be asked for next."""
         self._compiler.offer(self._tasks(pairs(wanted), longest_first=False))
-
-
-def cache_id(cache: Path) -> str:
-    """What tells a folder of compiled kernels from another one at its place, after somebody has emptied it. Raises
-    CannotWrite when a new one cannot be marked."""
-    path = cache / CACHE_ID
-    if not path.exists():
-        write_text_atomically(path, secrets.token_hex(16) + "\n")
-    return path.read_text("utf-8", "replace").strip()
 
 
 def pairs(wanted: Iterable[tuple[Ledger, list[str]]]) -> Wanted:

@@ -10,6 +10,8 @@ from gemm_tuner.documents import show
 from gemm_tuner.problem import MAX_BATCH
 from gemm_tuner.values import FACTOR_FORM, did_you_mean, is_factor
 
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+SIZE = re.compile(f"([0-9]{{1,6}}) ?({'|'.join(UNITS)})?")
 DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
 
 
@@ -96,6 +98,14 @@ def duration_s(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"{show(text)} is no time; accepted: 90, 90s, 10m, 1h30m")
     return float(seconds)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of a size such as 20GiB or 500MiB; 0 is none."""
+    found = SIZE.fullmatch(text)
+    if not found or (not found[2] and int(found[1])):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no size; accepted: 20GiB, 500MiB, 0")
+    return int(found[1]) * UNITS.get(found[2], 0)
 
 
 def percent(text: str) -> float:

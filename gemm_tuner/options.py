@@ -20,11 +20,13 @@ from gemm_tuner.flag_types import (
     one_of,
     percent,
     positive,
+    size_bytes,
 )
 from gemm_tuner.launcher.operands import INIT_TYPES
 from gemm_tuner.parser import Parser
 from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
+from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.search.registry import SEARCHES
 
 USAGE = """\
@@ -260,10 +262,15 @@ def _output(parser: Parser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("-o", "--output", "--o", "--tuning_results_file", metavar="FILE", type=Path,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
-    group.add_argument("--output_dir", metavar="DIR", type=Path, default=Path("results"),
-                       help="where each run makes a folder (default: %(default)s)")  # fmt: skip
+    group.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
+                       help="where each run makes a folder; its scripts go to generated/ beside the default, else into "
+                       "DIR (default: %(default)s)")  # fmt: skip
     group.add_argument("--fresh", action="store_true",
                        help="start over; otherwise the same command goes on with a run that did not end")  # fmt: skip
+    group.add_argument("--cache_limit", metavar="SIZE", type=size_bytes, default=size_bytes("20GiB"),
+                       help="what the compiled kernels of all runs may take when this one ends; the longest unused "
+                       "are removed, none that a run under way uses. They are in the user's cache folder, or in that "
+                       "of the variable GEMM_TUNER_CACHE_DIR (default: 20GiB)")  # fmt: skip
     group.add_argument("--keep", action="store_true", help="keep the generated scripts and the profiler's raw output")
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")

@@ -16,6 +16,7 @@ from gemm_tuner import (
     finished_machine,
     idle_flags,
     interruption,
+    kernel_cache,
     older_configs,
     predict,
     prepare,
@@ -122,6 +123,8 @@ def opened(
         stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store))
+        began_s = store.fact("began_s", time.time())
+        stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
         session = Session(settings, setting, folder, store, asked, console, out)
         launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
         if session.sensor is not None:

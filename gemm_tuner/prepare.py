@@ -96,7 +96,7 @@ def require_gpu_for_profiler(settings: Settings, setting: Setting) -> None:
 def assumed_device(settings: Settings, arch: str) -> Device:
     """The device that the architecture's space file describes; named for what it is where that is a relative's."""
     device = space.load(space_file(settings, arch), arch).device
-    return replace(device, name=f"{arch}, assumed to be like {device.name}") if note(settings, arch) else device
+    return replace(device, name=f"{arch} like {device.name}") if note(settings, arch) else device
 
 
 def note(settings: Settings, arch: str) -> str:

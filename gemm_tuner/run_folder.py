@@ -7,16 +7,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemm_tuner import kernel_cache
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.store import STORE_FILE
 
+DEFAULT_OUTPUT_DIR = Path("results")
 STAMP_CHARS = len("20260131-235959")
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """root: this run's folder. scripts: the generated kernels. cache: compiled kernels, shared by all runs started
-    here."""
+    """root: this run's folder. scripts: the generated kernels. cache: compiled kernels, shared by a user's runs."""
 
     root: Path
     scripts: Path
@@ -65,15 +66,16 @@ class RunFolder:
             shutil.rmtree(self.scripts, ignore_errors=True)
 
 
-def _named(output_dir: Path, name: str) -> RunFolder:
-    generated = Path("generated")
-    return RunFolder(
-        (output_dir / name).resolve(), (generated / name).resolve(), (generated / "triton_cache").resolve()
-    )
+def _named(output_dir: Path, name: str, templates_dir: Path) -> RunFolder:
+    is_default = output_dir.resolve() == DEFAULT_OUTPUT_DIR.resolve()
+    generated = Path("generated") if is_default else output_dir / "generated"
+    root = (output_dir / name).resolve()
+    return RunFolder(root, (generated / name).resolve(), kernel_cache.folder(templates_dir, root))
 
 
-def create(output_dir: Path, key: str) -> RunFolder:
-    """A new folder under output_dir, and one of the same name for the scripts under generated/.
+def create(output_dir: Path, key: str, templates_dir: Path) -> RunFolder:
+    """A new folder under output_dir, and one of the same name for the scripts: under generated/, the project's own
+    folder, where output_dir is the default, else under output_dir/generated/.
 
     key: names what the run tunes, so that the same command finds it again. Raises EnvironmentFault when either
     cannot be written.
@@ -81,14 +83,14 @@ def create(output_dir: Path, key: str) -> RunFolder:
     stamp, count = time.strftime("%Y%m%d-%H%M%S"), 0
     while (output_dir / f"{stamp}{f'-{count}' if count else ''}-{key}").exists():
         count += 1
-    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}")
+    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}", templates_dir)
     folder.make()
     return folder
 
 
-def find(output_dir: Path, key: str) -> RunFolder | None:
+def find(output_dir: Path, key: str, templates_dir: Path) -> RunFolder | None:
     """The newest run of this key that has a store, else None."""
     names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
     # The second run of one second has a 1 behind the second.
     found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
-    return _named(output_dir, found[-1]) if found else None
+    return _named(output_dir, found[-1], templates_dir) if found else None

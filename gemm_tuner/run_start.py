@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -35,19 +36,20 @@ def begin(
     now = fingerprint(settings, setting, profiler)
     key = job_key(settings, setting.source, "tune" if resumes else "given")
     if resumes and not settings.fresh:
-        folder = run_folder.find(settings.output_dir, key)
+        folder = run_folder.find(settings.output_dir, key, settings.templates_dir)
         if folder is not None:
             found = _go_on(folder, now, settings, stack)
             if found is not None:
                 if not resume.is_finished(found):
                     _say_what_stays(found, settings, gpu_labels(setting), folder, say)
                 return folder, found
-    folder = run_folder.create(settings.output_dir, key)
+    folder = run_folder.create(settings.output_dir, key, settings.templates_dir)
     store = _open(folder, stack)
     older_configs.keep(store, settings.older)
     store.set_fact("fingerprint", now)
     store.set_fact("budget_s", settings.budget_s)
     store.set_fact(GPUS, gpu_labels(setting))
+    store.set_fact("began_s", time.time())
     return folder, store
 
 

@@ -20,6 +20,7 @@ class Settings:
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
     given:    the flags that the command line named, by their names in argparse.
+    cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
     fresh:    start a new run even where this one was begun before.
     """
 
@@ -56,6 +57,7 @@ class Settings:
     min_improvement_pct: float = 2.0
     fresh: bool = False
     compile_stage: bool = True
+    cache_limit_bytes: int = 20 * 2**30
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False

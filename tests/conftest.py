@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives the tests one cache of compiled kernels for the session, whatever processes they run in: not the user's."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="gemm_tuner_tests_", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["GEMM_TUNER_CACHE_DIR"] = folder.name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ from gemm_tuner.machine_check.findings import Finding, Level
 from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
 from gemm_tuner.profilers import AUTO, PROFILERS
+from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR
 
 DESCRIPTION = """\
 Says what this machine has (GPUs, driver, profilers, Triton, torch, clocks, other processes, cores, memory, disk), what
@@ -45,7 +46,7 @@ def build_parser() -> Parser:
     parser.add_argument("--profiler", metavar="NAME", type=one_of(names), default=AUTO,
                         help=f"one of {', '.join(names)} (default: %(default)s)")  # fmt: skip
     parser.add_argument("--arch", metavar="ARCH", default="", help="tune for this architecture (default: the GPU's)")
-    parser.add_argument("--output_dir", metavar="DIR", type=Path, default=Path("results"),
+    parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
                         help="where runs would make their folders (default: %(default)s)")  # fmt: skip
     parser.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                         help="folder of the space files (default: rules/)")  # fmt: skip

@@ -34,12 +34,14 @@ def config_for(
     return KernelConfig(family, *tile, group, split_k, warps, stages, **amd, **more)
 
 
-def compile_work(device: Device, work: Work, folder: Path) -> list[CompileResult]:
+def compile_work(
+    device: Device, work: Work, folder: Path, *, templates: Path = ROOT / "templates", cache: Path | None = None
+) -> list[CompileResult]:
     """The results in the order of the work, each compiled on its own, even where sizes share a binary."""
     folder.mkdir(parents=True, exist_ok=True)
-    scripts = compile_stage.write_scripts(ROOT / "templates", folder, work, device.target)
+    scripts = compile_stage.write_scripts(templates, folder, work, device.target)
     tasks = [CompileTask(*compile_stage.binary_of(scripts, p, c, device.target), p) for p, c in work]
-    environment = kernel_env(folder / "cache")
+    environment = kernel_env(cache or folder / "cache")
     with CompilePool(device.target, WORKERS, environment, folder / "log.txt", LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]

@@ -92,8 +92,6 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "generated").mkdir()
-        (self.folder / "generated" / "triton_cache").symlink_to(self.cache)
         (self.folder / "space.yaml").write_text(small_space(AXES))
         (self.folder / "sizes.yaml").write_text(SIZES)
 
@@ -111,7 +109,7 @@ class Machine:
         """The tuner, in a process group of its own as a shell would start it."""
         command = [*self.prefix, sys.executable, str(self.script), "--gemm_size_file", "sizes.yaml"]
         command += ["--space", "space.yaml", "--num_threads", "2", *flags]
-        whole = {**os.environ, **self.env, **env, CASE: self.mark}
+        whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, CASE: self.mark}
         with (self.folder / "out.txt").open("w") as out, (self.folder / "err.txt").open("w") as err:
             return subprocess.Popen(
                 command, cwd=self.folder, env=whole, text=True, stdin=subprocess.DEVNULL, start_new_session=True,

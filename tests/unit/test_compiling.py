@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from samples import config, problem
 from tuning import ledger_of, session
 
-from gemm_tuner.compiling import Compiling, cache_id
+from gemm_tuner.compiling import Compiling
+from gemm_tuner.kernel_cache import evict, in_use
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import Status, Timing
 from gemm_tuner.session import Session
@@ -33,6 +35,7 @@ def compiled(of: Session, count: int) -> tuple[Ledger, dict[str, int]]:
 
 def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
     run = session(tmp_path, SIZE, compile_workers=1)
     assert compiled(run, 2)[1]["kernels compiled"] == 3  # one of them for the measurement itself
     assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
@@ -44,8 +47,16 @@ def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, m
     assert compiled(run, 2)[1]["kernels compiled"] > 0  # the second is not in the new cache
 
 
-def test_a_cache_is_the_same_until_it_is_emptied(tmp_path: Path) -> None:
-    first = cache_id(tmp_path)
-    assert len(first) == 32 and cache_id(tmp_path) == first
-    next(tmp_path.iterdir()).unlink()
-    assert cache_id(tmp_path) != first
+def test_a_run_compiles_again_what_another_runs_limit_has_cost_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had ended, killed or not, when the cache was cut; while it runs nothing of its is removed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    run = session(tmp_path, SIZE, compile_workers=1)
+    with in_use(run.folder.cache, time.time(), 2**40):
+        assert compiled(run, 2)[1]["kernels compiled"] == 3
+        assert evict(run.folder.cache.parent, 0) == 0
+        assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
+    assert evict(run.folder.cache.parent, 0) >= 3
+    assert compiled(run, 2)[1]["kernels compiled"] == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from nvml_recording import h200, install
-from samples import gpu, problem
+from samples import TEMPLATES, gpu, problem
 from tuning import settings
 
 from gemm_tuner import finished_machine, probe, run_folder
@@ -25,7 +25,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in finished_machine.HIDING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     install(monkeypatch, h200("GPU-1"))
-    folder = run_folder.create(tmp_path / "results", job_key(settings(tmp_path, SIZE), "measured", "tune"))
+    folder = run_folder.create(tmp_path / "results", job_key(settings(tmp_path, SIZE), "measured", "tune"), TEMPLATES)
     (folder.root / STORE_FILE).touch()
     finished_machine.keep(folder.root, machine())
     return folder.root

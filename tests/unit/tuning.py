@@ -50,7 +50,7 @@ def settings(folder: Path, *sizes: GemmProblem, **changes: Any) -> Settings:
 
 def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) -> Session:
     """A session with a folder and a store of its own. The current folder gets generated/."""
-    where = run_folder.create(folder / "results", "abcd1234")
+    where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
     silent = Console(file=io.StringIO())
     asked = settings(folder, *sizes, **changes)
     return Session(asked, setting(gpus), where, Store(where.store), Interruption(), silent, silent)
