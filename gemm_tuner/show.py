@@ -95,7 +95,7 @@ def results(
             Column("vs torch.mm", is_number=True, rank=1),
             Column("TFLOP/s", is_number=True, rank=2),
             Column("of roof", is_number=True, rank=3),
-            Column("error / bound", is_number=True, rank=4),
+            Column("error/\nbound", is_number=True, rank=4),
             Column("checked", rank=3),
             Column("configuration", wraps=True),
             Column("tie", rank=5),
@@ -190,7 +190,7 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
         Column("checked at", rank=1),
         Column("verdict"),
         Column("max error", is_number=True, rank=3),
-        Column("error / bound", is_number=True, rank=2),
+        Column("error/\nbound", is_number=True, rank=2),
         Column("where", wraps=True),
     )
     cells: list[tuple[str | Text, ...]] = []

@@ -21,6 +21,7 @@ GAPS = (2, 1)  # between columns; the smaller one where the larger one does not 
 class Column:
     """A column of a table.
 
+    title: may break at blanks, and where it holds a line break, which is left out in ``name``.
     rank:  0 for one that is always shown; of the others a narrow terminal loses those of the highest rank first.
     wraps: its cells may take several lines, parted at words.
     """
@@ -29,6 +30,10 @@ class Column:
     is_number: bool = False
     rank: int = 0
     wraps: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.title.replace("\n", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def print_table(
         return ()
     chosen, widths, gap = _fitting(held, console.width)
     console.print(_table(chosen, widths, gap))
-    return tuple(one.column.title for one in held if one not in chosen)
+    return tuple(one.column.name for one in held if one not in chosen)
 
 
 def printable(text: str) -> str:
@@ -79,8 +84,8 @@ def _longest_word(text: str) -> int:
 
 def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
     """The heading and the rows, each on one line however long."""
-    widths = [max(one.full, cell_len(one.column.title)) for one in held]
-    headings = [tuple(Text(one.column.title) for one in held)] if any(one.column.title for one in held) else []
+    widths = [max(one.full, cell_len(one.column.name)) for one in held]
+    headings = [tuple(Text(one.column.name) for one in held)] if any(one.column.title for one in held) else []
     for cells in (*headings, *zip(*(one.cells for one in held), strict=True)):
         line = Text()
         for one, width, cell in zip(held, widths, cells, strict=True):

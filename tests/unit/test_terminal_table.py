@@ -76,3 +76,11 @@ def test_columns_without_titles(width: int) -> None:
     )
     assert screen.lines[0].split()[:2] == ["key", "some"]
     assert screen.lines[-1].split() == ["k", "v"]
+
+
+def test_a_title_breaks_where_it_may_and_is_whole_in_a_pipe() -> None:
+    columns = (Column("a"), Column("long/\nname", is_number=True))
+    for width, titles in ((0, ["a long/name"]), (9, ["long/", "a name"])):
+        screen = Screen(width)
+        print_table(screen.console, "", columns, [("x", "1.0")])
+        assert [" ".join(line.split()) for line in screen.lines[:-1]] == titles
