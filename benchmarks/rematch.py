@@ -13,17 +13,18 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner import cli, options, pipeline, prepare, results
-from gemm_tuner.contest import difference, joined
+from gemm_tuner.contest import Judge, contenders, judge_of, sheet_of
 from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.estimates import Cells
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig, Status, Timing
+from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.tune import Tuning
 
 
@@ -66,30 +67,27 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
         ledgers.append(ledger)
     with pipeline.opened(settings, setting, shown.log, shown.out, resumes=False) as (launchers, session):
         Tuning(session, ledgers, launchers).run_given()
-        samples = {ledger.problem: samples_of(session.store.timings(ledger.problem, FINALS)) for ledger in ledgers}
+        cells = {ledger.problem: sheet_of(session.store.timings(ledger.problem, FINALS)).all for ledger in ledgers}
+        judge = judge_of((sheet_of(session.store.timings(ledger.problem, FINALS)), ledger.kept) for ledger in ledgers)
         session.folder.tidy(keep=False)
-    return [row_of(ledger, samples[ledger.problem], configs) for ledger in ledgers]
-
-
-def samples_of(timings: list[Timing]) -> dict[str, tuple[float, ...]]:
-    return {timing.name: timing.samples_us for timing in joined(timings) if timing.status == Status.OK}
+    return [row_of(ledger, cells[ledger.problem], judge, configs) for ledger in ledgers]
 
 
 def row_of(
-    ledger: Ledger, samples: dict[str, tuple[float, ...]], configs: list[dict[GemmProblem, KernelConfig]]
+    ledger: Ledger, cells: Cells, judge: Judge, configs: list[dict[GemmProblem, KernelConfig]]
 ) -> dict[str, Any]:
-    """Each file's median and how much slower it is than the first's, percent with its interval; None if unknown."""
+    """Each file's time and how much slower it is than the first's, percent with its interval; None if unknown."""
     names = [one[ledger.problem].name if ledger.problem in one else "" for one in configs]
-    medians = [median(samples[name]) if name in samples else None for name in names]
+    ran = contenders(cells, ledger.kept)
+    medians = [ran.us(name) if name in ran.names else None for name in names]
     slower: list[list[float] | None] = []
     for name in names[1:]:
-        if name not in samples or names[0] not in samples:
+        if name not in ran.names or names[0] not in ran.names:
             slower.append(None)
         elif name == names[0]:
             slower.append([0.0, 0.0, 0.0])
         else:
-            gap = difference(samples[name], samples[names[0]])
-            slower.append([gap.low_pct, gap.middle_pct, gap.high_pct])
+            slower.append(list(judge.interval_pct(ran, name, names[0])))
     return {"size": ledger.problem.key, "names": names, "median_us": medians, "slower_pct": slower}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemm_tuner.contest import Published
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
 from gemm_tuner.records import Choice, Device, GemmProblem, KernelConfig, Status, Timing, Verdict, Verified
@@ -14,11 +15,15 @@ from gemm_tuner.records import Choice, Device, GemmProblem, KernelConfig, Status
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The timed configurations of a size, fastest first, and the vendor library's time."""
+    """The timed configurations of a size, the one to choose first, and the times of these and of the vendor library."""
 
     problem: GemmProblem
-    timings: tuple[Timing, ...]
-    vendor: Timing | None
+    order: tuple[str, ...]
+    times: Mapping[str, Published]
+
+    @property
+    def vendor(self) -> Published | None:
+        return self.times.get(VENDOR)
 
 
 def median_us(timing: Timing) -> float:
@@ -26,27 +31,17 @@ def median_us(timing: Timing) -> float:
     return float(np.median(timing.samples_us))
 
 
-def behind_pct(timing: Timing, other: Timing) -> float:
-    """How much slower a timing is than another, percent, by the medians of the rounds that both have."""
-    rounds = min(len(timing.samples_us), len(other.samples_us))
-    return float(np.median(timing.samples_us[:rounds]) / np.median(other.samples_us[:rounds]) - 1) * 100
-
-
-def vendor_us_beside(timing: Timing, vendor: Timing) -> float:
-    """The median of the vendor library in the rounds that a timing has too, microseconds."""
-    return float(np.median(vendor.samples_us[: len(timing.samples_us)]))
-
-
-def rank(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
-    """Sorts the fully timed configurations by median."""
+def rank_screened(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
+    """Sorts the configurations that were screened to the end by median."""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
-    vendor = next((t for t in mine if t.name == VENDOR), None)
-    return Ranked(problem, tuple(sorted((t for t in mine if t.name != VENDOR), key=median_us)), vendor)
+    times = {timing.name: Published(median_us(timing), timing.samples_us) for timing in mine}
+    order = sorted((name for name in times if name != VENDOR), key=lambda name: times[name].us)
+    return Ranked(problem, tuple(order), times)
 
 
 def without(ranked: Ranked, names: Container[str]) -> Ranked:
     """The ranking less some configurations, such as those found wrong."""
-    return replace(ranked, timings=tuple(t for t in ranked.timings if t.name not in names))
+    return replace(ranked, order=tuple(name for name in ranked.order if name not in names))
 
 
 def measured_choice(
@@ -63,27 +58,28 @@ def measured_choice(
     The runner-up is the fastest of the others that are not known to be wrong. ties: names that noise cannot tell from
     the fastest.
     """
-    timing = next(t for t in ranked.timings if t.name == name)
-    ours = median_us(timing)
-    p20, p80 = (float(np.quantile(timing.samples_us, q)) for q in (0.2, 0.8))
-    others = [t for t in ranked.timings if t.name != name]
-    runner_up = min(others, key=lambda other: behind_pct(other, timing), default=None)
+    ours, vendor = ranked.times[name], ranked.vendor
+    p20, p80 = (float(np.quantile(ours.samples_us, q)) for q in (0.2, 0.8))
+    others = [other for other in ranked.order if other != name and other in ranked.times]
+    runner_up = min(others, key=lambda other: ranked.times[other].us, default="")
     return Choice(
         problem=ranked.problem,
         config=config,
         source=source,
         verified=Verified.TRUE,
-        median_us=ours,
+        median_us=ours.us,
         p20_us=p20,
         p80_us=p80,
-        num_samples=len(timing.samples_us),
-        vendor_us=vendor_us_beside(timing, ranked.vendor) if ranked.vendor else None,
+        num_samples=len(ours.samples_us),
+        vendor_us=vendor.us if vendor else None,
         max_abs_error=max(v.max_abs_error for v in verdicts),
         error_over_bound=max(v.error_over_bound for v in verdicts),
-        runner_up=runner_up.name if runner_up else "",
-        gap_pct=behind_pct(runner_up, timing) if runner_up else None,
-        tie=runner_up is not None and name in ties and runner_up.name in ties,
-        roofline_pct=roofline_us(ranked.problem, device) / ours * 100,
+        runner_up=runner_up,
+        gap_pct=(ranked.times[runner_up].us / ours.us - 1) * 100 if runner_up else None,
+        tie=name in ties and any(other in ties for other in others),
+        roofline_pct=roofline_us(ranked.problem, device) / ours.us * 100,
+        processes=ours.processes,
+        process_spread_pct=ours.spread_pct,
     )
 
 

@@ -1,79 +1,259 @@
-"""Finals: who is faster, by how much, and what noise cannot tell apart.
+"""Who is the fastest of a size's finalists, what noise cannot tell from it, and what is published. Pure functions.
 
-Contenders run in rounds, each round all of them in another order, so that sample i of each was taken within
-milliseconds of sample i of the others. What is compared is the median of the differences within rounds; its
-interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13).
+Processes choose or publish (``Role``): the time of the winner is taken from processes whose samples did not choose it,
+since the least of many noisy times flatters. ``estimates`` says how times and their spread come about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from gemm_tuner import estimates
+from gemm_tuner.estimates import NOTHING_KNOWN, Cells, Spread
 from gemm_tuner.launcher.plan import AGAIN, VENDOR
-from gemm_tuner.records import KernelConfig, Status, Timing
+from gemm_tuner.records import KernelConfig, Role, Status, Timing
 
-RESAMPLES = 2000
-INTERVAL_PCT = (2.5, 97.5)
-# Contenders this near to the fastest count as equal to it when noise cannot tell them apart: a difference that
-# nobody could measure, and at most this large, is not worth a more complex kernel.
+# Of contenders that noise cannot tell from the fastest, a simpler one is preferred when it is at most this much slower.
 TIE_PCT = 0.5
-# Fewer rounds than this decide nothing.
-LEAST_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """How much slower one contender is than another, percent of the other's median; low and high: a 95 % interval,
-    infinite for fewer than LEAST_ROUNDS."""
+class Gap:
+    """How much slower one contender is than another, percent. low: the least that noise allows, with the choice of
+    the other among ``others`` counted; -inf when nothing is known of the noise."""
 
-    low_pct: float
     middle_pct: float
-    high_pct: float
+    low_pct: float
 
     @property
-    def decided(self) -> bool:
-        """Whether the interval leaves no doubt who is faster."""
-        return self.low_pct > 0 or self.high_pct < 0
+    def is_clear(self) -> bool:
+        return self.low_pct > 0
 
 
-def difference(mine: Sequence[float], other: Sequence[float], seed: int = 0) -> Difference:
-    """Of samples that were taken round by round, of as many rounds as both have. Raises ValueError for none."""
-    pairs = paired_pct(mine, other)
-    rounds, middle = len(pairs), float(np.median(pairs))
-    if rounds < LEAST_ROUNDS:
-        return Difference(-np.inf, middle, np.inf)
-    drawn: npt.NDArray[np.int64] = np.random.default_rng(seed).integers(0, rounds, (RESAMPLES, rounds))
-    low, high = np.percentile(np.median(pairs[drawn], axis=1), INTERVAL_PCT)
-    return Difference(float(low), middle, float(high))
-
-
-def paired_pct(mine: Sequence[float], other: Sequence[float]) -> npt.NDArray[np.float64]:
-    """The differences within the rounds that both have, percent of the other's median. Raises ValueError for none."""
-    rounds = min(len(mine), len(other))
-    if rounds == 0:
-        raise ValueError("nothing to compare")
-    base = np.asarray(other[:rounds], dtype=np.float64)
-    return (np.asarray(mine[:rounds]) - base) / float(np.median(base)) * 100
+NO_GAP = Gap(0.0, float("-inf"))
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
     """The outcome of a size's finals.
 
-    order:     names, the one to choose first; those tied with the fastest before the others.
-    ties:      names that noise cannot tell from the fastest, the fastest among them; only that when nothing ties.
-    undecided: names whose place more rounds could change.
+    order:     names, the one to choose first.
+    ties:      names that noise cannot tell from the fastest, the fastest among them.
+    undecided: names, the fastest among them, of which further processes can be expected to tell more.
     noise_pct: how far two contenders of the same kernel lay apart, percent; None when none ran twice.
     """
 
     order: tuple[str, ...]
-    ties: frozenset[str]
-    undecided: tuple[str, ...]
-    noise_pct: float | None
+    ties: frozenset[str] = frozenset()
+    undecided: tuple[str, ...] = ()
+    noise_pct: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The time of a contender as it is reported.
+
+    us:          estimated over the publishing processes, or over all where none publishes.
+    low_us, high_us: 95 % interval over processes; None for a single process.
+    samples_us:  of those processes, one behind the other.
+    processes:   in which it ran, those that chose among them.
+    spread_pct:  the largest of its times in them over the least; None for a single process.
+    """
+
+    us: float
+    samples_us: tuple[float, ...]
+    processes: int = 1
+    spread_pct: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The finals of a size by role.
+
+    all:        choosing and publishing processes.
+    samples_us: of the publishing processes, by name.
+    twin:       the name of the contender whose kernel ran as a second one; "" for none.
+    """
+
+    choosing: Cells
+    publishing: Cells
+    all: Cells
+    samples_us: Mapping[str, tuple[float, ...]]
+    twin: str = ""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the sizes of a run have in common: variances of differences and of levels, and all degrees of freedom."""
+
+    difference: Spread = NOTHING_KNOWN
+    level: Spread = NOTHING_KNOWN
+    most: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges sizes that were measured in the same way."""
+
+    prior: Prior = field(default_factory=Prior)
+
+    def spread(self, cells: Cells) -> Spread:
+        """The variance of a contender's time in one process, or in one block of rounds of a single process."""
+        common = self.prior.difference if cells.processes > 1 else NOTHING_KNOWN
+        return estimates.moderated(estimates.difference_spread(cells), common, self.prior.most[0])
+
+    def gaps(self, cells: Cells, base: str, processes: int = 0) -> dict[str, Gap]:
+        """How much slower each contender is than ``base``, which may have been chosen among them by its time.
+
+        processes: as if each had been seen in so many; 0 is in those that there are.
+        """
+        spread = self.spread(cells)
+        if not spread.degrees:
+            width = float("inf")
+        else:
+            critical = estimates.best_of_critical(len(cells.names) - 1, two_digits(spread.degrees))
+            width = critical * float(np.sqrt(2 * spread.variance))
+        apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
+        found = {}
+        for name, column in zip(cells.names, apart.T, strict=True):
+            shared = column[~np.isnan(column)]
+            if name == base or not len(shared):
+                continue
+            parts = processes or (len(shared) if cells.processes > 1 else len(cells.blocks))
+            middle = float(np.mean(shared))
+            low = middle - width / np.sqrt(parts)
+            found[name] = Gap(percent(middle), percent(low) if np.isfinite(low) else float("-inf"))
+        return found
+
+    def interval_pct(self, cells: Cells, name: str, base: str) -> tuple[float, float, float]:
+        """How much slower one contender is than another, neither of them chosen by its time: the 95 % interval over
+        processes and the estimate in its middle, percent."""
+        middle = cells.of([name, base])
+        apart = middle.log_us[:, 0] - middle.log_us[:, 1]
+        shared = apart[~np.isnan(apart)]
+        spread = self.spread(cells)
+        if not len(shared) or not spread.degrees:
+            return float("-inf"), percent(float(np.mean(shared))) if len(shared) else float("nan"), float("inf")
+        parts = len(shared) if cells.processes > 1 else len(cells.blocks)
+        width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), parts))
+        return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
+
+    def hold(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Contest:
+        """Orders the contenders of the choosing processes, the vendor library aside.
+
+        most_processes: that may ever choose; decides what is worth further ones.
+        """
+        cells = contenders(sheet.choosing, configs)
+        if not cells.names:
+            return Contest(())
+        fastest = fastest_of(cells)
+        gaps = self.gaps(cells, fastest)
+        ties = {fastest} | {name for name, gap in gaps.items() if not gap.is_clear}
+        near = [name for name in ties if name == fastest or gaps[name].middle_pct <= TIE_PCT]
+        preferred = min(near, key=lambda name: (simplicity(configs[name]), name))
+        behind = sorted(cells.names, key=lambda name: gaps[name].middle_pct if name in gaps else 0.0)
+        order = (preferred, *(name for name in behind if name != preferred))
+        noise = noise_pct(sheet)
+        if most_processes <= cells.processes:
+            return Contest(order, frozenset(ties), (), noise)
+        then = self.gaps(cells, fastest, most_processes)
+        undecided = sorted(name for name in ties - {fastest} if more_tell(gaps[name], then[name]))
+        return Contest(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
+
+    def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, KernelConfig]) -> str:
+        """The contender that was clearly faster than the chosen one in the publishing processes; "" for none."""
+        cells = contenders(sheet.publishing, configs)
+        if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
+            return ""
+        fastest = fastest_of(cells)
+        return fastest if fastest != chosen and self.gaps(cells, fastest)[chosen].is_clear else ""
+
+    def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
+        """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise.
+
+        names: of the contenders, one of which ``new`` was chosen from.
+        """
+        cells = contenders(sheet.choosing, names)
+        if new not in cells.names or old not in cells.names:
+            return False
+        gap = self.gaps(cells, new).get(old, NO_GAP)
+        return gap.is_clear and gap.middle_pct > by_pct
+
+    def published(self, sheet: Sheet) -> dict[str, Published]:
+        """The times to report, by name."""
+        own = estimates.level_spread(sheet.all)
+        spread = estimates.moderated(own, self.prior.level if own.degrees else NOTHING_KNOWN, self.prior.most[1])
+        return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
+
+
+def more_tell(gap: Gap, then: Gap) -> bool:
+    """Whether an unclear contender could be faster by more than a tie, and further processes can be expected to show
+    that it is slower, or that it is not faster by that much. then: its gap in as many processes as there may be."""
+    return -gap.low_pct > TIE_PCT and (then.is_clear or -then.low_pct <= TIE_PCT)
+
+
+def _published(sheet: Sheet, name: str, spread: Spread) -> Published:
+    cells, times = sheet.publishing, sheet.all.column(name)
+    us, processes = cells.us(name), len(times)
+    if processes < 2 or not spread.degrees:
+        return Published(us, sheet.samples_us[name], processes)
+    factor = estimates.interval_factor(spread, len(cells.column(name)))
+    return Published(
+        us, sheet.samples_us[name], processes, percent(float(times.max() - times.min())), us / factor, us * factor
+    )
+
+
+def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
+    """A judge that knows what all sizes of a run, each with the names of its contenders, tell of the noise."""
+    found = [(contenders(sheet.all, names), sheet.all) for sheet, names in sheets if sheet.all.processes > 1]
+    differences = [estimates.difference_spread(cells) for cells, _ in found]
+    levels = [estimates.level_spread(cells) for _, cells in found]
+    most = (sum(one.degrees for one in differences), sum(one.degrees for one in levels))
+    return Judge(Prior(estimates.common_spread(differences), estimates.common_spread(levels), most))
+
+
+def sheet_of(timings: Iterable[Timing]) -> Sheet:
+    """The finals of a size from its timings, one a contender and process. One that failed in a process is out."""
+    timings = list(timings)
+    out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
+    by_process: dict[int, dict[str, tuple[float, ...]]] = {}
+    publishes: set[int] = set()
+    twin = ""
+    for timing in timings:
+        if timing.status == Status.OK and timing.samples_us and timing.name not in out:
+            by_process.setdefault(timing.process, {})[timing.name] = timing.samples_us
+            publishes |= {timing.process} if timing.role == Role.PUBLISH else set()
+            twin = timing.message if timing.name == AGAIN else twin
+    every = sorted(by_process)
+    choosing = [number for number in every if number not in publishes] or every
+    publishing = sorted(publishes) or choosing
+    samples: dict[str, tuple[float, ...]] = {}
+    for number in publishing:
+        for name, values in by_process[number].items():
+            samples[name] = samples.get(name, ()) + tuple(values)
+    cells = estimates.cells_of([by_process[number] for number in every])
+    parts = [
+        estimates.cells_of([by_process[part[0]]]) if len(part) == 1 else cells.at([every.index(one) for one in part])
+        for part in (choosing, publishing)
+    ]
+    return Sheet(parts[0], parts[1], cells, samples, twin)
+
+
+def contenders(cells: Cells, names: Iterable[str]) -> Cells:
+    """Those of the names that ran."""
+    return cells.of([name for name in dict.fromkeys(names) if name in cells.names and len(cells.column(name))])
+
+
+def fastest_of(cells: Cells) -> str:
+    """The least estimate. What ran in other processes than the rest is compared in those that both have."""
+    base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
+    apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
+    return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
 
 
 def simplicity(config: KernelConfig) -> tuple[int, ...]:
@@ -89,60 +269,36 @@ def simplicity(config: KernelConfig) -> tuple[int, ...]:
     )
 
 
-def hold(timings: Iterable[Timing], configs: Mapping[str, KernelConfig]) -> Contest:
-    """Orders the contenders that ran, the vendor library aside."""
-    ran = {t.name: t for t in timings if t.status == Status.OK and t.samples_us}
-    names = fastest_first({name: timing.samples_us for name, timing in ran.items() if name in configs})
-    if not names:
-        return Contest((), frozenset(), (), None)
-    fastest = ran[names[0]].samples_us
-    behind = {name: difference(ran[name].samples_us, fastest) for name in names[1:]}
-    ties = {names[0]} | {name for name, gap in behind.items() if not gap.decided and abs(gap.middle_pct) <= TIE_PCT}
-    undecided = [name for name, gap in behind.items() if not gap.decided and gap.high_pct - gap.low_pct > TIE_PCT]
-    simplest_first = sorted(ties, key=lambda name: (simplicity(configs[name]), name))
-    order = (*simplest_first, *(name for name in names if name not in ties))
-    return Contest(order, frozenset(ties), (names[0], *undecided) if undecided else (), noise_pct(ran))
-
-
-def fastest_first(samples_us: Mapping[str, Sequence[float]]) -> list[str]:
-    """The names by how far each lies behind one that ran in all rounds: medians of different rounds say nothing."""
-    if not samples_us:
-        return []
-    base = min(samples_us.values(), key=lambda one: (-len(one), float(np.median(one))))
-    return sorted(samples_us, key=lambda name: float(np.median(paired_pct(samples_us[name], base))))
-
-
-def noise_pct(ran: Mapping[str, Timing]) -> float | None:
-    """Percent between the medians of the kernel that ran as two contenders."""
-    if AGAIN not in ran:
+def noise_pct(sheet: Sheet) -> float | None:
+    """Percent between the times of the kernel that ran as two contenders, the median over processes."""
+    names = sheet.all.names
+    if not sheet.twin or sheet.twin not in names or AGAIN not in names:
         return None
-    again = ran[AGAIN]
-    twin = ran.get(again.message)
-    if twin is None:
-        return None
-    return abs(difference(again.samples_us, twin.samples_us).middle_pct)
+    apart = sheet.all.log_us[:, names.index(AGAIN)] - sheet.all.log_us[:, names.index(sheet.twin)]
+    return percent(float(np.nanmedian(np.abs(apart))))
 
 
-def clearly_faster(new: Timing, old: Timing, by_pct: float) -> bool:
-    """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise."""
-    gap = difference(old.samples_us, new.samples_us)
-    return gap.low_pct > 0 and gap.middle_pct > by_pct
+def two_digits(degrees: float) -> float:
+    """Degrees of freedom to two digits, downwards: critical values hardly depend on more, and few are computed."""
+    if not np.isfinite(degrees):
+        return degrees
+    unit = 10.0 ** (np.floor(np.log10(degrees)) - 1)
+    return float(np.floor(degrees / unit) * unit)
+
+
+def percent(log_ratio: float) -> float:
+    return float(np.expm1(log_ratio) * 100)
 
 
 def vendor_of(timings: Iterable[Timing]) -> Timing | None:
     return next((t for t in timings if t.name == VENDOR and t.status == Status.OK and t.samples_us), None)
 
 
-def joined(timings: Iterable[Timing]) -> list[Timing]:
-    """The timings of several blocks, one a contender: samples one behind the other, in the order of the blocks.
-
-    A contender that failed in one block only keeps the samples of the others.
-    """
-    found: dict[str, Timing] = {}
-    for timing in timings:
-        old = found.get(timing.name)
-        if old is None or old.status != Status.OK:
-            found[timing.name] = timing
-        elif timing.status == Status.OK:
-            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
-    return list(found.values())
+def call_noise(timings: Sequence[Timing]) -> float | None:
+    """The relative standard deviation of a size's calls in one process, by the kernel that ran as two contenders; None
+    when none did."""
+    ran = {timing.name: timing for timing in timings if timing.status == Status.OK and timing.samples_us}
+    twin = ran.get(ran[AGAIN].message) if AGAIN in ran else None
+    if twin is None:
+        return None
+    return estimates.call_noise(twin.samples_us, ran[AGAIN].samples_us)

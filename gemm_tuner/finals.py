@@ -1,87 +1,227 @@
-"""The finals of a batch: the best of every size and the vendor library, interleaved until they are told apart."""
+"""The finals of a batch: the best of every size and the vendor library, in processes until they are told apart."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gemm_tuner import choose, contest, progress
 from gemm_tuner.codegen import Script
-from gemm_tuner.contest import Contest
+from gemm_tuner.contest import Contest, Judge, Sheet
+from gemm_tuner.finals_plan import FinalsPlan
 from gemm_tuner.fleet import Fleet
-from gemm_tuner.gpu_watch import GpuWatch
-from gemm_tuner.launcher.plan import FINALS, SCREEN, Work
+from gemm_tuner.gpu_watch import GpuWatch, Sample
+from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
-from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.records import GemmProblem, Role, Status, Timing
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.session import Session
 
-# A second block, of this many times the rounds of the first, runs for what the first left undecided.
-MORE_ROUNDS = 2
+# Once more, where another than the chosen one was clearly faster in the publishing processes.
+PUBLISH_AGAIN = 2
+TITLE = "finals"
 
 Finalists = Sequence[tuple[Ledger, list[str]]]
 
 
 @dataclass
 class Finals:
-    """Times and judges. ``timings`` and ``contests`` hold the outcome by problem."""
+    """Times and judges. All outcomes are by problem.
+
+    timings:  of all processes that count, one a contender and process.
+    ledgers:  of the sizes that have timings.
+    next_process: number of the next process of this run.
+    """
 
     session: Session
     scripts: dict[tuple[str, str], Script]
     fleet: Fleet
+    plan: FinalsPlan = field(default_factory=FinalsPlan)
     timings: dict[GemmProblem, list[Timing]] = field(default_factory=dict)
+    ledgers: dict[GemmProblem, Ledger] = field(default_factory=dict)
+    sheets: dict[GemmProblem, Sheet] = field(default_factory=dict)
     contests: dict[GemmProblem, Contest] = field(default_factory=dict)
+    judge: Judge = field(default_factory=Judge)
+    next_process: int = 0
+    longest_s: float = 0.0
+    watched: dict[str, list[Sample]] = field(default_factory=dict)
+    _first: int = 0
 
     def run(self, finalists: Finalists) -> None:
-        """All finalists of each size and the vendor library; then more rounds of those that are undecided."""
-        planner = Planner(self.session, self.scripts)
+        """All finalists of each size and the vendor library in as many processes as planned; more that choose where
+        they can be expected to tell; and publishing ones again where those that there were chose another."""
         finalists = [(ledger, names) for ledger, names in finalists if names]
         self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
+        labels = gpu_labels(self.session.setting)
         for ledger, _ in finalists:
-            # Finals are measured together: what a killed run or earlier finalists left is no part of these.
-            self.session.store.drop_finals(ledger.problem, FINALS)
-            self.timings.pop(ledger.problem, None)
-            self.contests.pop(ledger.problem, None)
-        work = [replace(planner.work(ledger, names), vendor=True, again=names[0]) for ledger, names in finalists]
-        begun = time.monotonic()
-        self._time(planner, work, finalists, "finals")
-        more_s = MORE_ROUNDS * (time.monotonic() - begun)
-        undecided = [
-            (ledger, list(self.contests[ledger.problem].undecided))
-            for ledger, _ in finalists
-            if self.contests[ledger.problem].undecided
-        ]
-        again = self.session.setting.source == "measured" and not self.session.interruption.asked
-        if undecided and again and self._has_time_for(more_s):
-            rounds = MORE_ROUNDS * self.session.settings.iters
-            more = [replace(planner.work(ledger, names), vendor=True, rounds=rounds) for ledger, names in undecided]
-            self._time(planner, more, undecided, "finals of the undecided")
+            self.session.store.drop_other_gpus(ledger.problem, FINALS, labels[self.fleet.home[ledger.problem]])
+            self.session.store.drop_checks(ledger.problem)
+            for known in (self.timings, self.sheets, self.contests):
+                known.pop(ledger.problem, None)
+            self.ledgers[ledger.problem] = ledger
+        self._first = self.next_process
+        for index in range(self.plan.processes):
+            if index and not self._may_go_on():
+                break
+            self._process(finalists, self.plan.role(index))
+        self._judge()
+        self._add_processes(finalists)
+        self._publish_again(finalists)
+        for ledger, _ in finalists:
+            self._drop_the_rest(ledger.problem)
+            self._book(ledger)
+
+    def _add_processes(self, finalists: Finalists) -> None:
+        """More of the sizes that are undecided, less what cannot win any more."""
+        for _ in range(self.plan.more if self.plan.processes > 1 else 0):
+            undecided = [
+                (ledger, list(self._contest(ledger).undecided))
+                for ledger, _ in finalists
+                if self._contest(ledger).undecided
+            ]
+            if not undecided or not self._may_go_on():
+                return
+            self._process(undecided, Role.CHOOSE)
+            self._judge()
+
+    def _publish_again(self, finalists: Finalists) -> None:
+        """Where another finalist was clearly faster in the publishing processes, it is the winner: these have chosen
+        then, and new ones publish."""
+        overruled = []
+        for ledger, names in finalists:
+            problem = ledger.problem
+            order = self._contest(ledger).order
+            better = self.judge.overruling(self.sheets[problem], order[0], ledger.kept) if order else ""
+            if better and self._may_go_on():
+                overruled.append((ledger, names, better))
+                self._set_role(problem, Role.CHOOSE)
+        if not overruled:
+            return
+        for _ in range(PUBLISH_AGAIN):
+            self._process([(ledger, names) for ledger, names, _ in overruled], Role.PUBLISH)
+        self._judge()
+        for ledger, _, better in overruled:
+            held = self.contests[ledger.problem]
+            if better in held.order:
+                order = (better, *(name for name in held.order if name != better))
+                self.contests[ledger.problem] = replace(held, order=order)
+
+    def _may_go_on(self) -> bool:
+        """Whether a further process is wanted and the run's budget, if it has one, leaves time for it."""
+        return not self.session.interruption.asked and self._has_time_for(self.longest_s)
 
     def _has_time_for(self, seconds: float) -> bool:
-        """Whether the run's budget, if it has one, leaves that much."""
         budget_s = self.session.settings.budget_s
         return not budget_s or time.monotonic() + seconds <= self.session.started + budget_s
 
-    def _time(self, planner: Planner, work: list[Work], finalists: Finalists, title: str) -> None:
-        found = self._block(planner, work, title)
-        self.session.store.add_timings(found.values(), FINALS)
-        by_problem: dict[GemmProblem, list[Timing]] = {}
-        for (problem, _), timing in found.items():
-            by_problem.setdefault(problem, []).append(timing)
-        for ledger, _ in finalists:
-            self.judge(ledger, [*self.timings.get(ledger.problem, []), *by_problem.get(ledger.problem, [])])
+    def _process(self, finalists: Finalists, role: Role) -> None:
+        """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
+        number, begun = self.next_process, time.monotonic()
+        self.next_process += 1
+        if not self._was_recorded(number):
+            return
+        planner, work = Planner(self.session, self.scripts), []
+        for ledger, names in finalists:
+            problem, timings = ledger.problem, self.timings.setdefault(ledger.problem, [])
+            failed = {timing.name for timing in timings if has_failed(timing)}
+            left = [name for name in names if name not in failed]
+            done = [t for t in self.session.store.timings(problem, FINALS) if t.process == number]
+            if left and {timing.name for timing in done}.issuperset(left):
+                timings += [replace(timing, role=role) for timing in done]
+            elif left:
+                again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
+                work.append(
+                    replace(planner.work(ledger, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
+                )
+        if work:
+            for timing in self._block(planner, work, number, role).values():
+                self.timings[timing.problem].append(timing)
+            self.longest_s = max(self.longest_s, time.monotonic() - begun)
 
-    def judge(self, ledger: Ledger, timings: list[Timing]) -> None:
-        """Enters a size's timings, of one block or several, and orders its contenders."""
-        timings = contest.joined(timings)
-        for timing in timings:
-            if timing.name in ledger.kept:
+    def _was_recorded(self, number: int) -> bool:
+        """Whether there is a process of this number: a recording has those that ran."""
+        recording = self.session.setting.recording
+        if recording is None:
+            return True
+        recorded = recording.finals_processes()
+        return number in recorded or (recorded == {0} and number == self._first)
+
+    def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> dict[Key, Timing]:
+        """One process; repeated once, if there is time, when heat or the power supply slowed a GPU down in it. What it
+        finds is in the store as soon as a size is through."""
+        session, labels = self.session, gpu_labels(self.session.setting)
+        for attempt in ("", ", again: the GPU was throttled"):
+            begun = time.monotonic()
+            found: dict[Key, Timing] = {}
+
+            def enter(timings: Mapping[Key, Timing], into: dict[Key, Timing] = found) -> None:
+                mine = {key: replace(timing, process=number, role=role) for key, timing in timings.items()}
+                into.update(mine)
+                gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
+                session.store.add_timings(mine.values(), FINALS, gpus.__getitem__)
+
+            for one in work:
+                session.store.drop_process(one.problem, FINALS, number)
+            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
+            bar = progress.step(f"{TITLE}, process {number + 1}{attempt}", total, session.console)
+            with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
+                runs = self.fleet.time(work, planner.finals(number), step.on_event, enter)
+            for run in runs:
+                session.count_run(run)
+            slowed = watch.throttled()
+            watch.samples[:0] = self.watched.get(TITLE + attempt, [])
+            self.watched[TITLE + attempt] = watch.samples
+            session.note_gpu(TITLE + attempt, watch)
+            spent_s = time.monotonic() - begun
+            if not slowed or session.interruption.asked or not self._has_time_for(spent_s):
+                break
+        return found
+
+    def _set_role(self, problem: GemmProblem, role: Role) -> None:
+        self.session.store.set_role(problem, FINALS, role)
+        self.timings[problem] = [replace(timing, role=role) for timing in self.timings[problem]]
+
+    def _drop_the_rest(self, problem: GemmProblem) -> None:
+        """Forgets processes that an earlier start of this run, or earlier finals of this size, have left."""
+        stored = {timing.process for timing in self.session.store.timings(problem, FINALS)}
+        for process in stored - {timing.process for timing in self.timings.get(problem, ())}:
+            self.session.store.drop_process(problem, FINALS, process)
+
+    def _book(self, ledger: Ledger) -> None:
+        """Enters a size's published times in its account; a finalist that failed in a process has failed."""
+        published = self.session.published.get(ledger.problem, {})
+        for timing in self.timings.get(ledger.problem, ()):
+            if timing.name in ledger.kept and timing.name not in published:
                 ledger.record_timing(timing, FINALS)
-        self.timings[ledger.problem] = timings
-        self.contests[ledger.problem] = contest.hold(timings, ledger.kept)
+        for name, found in published.items():
+            if name in ledger.kept:
+                ledger.record_finals(name, found.us, found.samples_us)
+
+    def _contest(self, ledger: Ledger) -> Contest:
+        return self.contests.get(ledger.problem, Contest(()))
+
+    def restore(self, ledgers: Sequence[Ledger], settled: Iterable[Ledger]) -> None:
+        """Enters the finals that an earlier start of this run has stored, and books those of settled sizes."""
+        for ledger in ledgers:
+            timings = self.session.store.timings(ledger.problem, FINALS)
+            if timings:
+                self.timings[ledger.problem], self.ledgers[ledger.problem] = timings, ledger
+        self._judge()
+        for ledger in settled:
+            self._book(ledger)
+
+    def _judge(self) -> None:
+        """Orders the contenders of all sizes, each by what all together tell of the noise."""
+        self.sheets = {problem: contest.sheet_of(timings) for problem, timings in self.timings.items()}
+        kept = {problem: self.ledgers[problem].kept for problem in self.sheets}
+        self.judge = contest.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
+        for problem, sheet in self.sheets.items():
+            self.contests[problem] = self.judge.hold(sheet, kept[problem], self.plan.most_choosing)
+            self.session.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
         """Keeps the median and the most of what kernels differed from themselves, over sizes."""
@@ -90,34 +230,28 @@ class Finals:
             self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
     def decided(self, ledger: Ledger) -> bool:
-        """Whether a size has finals that somebody came through."""
-        return ledger.problem in self.contests and bool(self.contests[ledger.problem].order)
+        """Whether a size has finals that some contender came through."""
+        return bool(self._contest(ledger).order)
 
     def ranked(self, ledger: Ledger) -> choose.Ranked:
         """The contenders in the order of the contest. A size whose finals died keeps the times of its screening, less
         those of what is known to fail by now."""
-        timings = self.timings.get(ledger.problem, [])
+        problem = ledger.problem
         if not self.decided(ledger):
-            screened = self.session.store.timings(ledger.problem, SCREEN)
-            return choose.rank(ledger.problem, [timing for timing in screened if ledger.may_run(timing.name)])
-        by_name = {t.name: t for t in timings}
-        order = tuple(by_name[name] for name in self.contests[ledger.problem].order)
-        return choose.Ranked(ledger.problem, order, contest.vendor_of(timings))
+            screened = self.session.store.timings(problem, SCREEN)
+            return choose.rank_screened(problem, [timing for timing in screened if ledger.may_run(timing.name)])
+        return choose.Ranked(problem, self.contests[problem].order, self.session.published[problem])
 
-    def _block(self, planner: Planner, work: list[Work], title: str) -> dict[Key, Timing]:
-        """One block; repeated once, if there is time, when heat or the power supply slowed a GPU down in it."""
-        session = self.session
-        for attempt in ("", ", again: the GPU was throttled"):
-            begun = time.monotonic()
-            found: dict[Key, Timing] = {}
-            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
-            bar = progress.step(title + attempt, total, session.console)
-            with session.gpus_held(), session.stage("finals"), bar as step, GpuWatch(session.watched_gpus()) as watch:
-                runs = self.fleet.time(work, planner.finals(), step.on_event, found.update)
-            for run in runs:
-                session.count_run(run)
-            session.note_gpu(title + attempt, watch)
-            spent_s = time.monotonic() - begun
-            if not watch.throttled() or session.interruption.asked or not self._has_time_for(spent_s):
-                break
-        return found
+    def is_clearly_faster(self, ledger: Ledger, new: str, old: str, by_pct: float) -> bool:
+        """Whether a finalist of a size is faster than an older choice by more than ``by_pct``, beyond noise."""
+        return self.judge.clearly_faster(self.sheets[ledger.problem], new, old, by_pct, ledger.kept)
+
+
+def has_failed(timing: Timing) -> bool:
+    return timing.status not in (Status.OK, Status.MISSING_IN_TRACE)
+
+
+def call_noise(timings: Sequence[Timing]) -> float | None:
+    """The relative standard deviation of a size's calls in its first process; None before that."""
+    first = min((timing.process for timing in timings), default=0)
+    return contest.call_noise([timing for timing in timings if timing.process == first])

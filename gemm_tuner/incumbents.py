@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemm_tuner import prepare
-from gemm_tuner.contest import clearly_faster
+from gemm_tuner.finals import Finals
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import KernelConfig, Status, Timing
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.session import Session
 
 
@@ -40,14 +40,13 @@ def note_chosen(session: Session, ledger: Ledger, name: str) -> None:
         counts["kept" if config.name == name else "replaced"] += 1
 
 
-def preferred(session: Session, ledger: Ledger, order: list[str], finals: list[Timing]) -> list[str]:
+def preferred(session: Session, ledger: Ledger, order: list[str], finals: Finals) -> list[str]:
     """The order in which to choose: the older configuration before all that do not beat it clearly."""
     config = older(session, ledger)
-    ran = {t.name: t for t in finals if t.status == Status.OK and t.samples_us}
-    if config is None or config.name not in ran:
+    if config is None or config.name not in session.published.get(ledger.problem, {}):
         return order
-    old = ran[config.name]
     least = session.settings.min_improvement_pct
-    better = [name for name in order if name in ran and name != config.name and clearly_faster(ran[name], old, least)]
+    others = [name for name in order if name != config.name]
+    better = [name for name in others if finals.is_clearly_faster(ledger, name, config.name, least)]
     rest = [name for name in order if name not in better and name != config.name]
     return [*better, config.name, *rest]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -64,6 +65,11 @@ class Ledger:
                 f"{stage}_samples": len(timing.samples_us),
             }
         self.record(timing.name, timing.status, timing.message, **numbers)
+
+    def record_finals(self, name: str, us: float, samples_us: Sequence[float]) -> None:
+        """Books the published time of a finalist, us, and the samples of the processes that it is from."""
+        times = {"finals_us": round(us, 3), "finals_min_us": round(min(samples_us), 3)}
+        self.record(name, Status.OK, "", finals_samples=len(samples_us), **times)
 
     def copy_timing(self, twin: str, name: str) -> None:
         """Books a configuration whose code is that of another with the other's times."""

@@ -57,13 +57,14 @@ class Planner:
 
         return plans
 
-    def finals(self) -> PlansOf:
+    def finals(self, process: int = 0) -> PlansOf:
+        """Plans of one process of finals, by its number."""
         method = self.method(self._session.settings.iters)
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
             parts = deal(share, starts_for_finals(share, method.timed_calls))
             return [
-                (Plan(FINALS, self._paths, tuple(part), method), self._session.folder.stage(FINALS))
+                (Plan(FINALS, self._paths, tuple(part), method, process=process), self._session.folder.stage(FINALS))
                 for part in parts
                 if part
             ]

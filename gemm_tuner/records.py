@@ -221,12 +221,19 @@ class CompileResult:
     message: str = ""
 
 
+class Role(str, Enum):
+    """What the samples of a process of finals are for: to choose the winner, or to say what its time is."""
+
+    CHOOSE = "choose"
+    PUBLISH = "publish"
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Kernel time of one configuration for one size: all kernels of one call, summed.
 
     The samples are the timed calls in the order they ran; empty unless ``status`` is OK or
-    EARLY_STOPPED.
+    EARLY_STOPPED. process, role: of finals; their processes are numbered from 0 within a run.
     """
 
     problem: GemmProblem
@@ -234,6 +241,8 @@ class Timing:
     status: Status
     samples_us: tuple[float, ...] = ()
     message: str = ""
+    process: int = 0
+    role: Role = Role.CHOOSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +287,9 @@ class Choice:
     verified:   how the result was checked.
     served:     for the consumers of --serve, in their order.
     gap_pct:    how much slower the runner-up is; None without one.
-    tie:        the runner-up is inside the spread of the samples.
+    tie:        noise cannot tell another finalist from it.
+    processes:  of the finals in which it ran; None when that is not known.
+    process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.
     """
 
@@ -297,6 +308,8 @@ class Choice:
     gap_pct: float | None
     tie: bool
     roofline_pct: float
+    processes: int | None = None
+    process_spread_pct: float | None = None
     served: tuple[ServedChoice, ...] = ()
 
     @property

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.contest import joined
 from gemm_tuner.device import Machine
 from gemm_tuner.documents import show, write_text_atomically
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import AGAIN, VENDOR, VERIFY, Plan
+from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.outcomes import collect
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.records import GemmProblem, Status, Timing
@@ -94,6 +93,17 @@ class Recording:
     how: dict[str, str | int]
     made_with: str = ""
 
+    def starts(self, stage: str) -> Iterator[tuple[Path, Plan]]:
+        """The profiler starts of a stage in order, less those that looked for the cause of a crash."""
+        for path in sorted(self.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
+            plan = Plan.read(path)
+            if plan.stage == stage and not (path.parent / PROBE).exists():
+                yield path.parent, plan
+
+    def finals_processes(self) -> set[int]:
+        """The numbers of the processes of finals; {0} where all blocks were taken for one, as earlier versions did."""
+        return {plan.process for _, plan in self.starts(FINALS)}
+
 
 def load(folder: Path | None) -> Recording:
     """Raises UserError when the folder is no recording."""
@@ -128,15 +138,16 @@ class ReplayLauncher:
     source: str = "replayed"
 
     def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
-        for path in sorted(self.recording.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
-            plan = Plan.read(path)
-            if plan.stage == stage and not (path.parent / PROBE).exists():
-                yield path.parent, plan, read_journal(path.parent / "journal.jsonl", len(plan.work))
+        for where, plan in self.recording.starts(stage):
+            yield where, plan, read_journal(where / "journal.jsonl", len(plan.work))
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
         found: dict[GemmProblem, list[Timing]] = {}
         run = StageRun()
+        one_process = plan.stage != FINALS or self.recording.finals_processes() == {0}
         for where, old_plan, journal in self._starts(plan.stage):
+            if not one_process and old_plan.process != plan.process:
+                continue
             for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
                 found.setdefault(problem, []).append(timing)
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
@@ -163,3 +174,18 @@ class ReplayLauncher:
                 problem = old_plan.work[event["work"]].problem
                 if (problem, event["name"]) in wanted:
                     on_event({**event, "work_problem": problem})
+
+
+def joined(timings: Iterable[Timing]) -> list[Timing]:
+    """The timings of several starts, one a contender: samples one behind the other, in the order of the starts.
+
+    A contender that failed in one start only keeps the samples of the others.
+    """
+    found: dict[str, Timing] = {}
+    for timing in timings:
+        old = found.get(timing.name)
+        if old is None or old.status != Status.OK:
+            found[timing.name] = timing
+        elif timing.status == Status.OK:
+            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
+    return list(found.values())

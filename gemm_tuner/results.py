@@ -196,6 +196,8 @@ def _timed(choice: Choice) -> dict[str, Any]:
         "p20_us": _decimals(choice.p20_us, 3),
         "p80_us": _decimals(choice.p80_us, 3),
         "samples": int(choice.num_samples),
+        "processes": choice.processes,
+        "process_spread_pct": _decimals(choice.process_spread_pct, 2),
         "tflops": _digits(choice.tflops, 4),
         "roofline_pct": _decimals(choice.roofline_pct, 2),
         "vendor_us": _decimals(choice.vendor_us, 3),

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -36,11 +37,25 @@ MAX_TABLE_BYTES = 256 * 2**20
 class Final:
     """One contender of a size's finals; the vendor library's name is ``torch.mm``.
 
-    samples_us: kernel times in the order they were taken; sample i of every contender of a size was taken in round i.
+    samples_us: kernel times of the processes that publish, in the order they were taken; sample i of every contender of
+                a size was taken in round i.
+    us:         the time that is reported, estimated from them; low_us, high_us: its 95 % interval over processes, None
+                for a single one. A record of an earlier version has none of these.
+    processes:  of the finals in which it ran. spread_pct: how far its times in them lay apart, percent of the least.
     """
 
     name: str
     samples_us: tuple[float, ...]
+    us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    processes: int = 1
+    spread_pct: float | None = None
+
+    @property
+    def time_us(self) -> float:
+        """The time that is reported; of an earlier version's record the median of the samples."""
+        return median(self.samples_us) if self.us is None else self.us
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,8 @@ import time
 from collections.abc import Iterable
 
 from gemm_tuner import program
-from gemm_tuner.contest import joined
-from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.model import roofline_us
-from gemm_tuner.records import Status
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 from gemm_tuner.session import Session
 
@@ -41,14 +38,14 @@ def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
 def size_record(session: Session, ledger: Ledger) -> SizeRecord:
     problem = ledger.problem
     choice = session.choices.get(problem)
-    ran = [timing for timing in joined(session.store.timings(problem, FINALS)) if timing.status == Status.OK]
+    published = session.published.get(problem, {})
     return SizeRecord(
         problem=problem,
         total=len(ledger.configs),
         funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in ledger.pruned.funnel if row.cut),
         counts=ledger.counts(),
         roofline_us=round(roofline_us(problem, session.setting.device), 4),
-        finals=tuple(Final(timing.name, timing.samples_us) for timing in ran),
+        finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
         failure=session.failures.get(problem, ""),
     )

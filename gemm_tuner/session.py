@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner import __version__, gpu_lock, gpu_users, results
+from gemm_tuner.contest import Published
 from gemm_tuner.device import driver_name, lock_name
 from gemm_tuner.gpu_watch import GpuWatch, Sensor
 from gemm_tuner.interruption import Interruption
@@ -47,6 +48,7 @@ class Session:
     profiler_version: str = ""
     choices: dict[GemmProblem, Choice] = field(default_factory=dict)
     failures: dict[GemmProblem, str] = field(default_factory=dict)
+    published: dict[GemmProblem, dict[str, Published]] = field(default_factory=dict)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)

@@ -26,9 +26,9 @@ SOURCES = ("measured", "replayed", "predicted")
 
 _TIMED_NUMBERS = (
     *("median_us", "p20_us", "p80_us", "tflops", "roofline_pct"),
-    *("vendor_us", "vendor_ratio", "gap_pct"),
+    *("vendor_us", "vendor_ratio", "gap_pct", "process_spread_pct"),
 )
-TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "tie": "flag"}
+TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "processes": "count", "tie": "flag"}
 _NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
 _OTHER_FACTS = {
     **dict.fromkeys(("name", "source", "runner_up", "kept_from"), "text"),

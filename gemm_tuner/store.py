@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gemm_tuner.errors import FREE_SPACE, CannotWrite
-from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing, Verdict
+from gemm_tuner.records import CompileResult, GemmProblem, Role, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
-FORMAT_VERSION = "2"
+FORMAT_VERSION = "3"
 # Fact: how many kernels the run has asked for so far.
 KERNELS_WANTED = "kernels wanted"
 
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS compiles (
     PRIMARY KEY (family, class_key, binary, specialisation));
 CREATE TABLE IF NOT EXISTS timings (
     id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT,
-    gpu TEXT NOT NULL);
+    gpu TEXT NOT NULL, process INTEGER NOT NULL, role TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS timings_of_size ON timings (size, stage);
 CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
@@ -155,11 +155,14 @@ class Store:
     ) -> None:
         """Adds timings of a stage, in their order. gpu_of: what tells the GPU that a size is timed on from others."""
         rows = [
-            (t.problem.key, t.name, stage, t.status.value, t.message, json.dumps(t.samples_us), gpu_of(t.problem))
+            (
+                *(t.problem.key, t.name, stage, t.status.value, t.message),
+                *(json.dumps(t.samples_us), gpu_of(t.problem), t.process, t.role.value),
+            )
             for t in timings
         ]
-        columns = "size, name, stage, status, message, samples_us, gpu"
-        self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        columns = "size, name, stage, status, message, samples_us, gpu, process, role"
+        self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def timed_on(self, problem: GemmProblem, stage: str) -> dict[str, int]:
         """How many timings of a size's stage each GPU has."""
@@ -174,15 +177,24 @@ class Store:
     @reads
     def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:
         """The timings of a size's stage in the order they came."""
-        query = "SELECT name, status, message, samples_us FROM timings WHERE size = ? AND stage = ? ORDER BY id"
+        columns = "name, status, message, samples_us, process, role"
+        query = f"SELECT {columns} FROM timings WHERE size = ? AND stage = ? ORDER BY id"
         return [
-            Timing(problem, name, Status(status), tuple(json.loads(samples)), message)
-            for name, status, message, samples in self._rows(query, (problem.key, stage))
+            Timing(problem, name, Status(status), tuple(json.loads(samples)), message, process, Role(role))
+            for name, status, message, samples, process, role in self._rows(query, (problem.key, stage))
         ]
 
-    def drop_finals(self, problem: GemmProblem, stage: str) -> None:
-        """Forgets a size's finals and verdicts: they are had together or not at all."""
-        self._write("DELETE FROM timings WHERE size = ? AND stage = ?", [(problem.key, stage)])
+    def drop_process(self, problem: GemmProblem, stage: str, process: int) -> None:
+        """Forgets what a process timed of a size."""
+        statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
+        self._write(statement, [(problem.key, stage, process)])
+
+    def set_role(self, problem: GemmProblem, stage: str, role: Role) -> None:
+        """Gives all processes that timed a size a role."""
+        self._write("UPDATE timings SET role = ? WHERE size = ? AND stage = ?", [(role, problem.key, stage)])
+
+    def drop_checks(self, problem: GemmProblem) -> None:
+        """Forgets what checks found of a size."""
         self._write("DELETE FROM verdicts WHERE size = ?", [(problem.key,)])
         self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
 

@@ -11,8 +11,9 @@ from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.finals import Finalists, Finals
+from gemm_tuner.finals_plan import FinalsPlan, plan_of
 from gemm_tuner.fleet import Fleet, Launcher
-from gemm_tuner.launcher.plan import FINALS, SCREEN
+from gemm_tuner.launcher.plan import SCREEN
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.other_checks import ALL, check_others
 from gemm_tuner.processes import MOST_DEATHS
@@ -41,16 +42,21 @@ class Tuning:
     launchers: Sequence[Launcher]
     scripts: dict[tuple[str, str], Script] = field(default_factory=dict)
 
+    @property
+    def plan(self) -> FinalsPlan:
+        """How much the finals of this run do."""
+        return plan_of(self.session.settings)
+
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""
         open_ones = [ledger for ledger in self.ledgers if self.session.store.settled(ledger.problem) is None]
         incumbents.admit(self.session, self.ledgers)
         self._write_scripts(self.ledgers)
-        self._restore()
-        fleet = self._fleet()
+        fleet, settings = self._fleet(), self.session.settings
+        finals = Finals(self.session, self.scripts, fleet, self.plan)
+        self._restore(finals)
         labels = gpu_labels(self.session.setting)
         fleet.home.update(resume.homes(self.session.store, [ledger.problem for ledger in open_ones], labels))
-        settings = self.session.settings
         with ExitStack() as stack:
             compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None
             if compiling:
@@ -62,7 +68,7 @@ class Tuning:
                     self.session.note_compiling(compiling.busy_s)
                 best = [(ledger, ledger.fastest(self._places(ledger))) for ledger in open_ones]
                 finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
-                self._settle(compiled(finalists, compiling), fleet, compiling)
+                self._settle(compiled(finalists, compiling), finals, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
         self.session.write_results()
@@ -77,7 +83,7 @@ class Tuning:
             given = [(ledger, list(ledger.kept)) for ledger in self.ledgers]
             compiling.ledgers(given, "compile")
             runnable = [(ledger, [n for n in names if not ledger.ended(n)]) for ledger, names in given]
-            self._settle(runnable, self._fleet(), compiling)
+            self._settle(runnable, Finals(self.session, self.scripts, self._fleet(), self.plan), compiling)
 
     def _write_scripts(self, ledgers: Sequence[Ledger]) -> None:
         with self.session.stage("write scripts"):
@@ -87,33 +93,35 @@ class Tuning:
     def _fleet(self) -> Fleet:
         return Fleet(self.launchers, lambda text: self.session.console.print(f"[red]{text}"))
 
-    def _restore(self) -> None:
+    def _restore(self, finals: Finals) -> None:
         """Enters what an earlier start of this run has found, and settles again what it had settled."""
         store = self.session.store
+        settled = {ledger.problem: store.settled(ledger.problem) for ledger in self.ledgers}
         for ledger in self.ledgers:
             for timing in store.timings(ledger.problem, SCREEN):
                 ledger.record_timing(timing, SCREEN)
             ledger.blame(store.begun(ledger.problem), MOST_DEATHS)
-            ended = store.settled(ledger.problem)
+            if settled[ledger.problem] is not None:
+                ledger.rows = store.account(ledger.problem)
+        finals.restore(self.ledgers, [ledger for ledger in self.ledgers if settled[ledger.problem] is not None])
+        for ledger in self.ledgers:
+            ended = settled[ledger.problem]
             if ended is not None:
-                self._settle_again(ledger, *ended)
+                self._settle_again(ledger, finals, *ended)
 
-    def _settle_again(self, ledger: Ledger, name: str, reason: str) -> None:
+    def _settle_again(self, ledger: Ledger, finals: Finals, name: str, reason: str) -> None:
         """Books a size that an earlier start of this run has ended."""
-        store, finals = self.session.store, Finals(self.session, self.scripts, self._fleet())
-        ledger.rows = store.account(ledger.problem)
-        finals.judge(ledger, store.timings(ledger.problem, FINALS))
+        store = self.session.store
         for other, status, message in store.failures(ledger.problem):
             ledger.record(other, status, message)
         verdicts = store.verdicts(ledger.problem, name)
         self._book(ledger, finals, name or None, verdicts, reason)
 
-    def _settle(self, finalists: Finalists, fleet: Fleet, compiling: Compiling | None) -> None:
+    def _settle(self, finalists: Finalists, finals: Finals, compiling: Compiling | None) -> None:
         """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
         have finals of the next best."""
         if not any(ledger.rows for ledger, _ in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
-        finals = Finals(self.session, self.scripts, fleet)
         for repeats in range(1 + MORE_FINALS):
             finals.run(finalists)
             finals.note_noise()
@@ -129,7 +137,7 @@ class Tuning:
                     order.append((ledger, names))
                 else:
                     self._book(ledger, finals, None, [], why_nothing_timed(ledger))
-            again += self._check(order, finals, fleet, compiling, repeats)
+            again += self._check(order, finals, compiling, repeats)
             if not again:
                 return
             finalists = compiled(again, compiling)
@@ -137,15 +145,15 @@ class Tuning:
     def _places(self, ledger: Ledger) -> int:
         """How many of a size come into its finals: more where screening tells them apart badly."""
         power_limited = ledger.best_screened_us() > POWER_LIMITED_US
-        return self.session.settings.finalists * (MORE_FINALISTS if power_limited else 1)
+        return self.plan.finalists * (MORE_FINALISTS if power_limited else 1)
 
     def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
         """What is to be checked of a size, best first."""
-        names = [t.name for t in finals.ranked(ledger).timings[: self._places(ledger) + 1]]
-        return incumbents.preferred(self.session, ledger, names, finals.timings.get(ledger.problem, []))
+        names = list(finals.ranked(ledger).order[: self._places(ledger) + 1])
+        return incumbents.preferred(self.session, ledger, names, finals)
 
     def _check(
-        self, order: Finalists, finals: Finals, fleet: Fleet, compiling: Compiling | None, repeats: int
+        self, order: Finalists, finals: Finals, compiling: Compiling | None, repeats: int
     ) -> list[tuple[Ledger, list[str]]]:
         """Checks and settles. Returns the next finalists of the sizes of which none is right."""
         candidates = {ledger.problem: (ledger, names) for ledger, names in order}
@@ -161,7 +169,7 @@ class Tuning:
             else:
                 self._book(ledger, finals, name, verdicts, "" if name else why_not_right(ledger, repeats))
 
-        check_candidates(self.session, fleet.first_alive(), self.scripts, list(order), settled, compiling)
+        check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
         return again
 
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:

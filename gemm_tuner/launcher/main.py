@@ -111,7 +111,7 @@ def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> 
         verify(plan, journal, scripts, stop)
         return
     journal.write("device", name=torch.cuda.get_device_name(), torch=torch.__version__)
-    bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop)
+    bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop, plan.process)
     warm_vendor(plan)
     bench.spin_up()
     if plan.capture_range:

@@ -76,6 +76,7 @@ class Plan:
     capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
     stop_at_first_right: verify best first and stop at the first right one.
     deadline:            Unix time after which no further configuration is screened; 0 is none.
+    process:             number of this process of finals: where operands lie and the order of calls follow from it.
     """
 
     stage: str
@@ -87,6 +88,7 @@ class Plan:
     capture_range: bool = False
     stop_at_first_right: bool = True
     deadline: float = 0.0
+    process: int = 0
 
     def write(self, path: Path) -> None:
         row = {**asdict(self), "format": PLAN_FORMAT}
@@ -117,7 +119,7 @@ class Plan:
                     return f"work {number} names script {script} of {len(self.scripts)}"
         method = self.method
         counts = (method.warmup_calls, method.timed_calls, method.flush_bytes, method.rotating_bytes, method.seed)
-        if min(counts) < 0 or method.timed_calls < 1 or method.early_stop_ratio <= 0:
+        if min(*counts, self.process) < 0 or method.timed_calls < 1 or method.early_stop_ratio <= 0:
             return "the method holds a number that is too small"
         return ""
 

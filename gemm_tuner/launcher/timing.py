@@ -14,6 +14,7 @@ from typing import Any
 
 from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, require_memory, rotation
+from gemm_tuner.launcher.placement import Placement
 from gemm_tuner.launcher.plan import AGAIN, BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
 from gemm_tuner.launcher.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
@@ -31,8 +32,9 @@ class Bench:
     """Launches calls one after another on one stream, each after emptying L2, and numbers them."""
 
     def __init__(
-        self, method: Method, journal: Journal, scopes: bool, device: str, deadline: float, stop: Path
-    ) -> None:
+        self, method: Method, journal: Journal, scopes: bool, device: str, deadline: float, stop: Path,
+        process: int = 0,
+    ) -> None:  # fmt: skip
         import torch
 
         self.torch, self.method, self.journal, self.device = torch, method, journal, device
@@ -40,6 +42,8 @@ class Bench:
         self._stop = stop
         self._number = 0
         self._scopes = scopes
+        self.process = process
+        self.placement = Placement(method.seed, process, device)
         self.flushes = bool(method.flush_bytes)
         blocks = max(1, method.flush_bytes // (4 * FLUSH_BLOCK_SIZE))
         buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
@@ -150,10 +154,12 @@ class VendorCandidate:
 class WorkOperands:
     """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
 
-    def __init__(self, work: Work, method: Method, device: str) -> None:
+    def __init__(self, work: Work, bench: Bench) -> None:
+        method, device = bench.method, bench.device
         self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
         require_memory(work.problem, method.rotating_bytes, device)
-        self.sets: list[Operands] = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
+        made = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
+        self.sets: list[Operands] = [bench.placement.moved(operands) for operands in made]
 
     def outgrow(self, flush_bytes: int) -> bool:
         """Whether the copies together are so large that rotating through them alone leaves none in L2."""
@@ -174,7 +180,7 @@ class WorkOperands:
 def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
     """The operands of a work; None when they do not fit, and each of its configurations is journalled so."""
     try:
-        operands = WorkOperands(work, bench.method, bench.device)
+        operands = WorkOperands(work, bench)
     except Exception as error:
         for _, name in work.entries:
             bench.journal.write("begin", work=index, name=name)
@@ -226,7 +232,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     running = finalists(bench, index, work, scripts)
     bench.rest()
     try:
-        order = random.Random(bench.method.seed)
+        order = random.Random(f"{bench.method.seed} {bench.process} {index}")
         for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):
             bench.journal.write("round", work=index, number=turn)
             order.shuffle(running)

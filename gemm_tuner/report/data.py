@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import pandas as pd
 from gemm_tuner import run_record
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.problem import GemmProblem
-from gemm_tuner.report.stats import median_interval
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 from gemm_tuner.short_forms import labels, legend, titled
 
@@ -33,7 +32,10 @@ NOTES_IN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One contender of the finals. ``interval_us`` holds its true median with 95 % confidence; None: few samples."""
+    """One contender of the finals: its reported time, and the samples of the processes that it is from.
+
+    interval_us: holds the time with 95 % confidence, over processes; None for a single one.
+    """
 
     name: str
     median_us: float
@@ -212,7 +214,8 @@ def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView
 def _contender(final: Final) -> Contender:
     samples = final.samples_us
     p20, p80 = (float(np.quantile(samples, q)) for q in (0.2, 0.8))
-    return Contender(final.name, median(samples), p20, p80, min(samples), median_interval(samples), samples)
+    interval = None if final.low_us is None or final.high_us is None else (final.low_us, final.high_us)
+    return Contender(final.name, final.time_us, p20, p80, min(samples), interval, samples)
 
 
 def _chosen_time(

@@ -68,7 +68,10 @@ def size(m: int = 512, **changes: Any) -> SizeRecord:
         funnel=FUNNEL,
         counts={"pruned": 90, "ok": 2, "early_stopped": 1, "spilled": 1},
         roofline_us=5.0,
-        finals=(Final(VENDOR, samples(12.0)), Final(chosen, samples(10.0))),
+        finals=(
+            Final(VENDOR, samples(12.0), 12.0, 11.9, 12.1, 5, 0.9),
+            Final(chosen, samples(10.0), 10.0, 9.95, 10.05, 5, 0.5),
+        ),
         chosen=chosen,
     )
     return replace(made, **changes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from samples import config, device, problem
 
-from gemm_tuner.choose import Ranked, measured_choice, median_us, predicted_choice, rank, without
+from gemm_tuner.choose import Ranked, measured_choice, predicted_choice, rank_screened, without
+from gemm_tuner.contest import Published
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
 from gemm_tuner.records import Status, Timing, Verdict, Verified
@@ -20,13 +21,13 @@ def timing(name: str, *samples_us: float, status: Status = Status.OK, size: obje
 
 
 def ranked(*timings: Timing) -> Ranked:
-    return rank(SIZE, timings)
+    return rank_screened(SIZE, timings)
 
 
 def test_ranks_by_median_and_not_by_the_luckiest_sample() -> None:
     found = ranked(timing("lucky", 1.0, 9.0, 9.0), timing("steady", 5.0, 5.0, 5.0), timing("slow", 8.0, 30.0, 30.0))
-    assert [t.name for t in found.timings] == ["steady", "lucky", "slow"]
-    assert median_us(found.timings[1]) == 9.0
+    assert found.order == ("steady", "lucky", "slow")
+    assert found.times["lucky"].us == 9.0
 
 
 def test_only_whole_timings_of_the_size_count_and_the_vendor_stands_apart() -> None:
@@ -39,11 +40,11 @@ def test_only_whole_timings_of_the_size_count_and_the_vendor_stands_apart() -> N
         timing("elsewhere", 1.0, size=OTHER),
         timing(VENDOR, 2.0, 3.0, 4.0),
     )
-    assert [t.name for t in found.timings] == ["good"]
+    assert found.order == ("good",)
     assert found.vendor is not None
-    assert median_us(found.vendor) == 3.0
+    assert found.vendor.us == 3.0
     assert ranked(timing(VENDOR, status=Status.MISSING_IN_TRACE)).vendor is None
-    assert ranked().timings == ()
+    assert ranked().order == ()
 
 
 def test_a_measured_choice() -> None:
@@ -62,10 +63,11 @@ def test_a_measured_choice() -> None:
     assert choice.tflops == pytest.approx(2 * 512**3 / 12e-6 / 1e12)
 
 
-def test_a_tie_is_with_the_runner_up() -> None:
+def test_a_tie_is_with_any_other_that_is_not_known_to_be_wrong() -> None:
     found = ranked(timing("a", 10.0, 12.0, 20.0), timing("b", 12.5), timing("c", 12.6))
-    assert measured_choice(found, "a", config(), RIGHT, H200, "measured", {"a", "b"}).tie
-    assert not measured_choice(found, "a", config(), RIGHT, H200, "measured", {"a", "c"}).tie
+    for ties, tie in (({"a", "b"}, True), ({"a", "c"}, True), ({"a"}, False), ({"b", "c"}, False)):
+        assert measured_choice(found, "a", config(), RIGHT, H200, "measured", ties).tie == tie
+    assert not measured_choice(without(found, ["b"]), "a", config(), RIGHT, H200, "measured", {"a", "b"}).tie
     assert not measured_choice(found, "a", config(), RIGHT, H200, "measured").tie
 
 
@@ -99,16 +101,13 @@ def test_a_predicted_choice_has_no_measured_field() -> None:
     assert predicted_choice(SIZE, "b", kept, predicted_us, RIGHT, H200).runner_up == ""
 
 
-def test_the_vendor_library_is_compared_by_the_rounds_that_the_chosen_one_ran_in() -> None:
-    """The clocks fell after three rounds, in which the simpler one that ties did not run any more."""
-    found = ranked(timing("simple", 10.0, 10.0, 10.0), timing(VENDOR, 9.0, 9.0, 9.0, *[18.0] * 6))
-    choice = measured_choice(found, "simple", config(), RIGHT, H200, "measured")
-    assert (choice.vendor_us, choice.vendor_ratio) == (9.0, pytest.approx(0.9))
-
-
-def test_a_runner_up_of_fewer_rounds_is_compared_by_those() -> None:
-    """The clocks fell after three rounds, in which all ran; the chosen one and the vendor library ran on."""
-    found = ranked(timing("a", 10.0, 10.0, 10.0, *[20.0] * 6), timing("b", 11.0, 11.0, 11.0), timing("c", 15.0, 15.0))
-    choice = measured_choice(found, "a", config(), RIGHT, H200, "measured")
-    assert (choice.runner_up, choice.median_us) == ("b", 20.0)
-    assert choice.gap_pct == pytest.approx(10.0)
+def test_figures_are_those_that_are_published_and_say_how_far_processes_lay_apart() -> None:
+    times = {
+        "a": Published(10.0, (9.0, 10.0, 11.0), 5, 3.5),
+        "b": Published(9.9, (9.9,), 5, 0.1),
+        VENDOR: Published(12.0, (1.0,), 5, 0.2),
+    }
+    choice = measured_choice(Ranked(SIZE, ("a", "b"), times), "a", config(), RIGHT, H200, "measured", {"a", "b"})
+    assert (choice.median_us, choice.vendor_us, choice.num_samples) == (10.0, 12.0, 3)
+    assert (choice.processes, choice.process_spread_pct) == (5, 3.5)
+    assert (choice.runner_up, choice.gap_pct) == ("b", pytest.approx(-1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +13,15 @@ from samples import config, problem
 from tuning import StandInGpu, ledger_of, scripts_of, session
 
 from gemm_tuner import gpu_watch
-from gemm_tuner.contest import joined
 from gemm_tuner.finals import Finals
+from gemm_tuner.finals_plan import FinalsPlan
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import Status, Timing
+from gemm_tuner.records import Role, Status, Timing
+from gemm_tuner.starts import OnFound, StageRun
+from gemm_tuner.watching import OnEvent, nobody
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4))
@@ -29,6 +32,23 @@ NOISE = 0.03  # so that a difference of half a percent needs more rounds than on
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+class Uncertain(StandInGpu):
+    """Whose processes move the first contender by a pattern over choosing processes, and others by a table."""
+
+    def __init__(
+        self, times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]] | None = None
+    ) -> None:
+        super().__init__()
+        self.times, self.moves, self.at = times, moves, at or {}
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        factors = {**self.times, **self.at.get(plan.process, {})}
+        factors[A] += self.moves[plan.process // 2 % len(self.moves)]
+        self.us = {name: 100.0 * factor for name, factor in factors.items()}
+        self.jitter = 0.002
+        return super().timings(plan, folder, on_event, on_found)
 
 
 class Match:
@@ -50,55 +70,130 @@ class Match:
 def test_the_finalists_run_with_the_vendor_library_and_one_of_them_twice(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, drift=0.03, jitter=0.001))
     finals = match.run()
-    ((one, two),) = match.works()
-    assert (one.problem, two.problem) == (ONE, TWO)
-    assert [name for _, name in one.entries] == [A, B, C] and one.vendor and one.again == A and one.rounds == 0
+    for one, two in match.works():
+        assert (one.problem, two.problem) == (ONE, TWO)
+        assert [name for _, name in one.entries] == [A, B, C] and one.vendor and one.again == A
     assert {timing.name for timing in finals.timings[ONE]} == {A, B, C, VENDOR, AGAIN}
     assert finals.contests[ONE].order == (A, B, C)
     noise = finals.contests[ONE].noise_pct
     assert noise is not None and 0 < noise < 0.2
     assert match.ledgers[0].rows[A]["finals_us"] == pytest.approx(50.0, rel=0.04)
     ranked = finals.ranked(match.ledgers[0])
-    assert [timing.name for timing in ranked.timings] == [A, B, C]
-    assert ranked.vendor is not None and ranked.vendor.name == VENDOR
+    assert ranked.order == (A, B, C)
+    assert ranked.vendor is not None and ranked.vendor.us == pytest.approx(90.0, rel=0.04)
 
 
-def test_what_is_undecided_runs_on_and_the_decided_does_not(tmp_path: Path) -> None:
-    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 150.0}, jitter=NOISE), iters=20)
+def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
     finals = match.run()
-    assert len(match.works()) == 2
-    for work in match.works()[1]:
-        assert {name for _, name in work.entries} == {A, B}
-        assert (work.rounds, work.vendor, work.again) == (40, True, "")
-        timings = {timing.name: len(timing.samples_us) for timing in finals.timings[work.problem]}
-        assert timings == {A: 60, B: 60, C: 20, VENDOR: 60, AGAIN: 20}
-    assert {len(t.samples_us) for t in match.session.store.timings(ONE, FINALS)} == {20, 40}
-    assert match.ledgers[0].rows[A]["finals_samples"] == 60
+    assert [plan.process for plan in match.gpu.plans] == [0, 1, 2, 3, 4]
+    assert [[work.problem for work in works] for works in match.works()] == [[ONE, TWO]] * 5
+    for timings in (finals.timings[ONE], match.session.store.timings(ONE, FINALS)):
+        roles = {timing.process: timing.role for timing in timings}
+        assert list(roles.values()).count(Role.CHOOSE) == 3 and list(roles.values()).count(Role.PUBLISH) == 2
+    samples = [t.samples_us for t in finals.timings[ONE] if t.name == A and t.role == Role.PUBLISH]
+    found = match.session.published[ONE][A]
+    assert found.samples_us == samples[0] + samples[1]
+    assert found.processes == 5 and found.spread_pct is not None
+    row = match.ledgers[0].rows[A]
+    assert (row["finals_us"], row["finals_samples"]) == (round(found.us, 3), len(found.samples_us))
 
 
-@pytest.mark.parametrize("why", ["decided", "replayed", "asked to end", "out of time"])
-def test_no_second_block_where_none_is_needed_or_possible(why: str, tmp_path: Path) -> None:
-    times = {A: 100.0, B: 110.0, C: 120.0} if why == "decided" else {A: 100.0, B: 100.4, C: 120.0}
-    match = Match(tmp_path, StandInGpu(us=times, jitter=0.0 if why == "decided" else NOISE))
-    if why == "replayed":
-        recording: Any = object()
-        here = match.session.setting
-        match.session.setting = Setting(here.device, here.gpus, here.machine, recording)
-    elif why == "asked to end":
+@pytest.mark.parametrize(("processes", "chose"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+def test_fewer_processes_are_possible(processes: int, chose: int, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
+    match.finals.plan = FinalsPlan(processes=processes, rounds=20)
+    sheet = match.run().sheets[ONE]
+    assert (sheet.choosing.processes, sheet.all.processes) == (chose, processes)
+    found = match.session.published[ONE][A]
+    assert (found.spread_pct is None) == (processes == 1) == (found.low_us is None)
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.0005, 10, 10), (0.01, 18, 45), (0.05, 150, 240)])
+def test_rounds_follow_the_noise_of_the_first_process(noise: float, least: int, most: int, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=noise), iters=30)
+    match.run()
+    first, *others = [work.rounds for works in match.works() for work in works if work.problem == ONE]
+    assert first == 30
+    assert all(least <= rounds <= most for rounds in others)
+
+
+def test_what_is_undecided_runs_in_further_processes_and_the_decided_does_not(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0)))
+    finals = match.run()
+    further = match.works()[5:]
+    assert 1 <= len(further) <= 2
+    for works in further:
+        assert all({name for _, name in work.entries} == {A, B} for work in works)
+    assert len(finals.sheets[ONE].all.column(C)) == 5 < len(finals.sheets[ONE].all.column(A))
+
+
+def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_measured_again(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
+    finals = match.run()
+    assert [plan.process for plan in match.gpu.plans] == list(range(7))
+    assert finals.contests[ONE].order[0] == B
+    sheet = finals.sheets[ONE]
+    assert (sheet.choosing.processes, sheet.publishing.processes) == (5, 2)
+    assert finals.ranked(match.ledgers[0]).times[B].us == pytest.approx(102.0, rel=0.02)
+    stored = {t.process: t.role for t in match.session.store.timings(ONE, FINALS)}
+    assert [number for number, role in stored.items() if role == Role.PUBLISH] == [5, 6]
+
+
+@pytest.mark.parametrize("why", ["asked to end", "out of time"])
+def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
+    if why == "asked to end":
         match.session.interruption._event.set()
-    elif why == "out of time":
+    else:
         match.session.settings = replace(match.session.settings, budget_s=60.0)
         match.session.started -= 60
     assert match.run().contests[ONE].order
     assert len(match.works()) == 1
+    assert match.session.published[ONE][A].processes == 1
 
 
-def test_finals_are_had_together_or_not_at_all(tmp_path: Path) -> None:
-    """What a killed run had left of them is dropped."""
+def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
     match.session.store.add_timings([Timing(ONE, C, Status.OK, (1.0,) * 30)], FINALS)
     assert match.run().contests[ONE].order[0] == A
-    assert len(match.session.store.timings(ONE, FINALS)) == 5
+    assert len(match.session.store.timings(ONE, FINALS)) == 5 * 5
+
+
+def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) -> None:
+    """The kill comes in the third process, when the first of two sizes is through and stored."""
+
+    def killed(plan: Plan) -> None:
+        if plan.process == 2:
+            raise KeyboardInterrupt
+
+    us = {A: 50.0, B: 60.0, C: 70.0}
+    match = Match(tmp_path, StandInGpu(us=us, jitter=0.002, after_a_size=killed))
+    with pytest.raises(KeyboardInterrupt):
+        match.run()
+    assert {t.process for t in match.session.store.timings(ONE, FINALS)} == {0, 1, 2}
+    assert {t.process for t in match.session.store.timings(TWO, FINALS)} == {0, 1}
+    before = match.session.store.timings(ONE, FINALS)
+    match.gpu = StandInGpu(us=us, jitter=0.002)
+    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    finals = match.run()
+    assert [(plan.process, [work.problem for work in plan.work]) for plan in match.gpu.plans] == [
+        (2, [TWO]),
+        (3, [ONE, TWO]),
+        (4, [ONE, TWO]),
+    ]
+    assert finals.timings[ONE][: len(before)] == before
+    assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
+
+
+def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
+    recording: Any = SimpleNamespace(finals_processes=lambda: {0})
+    here = match.session.setting
+    match.session.setting = Setting(here.device, here.gpus, here.machine, recording)
+    assert match.run().contests[ONE].order
+    assert len(match.works()) == 1
+    assert match.session.published[ONE][A].processes == 1
 
 
 def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
@@ -113,8 +208,8 @@ def test_what_failed_in_finals_that_died_is_not_ranked_by_its_screening(tmp_path
     screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 9.0), (B, 7.0), (C, 8.0))]
     match.session.store.add_timings(screened, SCREEN)
     finals = match.run()
-    assert finals.ranked(match.ledgers[0]).timings == ()
-    assert finals.ranked(match.ledgers[1]).timings == ()
+    assert finals.ranked(match.ledgers[0]).order == ()
+    assert finals.ranked(match.ledgers[1]).order == ()
 
 
 def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Path) -> None:
@@ -122,13 +217,13 @@ def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Pat
     screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 6.0), (B, 7.0), (C, 5.0))]
     match.session.store.add_timings(screened, SCREEN)
     match.finals.run([(match.ledgers[0], [A])])
-    assert [timing.name for timing in match.finals.ranked(match.ledgers[0]).timings] == [C, B]
+    assert match.finals.ranked(match.ledgers[0]).order == (C, B)
 
 
 def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu())
     match.finals.run([(match.ledgers[0], []), (match.ledgers[1], [A, B])])
-    assert [work.problem for works in match.works() for work in works] == [TWO]
+    assert {work.problem for works in match.works() for work in works} == {TWO}
     assert ONE not in match.finals.contests
 
 
@@ -160,7 +255,7 @@ class HotAtFirst:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize(("hot", "blocks"), [(0, 1), (1, 2), (5, 2)])
+@pytest.mark.parametrize(("hot", "blocks"), [(0, 5), (1, 6), (9, 10)])
 def test_a_throttled_block_is_repeated_once(
     hot: int, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,16 +269,9 @@ def test_a_throttled_block_is_repeated_once(
     match.session.sensor = sensor
     finals = match.run()
     assert len(match.works()) == blocks
-    assert {len(timing.samples_us) for timing in finals.timings[ONE]} == {30}  # of the last block alone
-    titles = ["finals", "finals, again: the GPU was throttled"][:blocks]
+    # Of the last attempt of each process alone.
+    assert sorted(t.process for t in finals.timings[ONE] if t.name == A) == [0, 1, 2, 3, 4]
+    assert sorted(t.process for t in match.session.store.timings(ONE, FINALS) if t.name == A) == [0, 1, 2, 3, 4]
+    titles = ["finals", "finals, again: the GPU was throttled"][: 1 + (hot > 0)]
     assert list(match.session.notes["gpu"]) == titles
     assert match.session.notes["gpu"]["finals"]["throttled"] == (hot > 0)
-
-
-def test_blocks_are_joined_by_contender() -> None:
-    def ran(name: str, *samples_us: float) -> Timing:
-        return Timing(ONE, name, Status.OK if samples_us else Status.CRASHED, samples_us)
-
-    before = [ran(A, 1.0, 2.0), ran(B, 3.0), ran(C)]
-    assert joined([*before, ran(A, 4.0), ran(B), ran(C, 5.0)]) == [ran(A, 1.0, 2.0, 4.0), ran(B, 3.0), ran(C, 5.0)]
-    assert joined(before) == before

@@ -28,8 +28,9 @@ from samples import ROOT
 
 from gemm_tuner import run_record
 from gemm_tuner.errors import EXIT_INPUT
+from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.problem import GemmProblem
-from gemm_tuner.report import data, html, packing, stats, summary
+from gemm_tuner.report import data, html, packing, summary
 from gemm_tuner.run_record import Final
 
 CODES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -176,13 +177,16 @@ def test_times_of_one_kind_are_compared(tmp_path: Path) -> None:
     assert [row["measured_us"] for row in data.fastest(report.sizes[0], 2)] == [10.25, 10.5]
 
 
-def test_the_interval_of_a_median_is_that_of_binomial_tables() -> None:
-    """Ranks 10 and 21 of 30 samples, 8 and 18 of 25, 1 and 6 of 6, as in the tables of the sign test at 95 %."""
-    assert stats.median_interval(range(1, 31)) == (10, 21)
-    assert stats.median_interval(range(25, 0, -1)) == (8, 18)
-    assert stats.median_interval(range(1, 7)) == (1, 6)
-    assert stats.median_interval(range(1, 6)) is None
-    assert stats.median_interval(()) is None
+def test_the_page_and_the_results_file_give_the_same_ratio(tmp_path: Path) -> None:
+    """The record's times, and not the medians of its samples, which need not be of the same rounds."""
+    chosen = configs()[1].name
+    finals = (
+        Final(VENDOR, (12.0,) * 5 + (99.0,) * 6, 11.5, 11.0, 12.1, 5, 2.0),
+        Final(chosen, (10.0,) * 5, 10.2, 10.0, 10.4, 5, 2.0),
+    )
+    one = summary.of_report(data.load(write_run(tmp_path, size(finals=finals))))["sizes"][0]
+    assert (one["time_us"], one["vendor_us"], one["vendor_ratio"]) == (10.2, 11.5, 11.5 / 10.2)
+    assert one["vendor_ratio_interval"] == (11.0 / 10.4, 12.1 / 10.0)
 
 
 def test_text_from_files_is_never_markup(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def test_finals_and_their_verdicts_go_together(store: Store) -> None:
         store.add_timings([Timing(size, "a", Status.OK, (1.0,))], FINALS)
         store.add_verdict(size, Verdict(size, "a", True, 0.1, 0.5, (3, 4)))
         store.add_failure(size, "b", Status.WRONG, "off")
-    store.drop_finals(ONE, FINALS)
+    store.drop_process(ONE, FINALS, 0)
+    store.drop_checks(ONE)
     store = reopened(store)
     assert (store.timings(ONE, FINALS), store.verdicts(ONE, "a"), store.failures(ONE)) == ([], [], [])
     assert len(store.timings(ONE, SCREEN)) == 1

@@ -79,6 +79,7 @@ class StandInGpu:
     statuses: of configurations that end otherwise; status None: the launcher never says what became of it.
     drift:    the part by which clocks wander from round to round, the same for all contenders of a round.
     before:   called with each plan before it runs; may raise, as a GPU does that fails.
+    after_a_size: called with the plan when a size is through.
     wrong:    names that a check finds wrong.
     """
 
@@ -88,6 +89,7 @@ class StandInGpu:
     jitter: float = 0.0
     vendor_us: float = 90.0
     before: Callable[[Plan], None] = nobody
+    after_a_size: Callable[[Plan], None] = nobody
     wrong: frozenset[str] = frozenset()
     source: str = "measured"
     plans: list[Plan] = field(default_factory=list)
@@ -103,6 +105,7 @@ class StandInGpu:
                 on_event({"event": "end", "name": name, "work_problem": work.problem})
             on_found(found)
             run.timings.update(found)
+            self.after_a_size(plan)
         return run
 
     def _time(self, plan: Plan, work: Work) -> dict[Key, Timing]:

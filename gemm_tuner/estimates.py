@@ -1,0 +1,224 @@
+"""Kernel times from the samples of several processes, and how sure they are. Pure functions, no input or output.
+
+Model: the log time of contender k in process p is kernel k + process p + e(p, k). e holds where the operands lie in
+that process, which moves each kernel by an amount of its own, and the noise of the calls. Everything that is said of a
+contender, absolute or against another, comes from the same cells: one number a process and contender.
+
+The variance of e is estimated for each size (residuals of the two-way layout) and moderated by that of all sizes of
+the run: G. K. Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, Statistical
+Applications in Genetics and Molecular Biology 3 (2004). Where sizes are alike this is the pooled variance; a size that
+processes move far more than the others keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+Array = npt.NDArray[np.float64]
+
+# Rounds of a single process are dealt into so many blocks, which then stand for processes: they show the noise of the
+# calls alone.
+BLOCKS = 5
+# A variance below this (0.001 % of a time, squared) is taken as this.
+LEAST_VARIANCE = 1e-10
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Cells:
+    """log_us: (processes, names), the log of each contender's time in each process; NaN where it did not run.
+    blocks: the same of the parts that tell the noise: the processes, or the blocks of rounds of a single one."""
+
+    names: tuple[str, ...]
+    log_us: Array
+    blocks: Array
+
+    @property
+    def processes(self) -> int:
+        return len(self.log_us)
+
+    def of(self, names: Sequence[str]) -> Cells:
+        """These names alone."""
+        at = [self.names.index(name) for name in names]
+        return Cells(tuple(names), self.log_us[:, at], self.blocks[:, at])
+
+    def at(self, processes: Sequence[int]) -> Cells:
+        """These of several processes, two or more."""
+        rows = self.log_us[list(processes)]
+        return Cells(self.names, rows, rows)
+
+    def column(self, name: str) -> Array:
+        """The log times of a contender in the processes in which it ran."""
+        found = self.log_us[:, self.names.index(name)]
+        return np.asarray(found[~np.isnan(found)])
+
+    def us(self, name: str) -> float:
+        """The time of a contender: the geometric mean over processes."""
+        return float(np.exp(np.mean(self.column(name))))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """variance: of one cell, in squared log time. degrees: of freedom of this estimate; 0 when nothing is known."""
+
+    variance: float
+    degrees: float
+
+
+NOTHING_KNOWN = Spread(0.0, 0.0)
+
+
+def centre(log_us: Array) -> Array:
+    """Per column the median over rounds, less what each round shifts all contenders by. log_us: (rounds, names).
+
+    The shift of a round is the median over contenders of their distances from their own medians: clocks drift.
+    """
+    middle = np.median(log_us, axis=0)
+    shift = np.median(log_us - middle, axis=1, keepdims=True)
+    return np.asarray(np.median(log_us - shift, axis=0))
+
+
+def cells_of(processes: Sequence[Mapping[str, Sequence[float]]]) -> Cells:
+    """The cells of samples by contender, one mapping a process; sample i of each was taken in round i.
+
+    Where contenders have different numbers of rounds in a process, the rounds that all have count.
+    """
+    names = tuple(dict.fromkeys(name for process in processes for name in process))
+    rows = [_row(names, process) for process in processes]
+    if len(processes) == 1:
+        rounds = min((len(samples) for samples in processes[0].values()), default=0)
+        parts = [part for part in np.array_split(np.arange(rounds), BLOCKS) if len(part)]
+        cut = [{n: [s[i] for i in part] for n, s in processes[0].items()} for part in parts]
+        blocks = [_row(names, part) for part in cut]
+    else:
+        blocks = rows
+    return Cells(names, *(np.array(part, dtype=np.float64).reshape(len(part), len(names)) for part in (rows, blocks)))
+
+
+def _row(names: Sequence[str], samples_us: Mapping[str, Sequence[float]]) -> Array:
+    row = np.full(len(names), np.nan)
+    rounds = min((len(samples) for samples in samples_us.values()), default=0)
+    if rounds:
+        ran = [at for at, name in enumerate(names) if name in samples_us]
+        row[ran] = centre(np.log(np.array([samples_us[names[at]][:rounds] for at in ran]).T))
+    return row
+
+
+def call_noise(samples_us: Sequence[float], again_us: Sequence[float]) -> float:
+    """The relative standard deviation of a call, from a kernel that ran as two contenders: by the median absolute
+    difference within rounds, which single stalls do not move. NaN for no round."""
+    rounds = min(len(samples_us), len(again_us))
+    if not rounds:
+        return float("nan")
+    apart = np.log(samples_us[:rounds]) - np.log(again_us[:rounds])
+    return float(np.median(np.abs(apart - np.median(apart))) / special.ndtri(0.75) / np.sqrt(2))
+
+
+def difference_spread(cells: Cells) -> Spread:
+    """The variance of e: residuals after each contender's and each process's level, over processes that ran the same
+    contenders."""
+    squares, degrees = 0.0, 0
+    there = ~np.isnan(cells.blocks)
+    for pattern in {tuple(row) for row in there.tolist()}:
+        block = cells.blocks[(there == pattern).all(axis=1)][:, list(pattern)]
+        rows, columns = block.shape
+        if rows > 1 and columns > 1:
+            left = block - block.mean(axis=0) - block.mean(axis=1, keepdims=True) + block.mean()
+            squares += float((left**2).sum())
+            degrees += (rows - 1) * (columns - 1)
+    return Spread(max(LEAST_VARIANCE, squares / degrees), degrees) if degrees else NOTHING_KNOWN
+
+
+def level_spread(cells: Cells) -> Spread:
+    """The variance of a contender's time over processes, what moves all of them included. The contenders of a process
+    move together, so that they are one degree of freedom."""
+    known = [column for column in cells.log_us.T if (~np.isnan(column)).sum() > 1]
+    if cells.processes < 2 or not known:
+        return NOTHING_KNOWN
+    variance = float(np.mean([np.nanvar(column, ddof=1) for column in known]))
+    return Spread(max(LEAST_VARIANCE, variance), cells.processes - 1)
+
+
+def common_spread(spreads: Sequence[Spread]) -> Spread:
+    """What the sizes of a run have in common, by Smyth's method of moments (his section 6.2); infinite degrees where
+    the sizes differ by no more than chance."""
+    known = [one for one in spreads if one.degrees]
+    if len(known) < 2:
+        return NOTHING_KNOWN
+    half = np.array([one.degrees for one in known]) / 2
+    variance = np.array([one.variance for one in known])
+    level = np.log(variance) - special.digamma(half) + np.log(half)
+    excess = float(np.var(level, ddof=1) - np.mean(special.polygamma(1, half)))
+    if excess <= 0:
+        return Spread(float(np.sum(variance * half) / np.sum(half)), float("inf"))
+    degrees = 2 * trigamma_inverse(excess)
+    return Spread(float(np.exp(np.mean(level) + special.digamma(degrees / 2) - np.log(degrees / 2))), degrees)
+
+
+def trigamma_inverse(value: float) -> float:
+    """x with trigamma(x) = value, for value > 0."""
+    from scipy import optimize  # slow to import
+
+    low, high = 1e-8, 1e8
+    if value >= special.polygamma(1, low):
+        return low
+    if value <= special.polygamma(1, high):
+        return high
+    return float(optimize.brentq(lambda x: float(special.polygamma(1, x)) - value, low, high))
+
+
+def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
+    """A size's variance between its own and the run's, each by its degrees of freedom (Smyth, section 3).
+
+    most_degrees: of all sizes of the run together: no more is known than that.
+    """
+    if not common.degrees:
+        return own
+    if not own.degrees:
+        return Spread(common.variance, min(common.degrees, most_degrees))
+    degrees = min(common.degrees + own.degrees, most_degrees)
+    if np.isinf(common.degrees):
+        return Spread(common.variance, degrees)
+    variance = (common.degrees * common.variance + own.degrees * own.variance) / (common.degrees + own.degrees)
+    return Spread(variance, degrees)
+
+
+@lru_cache(maxsize=4096)
+def best_of_critical(others: int, degrees: float, confidence: float = CONFIDENCE) -> float:
+    """By how many standard errors of a difference a contender must lie behind the one that came out best, to be
+    called slower; infinite for no degrees of freedom.
+
+    Multiple comparisons with the best: J. C. Hsu, Simultaneous Confidence Intervals for all Distances from the "Best",
+    Annals of Statistics 9 (1981). It is Dunnett's one-sided critical value of ``others`` comparisons: a contender that
+    is truly the best is called slower with probability 1 - ``confidence`` at most, whichever came out best.
+    """
+    if others < 1 or degrees <= 0:
+        return float("inf")
+    from scipy import optimize  # slow to import
+
+    points, weights = np.polynomial.hermite_e.hermegauss(64)
+    weights = weights / weights.sum()
+    shares = (np.arange(400) + 0.5) / 400
+    scale = np.sqrt(special.chdtri(degrees, 1 - shares) / degrees) if np.isfinite(degrees) else np.ones(1)
+
+    def excess(value: float) -> float:
+        below = special.ndtr(points[:, None] + np.sqrt(2) * value * scale[None, :]) ** others
+        return float(weights @ below.mean(axis=1)) - confidence
+
+    high = 4.0
+    while excess(high) < 0:
+        high *= 2
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-4))
+
+
+def interval_factor(spread: Spread, processes: int) -> float:
+    """A time over this and times this hold the true one with CONFIDENCE, for the mean over so many processes."""
+    share = (1 + CONFIDENCE) / 2
+    quantile = special.stdtrit(spread.degrees, share) if np.isfinite(spread.degrees) else special.ndtri(share)
+    return float(np.exp(quantile * np.sqrt(spread.variance / processes)))
