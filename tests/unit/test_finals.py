@@ -144,7 +144,7 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_meas
 def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
     if why == "asked to end":
-        match.session.interruption._event.set()
+        match.gpu.after_a_size = lambda plan: match.session.interruption._event.set()
     else:
         match.session.settings = replace(match.session.settings, budget_s=60.0)
         match.session.started -= 60

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from gemm_tuner.launcher.operands import Operands, make_operands
 from gemm_tuner.launcher.placement import ALIGNMENT_BYTES, PAGE_BYTES, Placement
 from gemm_tuner.problem import GemmProblem
