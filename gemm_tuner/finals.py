@@ -142,12 +142,19 @@ class Finals:
                 self.timings[timing.problem].append(timing)
             self.longest_s = max(self.longest_s, time.monotonic() - begun)
 
+    def _title(self, number: int) -> str:
+        one = self.plan.processes == 1 or self._recorded() == {0}
+        return TITLE if one else f"{TITLE}, process {number + 1}"
+
+    def _recorded(self) -> set[int] | None:
+        recording = self.session.setting.recording
+        return None if recording is None else recording.finals_processes()
+
     def _was_recorded(self, number: int) -> bool:
         """Whether there is a process of this number: a recording has those that ran."""
-        recording = self.session.setting.recording
-        if recording is None:
+        recorded = self._recorded()
+        if recorded is None:
             return True
-        recorded = recording.finals_processes()
         return number in recorded or (recorded == {0} and number == self._first)
 
     def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> dict[Key, Timing]:
@@ -167,7 +174,7 @@ class Finals:
             for one in work:
                 session.store.drop_process(one.problem, FINALS, number)
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
-            bar = progress.step(f"{TITLE}, process {number + 1}{attempt}", total, session.console)
+            bar = progress.step(f"{self._title(number)}{attempt}", total, session.console)
             with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
                 runs = self.fleet.time(work, planner.finals(number), step.on_event, enter)
             for run in runs:
