@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from gemm_tuner import choose, contest, progress
+from gemm_tuner import choose, contest, gpu_watch, progress
 from gemm_tuner.codegen import Script
 from gemm_tuner.contest import Contest, Judge, Sheet
 from gemm_tuner.finals_plan import FinalsPlan
@@ -180,13 +180,20 @@ class Finals:
             for run in runs:
                 session.count_run(run)
             slowed = watch.throttled()
-            watch.samples[:0] = self.watched.get(TITLE + attempt, [])
-            self.watched[TITLE + attempt] = watch.samples
-            session.note_gpu(TITLE + attempt, watch)
+            self._note_gpu(TITLE + attempt, watch.samples, slowed)
             spent_s = time.monotonic() - begun
             if not slowed or session.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found
+
+    def _note_gpu(self, title: str, samples: list[Sample], slowed: bool) -> None:
+        """Keeps the state of the GPUs over all processes of a title; throttled where one of them was."""
+        self.watched.setdefault(title, []).extend(samples)
+        found = gpu_watch.summary(self.watched[title])
+        if found:
+            notes = self.session.notes.setdefault("gpu", {})
+            before = notes.get(title, {}).get("throttled", False)
+            notes[title] = {**found, "throttled": slowed or before}
 
     def _set_role(self, problem: GemmProblem, role: Role) -> None:
         self.session.store.set_role(problem, FINALS, role)

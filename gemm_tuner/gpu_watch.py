@@ -130,15 +130,20 @@ class GpuWatch:
 
     def throttled(self) -> bool:
         """Whether heat or the power supply slowed a GPU down for more than a moment."""
-        slowed = sum(sample.throttled for sample in self.samples)
-        return slowed > THROTTLED_SHARE * max(1, len(self.samples))
+        return throttled(self.samples)
 
-    def summary(self) -> dict[str, Any]:
-        """Median, least and most of each reading over all GPUs; empty when nothing was read."""
-        if not self.samples:
-            return {}
-        found: dict[str, Any] = {"samples": len(self.samples), "throttled": self.throttled()}
-        for name in ("sm_clock_mhz", "power_w", "temperature_c"):
-            values = [getattr(sample, name) for sample in self.samples]
-            found[name] = [round(value, 1) for value in (min(values), statistics.median(values), max(values))]
-        return found
+
+def throttled(samples: Sequence[Sample]) -> bool:
+    """Whether more than THROTTLED_SHARE of the samples show it."""
+    return sum(sample.throttled for sample in samples) > THROTTLED_SHARE * max(1, len(samples))
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Median, least and most of each reading over all GPUs; empty when nothing was read."""
+    if not samples:
+        return {}
+    found: dict[str, Any] = {"samples": len(samples), "throttled": throttled(samples)}
+    for name in ("sm_clock_mhz", "power_w", "temperature_c"):
+        values = [getattr(sample, name) for sample in samples]
+        found[name] = [round(value, 1) for value in (min(values), statistics.median(values), max(values))]
+    return found

@@ -17,7 +17,7 @@ from rich.console import Console
 from gemm_tuner import __version__, gpu_lock, gpu_users, results
 from gemm_tuner.contest import Published
 from gemm_tuner.device import driver_name, lock_name
-from gemm_tuner.gpu_watch import GpuWatch, Sensor
+from gemm_tuner.gpu_watch import Sensor
 from gemm_tuner.interruption import Interruption
 from gemm_tuner.launch import visible_gpu
 from gemm_tuner.prepare import Setting
@@ -79,12 +79,6 @@ class Session:
         spent = self.settings.compile_workers * sum(self.stage_seconds.get(name, 0.0) for name in stages)
         if spent:
             self.notes["compile_pool_idle_pct"] = round(100 * max(0.0, 1 - busy_s / spent), 1)
-
-    def note_gpu(self, title: str, watch: GpuWatch) -> None:
-        """Keeps the clocks, power and temperature of a block, where they are known."""
-        found = watch.summary()
-        if found:
-            self.notes.setdefault("gpu", {})[title] = found
 
     def gpu_names(self) -> list[str]:
         """The GPUs by UUID, or as the driver numbers them where none is known."""

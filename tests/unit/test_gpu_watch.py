@@ -51,7 +51,7 @@ def watched(*readings: Sample | None, gpus: tuple[str, ...] = ("0",)) -> tuple[G
 
 def test_what_was_read_is_summed_up() -> None:
     watch, _ = watched(state(1500.0), state(1980.0), state(1800.0))
-    assert watch.summary() == {
+    assert gpu_watch.summary(watch.samples) == {
         "samples": 3,
         "throttled": False,
         "sm_clock_mhz": [1500.0, 1800.0, 1980.0],
@@ -84,7 +84,7 @@ def test_the_watch_ends_with_the_block() -> None:
 def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
     with GpuWatch((None, ["0"])) as watch:
         assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
-    assert watch.summary() == {} and not watch.throttled()
+    assert gpu_watch.summary(watch.samples) == {} and not watch.throttled()
 
 
 @pytest.mark.parametrize(
