@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from gemm_tuner.commands import Consoles
+from gemm_tuner.commands import Consoles, json_document
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_OK
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.machine_check import facts, findings
@@ -22,7 +21,8 @@ from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR
 
 DESCRIPTION = """\
 Says what this machine has (GPUs, driver, profilers, Triton, torch, clocks, other processes, cores, memory, disk), what
-a run would use, and what is wrong with the command that mends it. It starts no kernel and changes nothing.
+a run would use, and what is wrong with the command that mends it. It starts no kernel and changes nothing. (Results
+are checked by tune_gemm.py --compare and --compare_wo_tuning.)
 """
 EXAMPLES = """\
 examples:
@@ -50,7 +50,7 @@ def build_parser() -> Parser:
                         help="where runs would make their folders (default: %(default)s)")  # fmt: skip
     parser.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                         help="folder of the space files (default: rules/)")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    json_document.add_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -59,14 +59,13 @@ def main(words: list[str], shown: Consoles) -> int:
     arguments = build_parser().parse(words)
     known = facts.gather(arguments.output_dir, arguments.rules, arguments.profiler, arguments.arch)
     found = findings.judge(known)
-    if arguments.json:
-        document = {
-            "measurable": findings.measurable(found),
-            **asdict(known),
-            "findings": [asdict(one) for one in found],
-        }
-        print(json.dumps(document, indent=1, default=str))
-    else:
+    document = {
+        "measurable": findings.measurable(found),
+        **asdict(known),
+        "findings": [asdict(one) for one in found],
+    }
+    json_document.put(document, arguments)
+    if not arguments.json:
         show(known, found, shown.out)
     return EXIT_OK if findings.measurable(found) else EXIT_ENVIRONMENT
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.commands import Consoles
+from gemm_tuner.commands import Consoles, json_document
 from gemm_tuner.commands.percent import percent
 from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
@@ -20,7 +19,8 @@ from gemm_tuner.show import config_name, size_names, with_common
 from gemm_tuner.terminal_table import Column, print_table
 
 DESCRIPTION = """\
-Compares two results files, or two runs' folders, size by size: B's time over A's, with the interval that the noise
+Compares the times of two results files, or two runs' folders, size by size (their results, as numbers, are checked by
+tune_gemm.py --compare and --compare_wo_tuning): B's time over A's, with the interval that the noise
 leaves open. Of two folders that interval is a bootstrap over the samples of the finals; else it is from the rows'
 20th and 80th percentiles. A size is slower or faster when the interval lies wholly on one side of 1.
 """
@@ -47,7 +47,7 @@ def build_parser() -> Parser:
                         help="how much slower a size may become, such as 5%% (default: 2%%)")  # fmt: skip
     parser.add_argument("--allow_missing", action="store_true", help="accept that sizes of A are missing in B, or have "
                         "no time there that can be compared")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    json_document.add_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -59,9 +59,8 @@ def main(words: list[str], shown: Consoles) -> int:
     for warning in comparison.warnings:
         shown.log.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     faults = comparison.faults(allow_missing=arguments.allow_missing)
-    if arguments.json:
-        print(json.dumps({**document(comparison, arguments.tolerance), "faults": faults}, indent=1))
-    else:
+    json_document.put({**document(comparison, arguments.tolerance), "faults": faults}, arguments)
+    if not arguments.json:
         show_table(shown.out, comparison)
         for line in closing(shown.out, comparison, arguments.tolerance, faults):
             shown.out.print(line, markup=False, highlight=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
-from gemm_tuner.commands import Consoles
+from gemm_tuner.commands import Consoles, json_document
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import SERVED, serve
 from gemm_tuner.flag_types import one_of, positive
@@ -47,7 +46,7 @@ def build_parser() -> Parser:
                         help=f"whose look-up: {', '.join(SERVED)}")  # fmt: skip
     parser.add_argument("--m", metavar="M,M", type=sizes, default=(),
                         help="the sizes to ask for (default: the usual grid, and what was tuned)")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+    json_document.add_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -55,9 +54,8 @@ def build_parser() -> Parser:
 def main(words: list[str], shown: Consoles) -> int:
     arguments = build_parser().parse(words)
     answers, remarks = serve.check(SERVED[arguments.consumer], arguments.folder, arguments.m)
-    if arguments.json:
-        shown.out.print(json.dumps(document(answers, remarks)), markup=False, highlight=False, soft_wrap=True)
-    else:
+    json_document.put(document(answers, remarks), arguments)
+    if not arguments.json:
         for answer in answers:
             shown.out.print(table_of(answer))
             for told in filter(None, (answer.file.remark, answer.fault and f"[red]{escape(answer.fault)}")):

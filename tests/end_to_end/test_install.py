@@ -40,6 +40,8 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "shared" in done.stdout or "lds_fits" in done.stdout
+    done = subprocess.run([*command[:2], "help"], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.stderr.startswith("tune-gemm: ") and "; tune-gemm --help" in done.stderr
     render = (
         "from gemm_tuner import codegen, options, prune, space; from gemm_tuner.records import GemmProblem;"
         "rules = options.data_folder('rules');"

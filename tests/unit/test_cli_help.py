@@ -113,6 +113,13 @@ def test_a_terminal_shows_a_line_before_the_work_is_loaded(monkeypatch: pytest.M
     assert "5x6x7" in before[0]
 
 
+@pytest.mark.parametrize("words", HELPS[1:], ids=" ".join)
+def test_o_is_the_output_everywhere(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "  -o, --output" in capsys.readouterr().out
+
+
 def test_a_percentage_below_1_needs_its_sign() -> None:
     def improvement(text: str) -> object:
         return build_parser().parse(["--min_improvement", text]).min_improvement

@@ -155,8 +155,10 @@ def test_the_exit_status_is_for_ci(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "slower (regression)" in shown and "1 slower, " not in shown.split("sizes of both")[0]
     assert "1 faster, 1 slower; 1 with another configuration" in shown
     assert "B / A, geometric mean: 0.921" in shown and "regressions beyond 2 %: 1" in shown
-    assert main(["compare", a, b, "--json"]) == EXIT_UNVERIFIED
+    file = str(tmp_path / "compared.json")
+    assert main(["compare", a, b, "--json", "-o", file]) == EXIT_UNVERIFIED
     document = json.loads(capsys.readouterr().out)
+    assert json.loads(Path(file).read_text()) == document
     assert [entry["verdict"] for entry in document["sizes"]] == ["slower", "faster"]
     assert document["sizes"][0]["b_config"] == B.name and document["regressions"] == 1
 
