@@ -21,8 +21,8 @@ from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR
 
 DESCRIPTION = """\
 Says what this machine has (GPUs, driver, profilers, Triton, torch, clocks, other processes, cores, memory, disk), what
-a run would use, and what is wrong with the command that mends it. It starts no kernel and changes nothing. (Results
-are checked by tune_gemm.py --compare and --compare_wo_tuning.)
+a run would use, and what is wrong with the command that mends it. It starts no kernel and changes nothing. (Whether
+results are right is said by the flags --compare and --compare_wo_tuning.)
 """
 EXAMPLES = """\
 examples:

@@ -19,8 +19,8 @@ from gemm_tuner.show import config_name, size_names, with_common
 from gemm_tuner.terminal_table import Column, print_table
 
 DESCRIPTION = """\
-Compares the times of two results files, or two runs' folders, size by size (their results, as numbers, are checked by
-tune_gemm.py --compare and --compare_wo_tuning): B's time over A's, with the interval that the noise
+Compares the times of two results files, or two runs' folders, size by size (whether results are right is said by
+the flags --compare and --compare_wo_tuning): B's time over A's, with the interval that the noise
 leaves open. Of two folders that interval is a bootstrap over the samples of the finals; else it is from the rows'
 20th and 80th percentiles. A size is slower or faster when the interval lies wholly on one side of 1.
 """
