@@ -209,6 +209,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         compare=arguments.compare or "",
         search=arguments.search,
         families=arguments.families,
+        serve=tuple(dict.fromkeys(arguments.serve)),
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,

@@ -28,6 +28,7 @@ from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.search.registry import SEARCHES
+from gemm_tuner.served import NAMES as SERVERS
 
 USAGE = """\
 tune_gemm.py --gemm_size_file FILE [flags]
@@ -216,6 +217,9 @@ def _space(parser: Parser) -> None:
     group.add_argument("--families", type=name_list, default=(), metavar="NAME,NAME",
                        help="kernel families to try, such as gemm_tile, which is what others' servers run "
                        "(default: all of the space)")  # fmt: skip
+    group.add_argument("--serve", metavar="SERVER", type=one_of(SERVERS), action="append", default=[],
+                       help=f"find for each size the best that this server's own kernel can launch, too, and time its "
+                       f"default beside it: {', '.join(SERVERS)}; may be given again")  # fmt: skip
     group.add_argument("--space", metavar="FILE", type=Path, help="axes, in place of rules/space_<arch>.yaml")
     group.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                        help="rules and axes; its Python files are run (default: rules/)")  # fmt: skip

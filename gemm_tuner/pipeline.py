@@ -28,6 +28,7 @@ from gemm_tuner import (
     run_record,
     run_start,
     run_summary,
+    serving,
     show,
 )
 from gemm_tuner.arch_types import require_a_type
@@ -60,6 +61,8 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     say_idle(settings, setting, console)
     require_a_type([entry.problem for entry in settings.entries], setting.device)
+    servers = serving.servers(settings.serve, setting.device)
+    serving.require_some(servers, [entry.problem for entry in settings.entries])
     if setting.recording is not None:
         recorded.require_all(settings, setting.device, setting.recording)
     with opened(settings, setting, console, out) as (launchers, session):
@@ -69,7 +72,9 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         ledgers, empty = [], {}
         for entry in settings.entries:
             try:
-                ledgers.append(prepare.open_ledger(candidates, entry.problem, setting.device))
+                pruned = prepare.cut_space(candidates, entry.problem, setting.device)
+                pruned = serving.widened(pruned, servers, candidates, entry.problem)
+                ledgers.append(prepare.ledger_of(candidates, entry.problem, setting.device, pruned))
             except UserError as error:
                 empty[entry.problem] = error
         if not ledgers:

@@ -20,6 +20,7 @@ from gemm_tuner.profilers import AUTO
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import Device, GemmProblem, KernelConfig
 from gemm_tuner.rule import Rule
+from gemm_tuner.served import STAND_IN
 from gemm_tuner.settings import Settings
 
 
@@ -111,7 +112,8 @@ def space_file(settings: Settings, arch: str) -> Any:
 def load_space(settings: Settings, device: Device) -> Space:
     """All configurations for the device's architecture, and the rules. Raises UserError."""
     arch = device.target.arch
-    configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), settings.families)
+    families = (*settings.families, STAND_IN) if settings.families and settings.serve else settings.families
+    configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), families)
     rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     names = space.names(configs).to_numpy(dtype=object)
     return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))

@@ -62,6 +62,7 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "search": settings.search,
         "heuristics": settings.heuristics,
         "families": ", ".join(settings.families),
+        "servers": ", ".join(settings.serve),
         "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
         f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,

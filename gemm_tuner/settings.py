@@ -16,6 +16,7 @@ class Settings:
 
     compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
     families: the kernel families to try; empty for all of the space.
+    serve:    the servers that each size gets a configuration for, too.
     budget_s: wall time of the run; 0 is no bound.
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
@@ -33,6 +34,7 @@ class Settings:
     arch: str = ""
     heuristics: bool = True
     families: tuple[str, ...] = ()
+    serve: tuple[str, ...] = ()
     profiler: str = "auto"
     replay_dir: Path | None = None
     gpu_ids: tuple[int, ...] | None = None

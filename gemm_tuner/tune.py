@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gemm_tuner import choose, incumbents, resume
+from gemm_tuner import choose, incumbents, resume, serving
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
@@ -51,6 +51,7 @@ class Tuning:
         """From ledgers to results; every size is settled at the end."""
         open_ones = [ledger for ledger in self.ledgers if self.session.store.settled(ledger.problem) is None]
         incumbents.admit(self.session, self.ledgers)
+        serving.admit(self._servers, self.ledgers)
         self._write_scripts(self.ledgers)
         fleet, settings = self._fleet(), self.session.settings
         finals = Finals(self.session, self.scripts, fleet, self.plan)
@@ -63,11 +64,13 @@ class Tuning:
                 compiling.restore(open_ones)
             if open_ones:
                 search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
+                search = serving.with_servers(search, self._servers, open_ones)
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
                 if compiling:
                     self.session.note_compiling(compiling.busy_s)
                 best = [(ledger, ledger.fastest(self._places(ledger))) for ledger in open_ones]
                 finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
+                finalists = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in finalists]
                 self._settle(compiled(finalists, compiling), finals, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
@@ -137,9 +140,11 @@ class Tuning:
                     order.append((ledger, names))
                 else:
                     self._book(ledger, finals, None, [], why_nothing_timed(ledger))
+            self._check_served(order, finals, compiling)
             again += self._check(order, finals, compiling, repeats)
             if not again:
                 return
+            again = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in again]
             finalists = compiled(again, compiling)
 
     def _places(self, ledger: Ledger) -> int:
@@ -172,6 +177,21 @@ class Tuning:
         check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
         return again
 
+    def _check_served(self, order: Finalists, finals: Finals, compiling: Compiling | None) -> None:
+        """Checks the best that each server can launch, before the sizes are settled with it."""
+
+        def in_the_store(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+            """The verdicts are kept as they come."""
+
+        times = [(ledger, finals_us(finals, ledger)) for ledger, _ in order]
+        for server in self._servers:
+            wanted = serving.to_check(server, times, self.session.store.verdicts)
+            check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, in_the_store, compiling)
+
+    @property
+    def _servers(self) -> tuple[serving.Server, ...]:
+        return serving.servers(self.session.settings.serve, self.session.setting.device)
+
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
         """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
         last: what made losers of them may be wrong."""
@@ -194,7 +214,14 @@ class Tuning:
         store.settle(problem, name)
         incumbents.note_chosen(self.session, ledger, name)
         chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source, ties)
-        self.session.settle(problem, chosen)
+        served = serving.served_choices(self._servers, ledger, finals_us(finals, ledger), store.verdicts)
+        self.session.settle(problem, replace(chosen, served=served))
+
+
+def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
+    """The times of a size's finals by name, in the order of the contest, microseconds."""
+    ranked = finals.ranked(ledger)
+    return {name: ranked.times[name].us for name in ranked.order if name in ranked.times}
 
 
 def compiled(finalists: Finalists, compiling: Compiling | None) -> Finalists:

@@ -38,6 +38,8 @@ class Aiter(Consumer, Served):
     """get_gemm_config of AITER's gemm_config_utils, for the families of ``family_of``."""
 
     name = "aiter"
+    takes = "on AMD GPUs, B column-major: bf16 and fp16; fp8 and int8 with --scaling row_col; fp8 with --scaling block"
+    splits_k = True
     device_key = "arch"
     grid = (*((f"M_LEQ_{bound}", bound) for bound in BOUNDS), (ANY, 2 * BOUNDS[-1]))
     floor_stands_in = True

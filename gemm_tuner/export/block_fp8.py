@@ -40,6 +40,7 @@ class BlockFp8(Consumer, Served):
     default_stages: num_stages of the tile that is launched without a file.
     """
 
+    takes = "e4m3 fp8 with block scales, B column-major: --dtype fp8_e4m3 --scaling block --layout_b col"
     grid = tuple((str(m), m) for m in nearest.GRID)
     directories: tuple[str, ...]
     separator: str
@@ -85,9 +86,12 @@ class BlockFp8(Consumer, Served):
     def rank(self, offer: Offer) -> tuple[Any, ...]:
         return (output_rank(offer.problem), *super().rank(offer))
 
+    def default_config(self, problem: GemmProblem, arch: str) -> KernelConfig:
+        tile = (64, SCALE_BLOCK, SCALE_BLOCK, 32, 1, 4, self.default_stages)
+        return KernelConfig("gemm_tile", *tile, kpack=1 if arch.startswith("gfx") else 0)
+
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
-        blocks = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": SCALE_BLOCK, "BLOCK_SIZE_K": SCALE_BLOCK}
-        return {**blocks, "GROUP_SIZE_M": 32, "num_warps": 4, "num_stages": self.default_stages}
+        return tile_entry(KernelConfig("gemm_tile", 64, SCALE_BLOCK, SCALE_BLOCK, 32, 1, 4, self.default_stages))
 
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
         pattern = re.compile(

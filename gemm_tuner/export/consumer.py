@@ -38,6 +38,8 @@ class Consumer(ABC):
     name: str
     device_key = "device"  # the key of a results file's header that names the device the consumer's way; or ""
     grid: tuple[tuple[str, int], ...] = ()  # keys that every file must have, each with the M that it stands for
+    takes = ""  # in words, for a message
+    splits_k = False  # its kernel may split K over the grid
     floor_stands_in = False  # a key that nothing near can fill takes the config of a smaller M
 
     @abstractmethod
@@ -70,6 +72,10 @@ class Consumer(ABC):
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
         """What the consumer would launch for an M without the file; None when that is not known."""
+        return None
+
+    def default_config(self, problem: GemmProblem, arch: str) -> KernelConfig | None:
+        """``default`` as a configuration of the family that stands for the consumer's kernel."""
         return None
 
     def text(self, body: Body) -> str:

@@ -1,0 +1,199 @@
+"""``--serve``: beside the winner of each size, the best that a server's own kernel can launch.
+
+A server launches a plain tile kernel, for which the family STAND_IN stands. Its configurations are searched apart from
+the others, the best of them come into the finals together with the server's default, and each is checked like any
+finalist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gemm_tuner import prepare, prune, space
+from gemm_tuner.errors import UserError
+from gemm_tuner.export import CONSUMERS
+from gemm_tuner.export.consumer import Consumer
+from gemm_tuner.ledger import Ledger
+from gemm_tuner.prepare import Space
+from gemm_tuner.prune import Pruned
+from gemm_tuner.records import Device, GemmProblem, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
+from gemm_tuner.served import STAND_IN
+
+FINALISTS = 4  # of each size and server, beside its default
+
+Verdicts = Callable[[GemmProblem, str], Sequence[Verdict]]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A consumer on one device."""
+
+    consumer: Consumer
+    device: Device
+
+    @property
+    def name(self) -> str:
+        return self.consumer.name
+
+    @property
+    def _arch(self) -> str:
+        return self.device.target.arch
+
+    def fault(self, problem: GemmProblem) -> str:
+        """Why its kernel does not compute a problem; empty when it does."""
+        return self.consumer.problem_fault(problem, self._arch)
+
+    def can_launch(self, problem: GemmProblem, config: KernelConfig) -> bool:
+        return not self.fault(problem) and not self.consumer.config_fault(problem, config, self._arch)
+
+    def default(self, problem: GemmProblem) -> KernelConfig | None:
+        """What it launches without a tuned file; None where that is not known."""
+        return None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
+
+    def launchable(self, ledger: Ledger) -> list[str]:
+        """The kept configurations of a size that it can launch."""
+        return [name for name, config in ledger.kept.items() if self.can_launch(ledger.problem, config)]
+
+
+def servers(names: Iterable[str], device: Device) -> tuple[Server, ...]:
+    return tuple(Server(CONSUMERS[name], device) for name in dict.fromkeys(names))
+
+
+def require_some(wanted: Iterable[Server], problems: Sequence[GemmProblem]) -> None:
+    """Raises UserError for a server whose kernel computes none of the problems."""
+    for server in wanted:
+        faults = [server.fault(problem) for problem in problems]
+        if all(faults):
+            what = f"{server.name} can launch none of the sizes: {problems[0].key} {faults[0]}"
+            raise UserError(what, where="--serve", accepted=server.consumer.takes)
+
+
+def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: GemmProblem) -> Pruned:
+    """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
+    compare with families that the server does not have."""
+    kept = set(pruned.kept.tolist())
+    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
+    for server in wanted:
+        if server.fault(problem):
+            continue
+        mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
+        frame = candidates.configs.iloc[mine]
+        if not len(frame):
+            continue
+        found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
+        configs = space.configs_of(frame.iloc[found])
+        kept.update(
+            int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)
+        )
+    places = np.array(sorted(kept), dtype=np.intp)
+    rejected_by = pruned.rejected_by.copy()
+    rejected_by[places] = ""
+    return replace(pruned, kept=places, rejected_by=rejected_by)
+
+
+def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:
+    """Takes the servers' defaults among the candidates of their sizes, whatever the rules say of them."""
+    for ledger in ledgers:
+        for server in wanted:
+            config = server.default(ledger.problem)
+            if config is not None:
+                ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
+
+
+def added(wanted: Sequence[Server], ledger: Ledger, finalists: Sequence[str]) -> list[str]:
+    """The finalists of a size, the best that each server can launch, by screening, and its default."""
+    names = list(finalists)
+    screened = ledger.fastest(len(ledger.kept))
+    for server in wanted:
+        launchable = set(server.launchable(ledger))
+        names += [name for name in screened if name in launchable][:FINALISTS]
+        config = server.default(ledger.problem)
+        if config is not None and config.name in ledger.kept and ledger.may_run(config.name):
+            names.append(config.name)
+    return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class WithServers:
+    """A search of all candidates of a size and, beside it, of those that each server can launch."""
+
+    inner: Search
+    launchable: tuple[Mapping[GemmProblem, frozenset[str]], ...]
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+        asked = {problem: list(names) for problem, names in self.inner.propose(sizes, device).items()}
+        for one in self.launchable:
+            views = [only(size, one[size.problem]) for size in sizes if one.get(size.problem)]
+            for problem, names in (self.inner.propose(views, device) if views else {}).items():
+                asked[problem] = list(dict.fromkeys((*asked.get(problem, ()), *names)))
+        return asked
+
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
+        return self.inner.likely_next(sizes, device, asked, count)
+
+
+def only(size: SizeView, names: frozenset[str]) -> SizeView:
+    """A size as if it had no other candidates than these."""
+    candidates = size.candidates[size.candidates.index.isin(names)]
+    return replace(size.only(names), candidates=candidates)
+
+
+def with_servers(search: Search, wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> Search:
+    """The search that servers' configurations take part in; the same one where there are no servers."""
+    ledgers = list(ledgers)
+    apart: list[dict[GemmProblem, frozenset[str]]] = []
+    for server in wanted:
+        found = {ledger.problem: frozenset(server.launchable(ledger)) for ledger in ledgers}
+        if found not in apart:
+            apart.append(found)
+    return WithServers(search, tuple(apart)) if apart else search
+
+
+def served_choices(
+    wanted: Sequence[Server], ledger: Ledger, us: Mapping[str, float], verdicts: Verdicts
+) -> tuple[ServedChoice, ...]:
+    """The best configuration for each server that a check on the GPU found right.
+
+    us: the finals' times by name, best first. verdicts: those on a configuration of a size.
+    """
+    found = []
+    for server in wanted:
+        right = (name for name in launched(server, ledger, us) if is_right(verdicts(ledger.problem, name)))
+        name = next(right, None)
+        if name is not None:
+            default = server.default(ledger.problem)
+            default_us = round(us[default.name], 3) if default is not None and default.name in us else None
+            found.append(ServedChoice(server.name, ledger.kept[name], round(us[name], 3), Verified.TRUE, default_us))
+    return tuple(found)
+
+
+def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[str]:
+    """The finalists of a size that a server can launch and that nothing speaks against, best first."""
+    kept = ledger.kept
+    names = [name for name in us if name in kept and ledger.may_run(name)]
+    return [name for name in names if server.can_launch(ledger.problem, kept[name])]
+
+
+def is_right(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a configuration was checked and always right."""
+    return bool(verdicts) and all(verdict.ok for verdict in verdicts)
+
+
+def to_check(
+    server: Server, ledgers: Iterable[tuple[Ledger, Mapping[str, float]]], verdicts: Verdicts
+) -> list[tuple[Ledger, list[str]]]:
+    """The sizes whose best for a server has not been checked, each with what it can launch, best first."""
+    order = []
+    for ledger, us in ledgers:
+        names = launched(server, ledger, us)
+        if names and not is_right(verdicts(ledger.problem, names[0])):
+            order.append((ledger, names))
+    return order

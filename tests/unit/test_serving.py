@@ -1,0 +1,163 @@
+"""--serve on a stand-in GPU: what servers can launch is searched, timed and checked beside the winner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import config, device
+from tuning import StandInGpu, ledger_of, session, settings
+
+from gemm_tuner import prepare, results, serving
+from gemm_tuner.errors import UserError
+from gemm_tuner.launcher.plan import VERIFY
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.prune import Pruned
+from gemm_tuner.records import KernelConfig, ServedChoice, Status, Verified
+from gemm_tuner.search import make_search
+from gemm_tuner.session import Session
+from gemm_tuner.tune import Tuning
+
+SM_90 = device("sm_90")
+SIZE = GemmProblem(512, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
+OTHER = GemmProblem(512, 512, 512)
+WINNER = KernelConfig("gemm_persistent", 128, 128, 128, 8, 1, 8, 3, PROGRAMS_PER_SM=1)
+SPLIT = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64, BLOCK_SIZE_K=128, SPLIT_K=4)
+GOOD = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64, BLOCK_SIZE_K=128, num_stages=4)
+NEXT = replace(GOOD, num_stages=3)
+DEFAULT = KernelConfig("gemm_tile", 64, 128, 128, 32, 1, 4, 2)  # vLLM's
+TIMES = {WINNER.name: 50.0, SPLIT.name: 55.0, GOOD.name: 70.0, NEXT.name: 75.0, DEFAULT.name: 100.0}
+CONFIGS = (WINNER, SPLIT, GOOD, NEXT)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def tuned(folder: Path, gpu: StandInGpu, *serve: str, **how: Any) -> Session:
+    asked = {"search": "full", "compile_stage": False, "serve": serve, **how}
+    run = session(folder, SIZE, OTHER, **asked)
+    ledgers = [ledger_of(SIZE, CONFIGS), ledger_of(OTHER, CONFIGS)]
+    Tuning(run, ledgers, (gpu,)).run()
+    for ledger in ledgers:
+        ledger.assert_complete()
+    return run
+
+
+def test_a_row_holds_the_winner_and_the_best_that_the_server_can_launch(tmp_path: Path) -> None:
+    done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
+    choice = done.choices[SIZE]
+    assert choice.config == WINNER
+    assert choice.served == (ServedChoice("vllm", GOOD, 70.0, Verified.TRUE, 100.0),)
+    assert done.choices[OTHER].served == ()  # of a type that it does not take
+    rows = results.read(done.results_path).rows
+    assert [row.served for row in rows] == [choice.served, ()]
+
+
+def test_each_server_has_its_own_default(tmp_path: Path) -> None:
+    gpu = StandInGpu(us={**TIMES, replace(DEFAULT, num_stages=3).name: 90.0})
+    served = tuned(tmp_path, gpu, "sglang", "vllm").choices[SIZE].served
+    assert [(one.consumer, one.config, one.default_us) for one in served] == [
+        ("sglang", GOOD, 90.0), ("vllm", GOOD, 100.0),
+    ]  # fmt: skip
+
+
+def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path) -> None:
+    (one,) = tuned(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((GOOD.name,))), "vllm").choices[SIZE].served
+    assert one.config == NEXT
+    every = frozenset((GOOD.name, NEXT.name, DEFAULT.name))
+    assert tuned(tmp_path / "b", StandInGpu(us=TIMES, wrong=every), "vllm").choices[SIZE].served == ()
+
+
+def test_a_default_that_is_fastest_is_served_and_one_that_fails_has_no_time(tmp_path: Path) -> None:
+    (one,) = tuned(tmp_path, StandInGpu(us={**TIMES, DEFAULT.name: 60.0}), "vllm").choices[SIZE].served
+    assert (one.config, one.time_us, one.default_us) == (DEFAULT, 60.0, 60.0)
+    gpu = StandInGpu(us=TIMES, statuses={DEFAULT.name: Status.OUT_OF_RESOURCES})
+    (one,) = tuned(tmp_path / "b", gpu, "vllm").choices[SIZE].served
+    assert (one.config, one.default_us) == (GOOD, None)
+
+
+def test_what_is_served_is_checked_before_the_size_is_settled(tmp_path: Path) -> None:
+    gpu = StandInGpu(us=TIMES)
+    tuned(tmp_path, gpu, "vllm")
+    checked = [name for plan in gpu.plans if plan.stage == VERIFY for work in plan.work for _, name in work.entries]
+    assert GOOD.name in checked and checked.index(GOOD.name) < checked.index(WINNER.name)
+
+
+def test_the_served_entry_survives_a_second_start(tmp_path: Path) -> None:
+    run = session(tmp_path, SIZE, search="full", compile_stage=False, serve=("vllm",))
+    Tuning(run, [ledger_of(SIZE, CONFIGS)], (StandInGpu(us=TIMES),)).run()
+    first = run.choices[SIZE].served
+    again = replace(run, choices={}, failures={}, facts={}, notes={}, stage_seconds={})
+    gpu = StandInGpu(us=TIMES)
+    Tuning(again, [ledger_of(SIZE, CONFIGS)], (gpu,)).run()
+    assert again.choices[SIZE].served == first and len(first) == 1 and gpu.plans == []
+
+
+def test_the_finalists_of_a_server_come_in_however_slow(tmp_path: Path) -> None:
+    many = tuple(replace(WINNER, GROUP_SIZE_M=1 << i) for i in range(1, 5))
+    split = tuple(replace(SPLIT, num_stages=stages) for stages in range(2, 8))
+    ledger = ledger_of(SIZE, (*many, *split, GOOD, NEXT))
+    for index, name in enumerate(ledger.kept):
+        ledger.record(name, Status.OK, screen_us=10.0 + index, screen_samples=5)
+    servers = serving.servers(("vllm",), SM_90)
+    names = serving.added(servers, ledger, ledger.fastest(8))
+    assert names[:8] == ledger.fastest(8) and names[8:] == [GOOD.name, NEXT.name]
+
+
+def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> None:
+    """The model's best 16 of all would be none of them."""
+    split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
+    ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
+    inner = make_search("quick")
+    search = serving.with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [ledger])
+    from gemm_tuner.rounds import view_of
+
+    names = search.propose([view_of(ledger)], SM_90)[SIZE]
+    assert len(names) == 16 + 2 and names[16:] == [GOOD.name, NEXT.name]
+    assert serving.with_servers(inner, (), [ledger]) is inner
+
+
+def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path) -> None:
+    """With 512 rows the rules keep descriptors in place of pointers; a server has pointers only."""
+    candidates = prepare.load_space(settings(tmp_path, SIZE), SM_90)
+    pruned = prepare.cut_space(candidates, SIZE, SM_90)
+    (server,) = serving.servers(("vllm",), SM_90)
+
+    def launchable(of: Pruned) -> list[str]:
+        return server.launchable(prepare.ledger_of(candidates, SIZE, SM_90, of))
+
+    assert launchable(pruned) == []
+    wide = serving.widened(pruned, (server,), candidates, SIZE)
+    assert len(launchable(wide)) > 20 and set(pruned.kept) < set(wide.kept)
+    assert len(wide.kept) - len(pruned.kept) == len(launchable(wide))
+
+
+def test_families_asked_for_leave_the_servers_one_in_the_space(tmp_path: Path) -> None:
+    asked = settings(tmp_path, SIZE, families=("gemm_persistent",))
+    assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent"}
+    asked = replace(asked, serve=("vllm",))
+    assert set(prepare.load_space(asked, SM_90).configs["family"]) == {"gemm_persistent", "gemm_tile"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "problem", "words"),
+    [
+        ("vllm", "sm_90", OTHER, ("no block scales", "--scaling block")),
+        ("sglang", "sm_90", OTHER, ("no block scales", "--scaling block")),
+        ("aiter", "sm_90", SIZE, ("AMD GPUs", "bf16")),
+    ],
+)
+def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
+    name: str, arch: str, problem: GemmProblem, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        serving.require_some(serving.servers((name,), device(arch)), [problem])
+    assert caught.value.where == "--serve" and all(word in str(caught.value) for word in words)
+
+
+def test_a_server_that_takes_some_is_not_refused() -> None:
+    serving.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
