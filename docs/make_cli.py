@@ -14,8 +14,8 @@ WIDTH = 110
 INTRODUCTION = """\
 # The command line
 
-What `--help` prints. `python docs/make_cli.py` writes this page, and a test compares it with the parsers.
-In long flags `-` and `_` mean the same. Without a subcommand the flags tune.
+What `--help_all`, and `--help` of the subcommands, print. `python docs/make_cli.py` writes this page, and a test
+compares it with the parsers. In long flags `-` and `_` mean the same. Without a subcommand the flags tune.
 """
 
 

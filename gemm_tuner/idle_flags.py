@@ -23,7 +23,8 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     "precision": ("ieee", "tf32"),
 }
 _TIMING = ("starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
-_WITHOUT_A_GPU = ("search", "budget", *_TIMING, "no_compile_stage")
+_WAITING = ("wait", "no_wait")
+_WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
 _CHOICE = ("search", "families", "no_heuristics", "starts_per_round")
 
 
@@ -60,7 +61,7 @@ def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
     if source == "predicted":
         why.update(dict.fromkeys(_WITHOUT_A_GPU, "without a GPU nothing is timed"))
     elif source == "replayed":
-        why.update(dict.fromkeys(_TIMING, "a replay times nothing"))
+        why.update(dict.fromkeys((*_TIMING, *_WAITING), "a replay times nothing"))
     if settings.update_file is None:
         why["min_improvement"] = "it is about --update, which is not given"
     return [f"--{name} changes nothing: {why[name]}" for name in why if name in settings.given]

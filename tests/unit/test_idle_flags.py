@@ -75,7 +75,8 @@ def test_flags_about_timing() -> None:
     assert of_run("predicted", "--compare", "--seed", "3", "--verbose") == set()
     assert of_run("measured", "--min_improvement", "3") == {"--min_improvement"}
     assert of_run("measured", "--search", "quick", "--iters", "3", task="--benchmark") == {"--search"}
-    assert of_run("predicted") == set()
+    assert of_run("predicted", "--wait", "5m") == of_run("replayed", "--wait", "5m") == {"--wait"}
+    assert of_run("measured", "--no_wait") == of_run("predicted") == set()
 
 
 def test_a_run_says_so_before_it_begins(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
