@@ -80,7 +80,8 @@ def book(
     device: Device,
     booked: set[Binary],
 ) -> None:
-    """Enters what compiling the named configurations gave and drops those that cannot or should not be timed.
+    """Enters what compiling the named configurations gave and drops those that cannot or should not be timed;
+    of those that the user gave only what cannot.
 
     booked: the binaries whose seconds are entered somewhere already; grows.
     """
@@ -97,5 +98,5 @@ def book(
         if result.shared_bytes > device.shared_memory_bytes:
             text = f"{result.shared_bytes} bytes of shared memory, the limit is {device.shared_memory_bytes}"
             ledger.record(name, Status.OUT_OF_RESOURCES, text)
-        elif result.spills > allowed:
+        elif result.spills > allowed and name not in ledger.given:
             ledger.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")

@@ -36,6 +36,9 @@ def note_chosen(session: Session, ledger: Ledger, name: str) -> None:
     """Counts whether the older configuration of a size kept its place."""
     config = older(session, ledger)
     if config is not None:
+        why = ledger.why_not(config.name)
+        if why:
+            session.notes.setdefault("older_not_run", {})[ledger.problem.key] = why
         counts = session.notes.setdefault("updated", {"kept": 0, "replaced": 0})
         counts["kept" if config.name == name else "replaced"] += 1
 

@@ -29,6 +29,7 @@ class Ledger:
 
     configs:      all rows of the space, as ``space.frame`` made them.
     predicted_us: the model's time of the kept ones, by name; a prediction, never a result.
+    given:        names that the user gave: no heuristic drops them.
     """
 
     problem: GemmProblem
@@ -37,6 +38,7 @@ class Ledger:
     kept: dict[str, KernelConfig]
     predicted_us: dict[str, float]
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
 
     def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
         """Sets where a kept configuration ended; a later record overrides an earlier one."""
@@ -79,7 +81,9 @@ class Ledger:
             self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{twin}", **numbers)
 
     def admit(self, config: KernelConfig, predicted_us: float) -> None:
-        """Takes a configuration among the kept ones, whether or not the space has it or the rules keep it."""
+        """Takes a configuration that the user gave among the kept ones, whether or not the space has it or the rules
+        keep it."""
+        self.given.add(config.name)
         if config.name in self.kept:
             return
         fields = config.to_dict()
@@ -98,6 +102,11 @@ class Ledger:
     def may_run(self, name: str) -> bool:
         """Whether nothing that is known of a configuration speaks against timing it again."""
         return self.rows.get(name, {}).get("status") in (None, Status.OK.value, Status.EARLY_STOPPED.value)
+
+    def why_not(self, name: str) -> str:
+        """What a configuration that did not run came to, in words; empty for one that may run."""
+        row = self.rows.get(name, {})
+        return "" if self.may_run(name) else ": ".join(filter(None, (str(row["status"]), str(row.get("message", "")))))
 
     def is_compiled(self, name: str) -> bool:
         return "registers" in self.rows.get(name, {}) and not self.ended(name)

@@ -284,8 +284,12 @@ def check_given(session: Session, ledgers: list[Ledger], launchers: list[Launche
         order = [(ledger, [n for n in ledger.kept if not ledger.ended(n)]) for ledger in ledgers]
         order = [(ledger, names) for ledger, names in order if names]
         verdicts = check_candidates(session, checker, scripts, order, settled, compiling)
+    rows = [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
+    for ledger in ledgers:
+        for name, status, message in session.store.failures(ledger.problem):
+            ledger.record(name, status, message)
     show.verdicts_table(
-        session.out, [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
+        session.out, rows, {ledger.problem: ledger.why_not(next(iter(ledger.kept))) for ledger in ledgers}
     )
     right = sum(1 for name, _ in found.values() if name)
     where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"

@@ -155,7 +155,8 @@ def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> 
     """The account of a size whose single configuration was given, not searched for."""
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
-    return Ledger(problem, row, pruned, {config.name: config}, {config.name: predicted_us(problem, config, device)})
+    predicted = {config.name: predicted_us(problem, config, device)}
+    return Ledger(problem, row, pruned, {config.name: config}, predicted, given={config.name})
 
 
 def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> float:

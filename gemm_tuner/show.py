@@ -180,8 +180,10 @@ def details(console: Console, choice: Choice) -> None:
         console.print(Text(f"  {line}"))
 
 
-def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list[Verdict]]]) -> None:
-    """One row a check: which size, how far from the bound, and where when wrong."""
+def verdicts_table(
+    console: Console, rows: Iterable[tuple[GemmProblem, str, list[Verdict]]], why_not: Mapping[GemmProblem, str]
+) -> None:
+    """One row a check: which size, how far from the bound, and where when wrong. why_not: why sizes have no check."""
     rows = list(rows)
     named = size_names(console, [problem for problem, _, _ in rows])
     columns = (
@@ -197,7 +199,7 @@ def verdicts_table(console: Console, rows: Iterable[tuple[GemmProblem, str, list
     for problem, name, verdicts in rows:
         begin = (named.of[problem], config_name(console, name))
         if not verdicts:
-            cells.append((*begin, "", Text("could not run", style="red"), "", "", ""))
+            cells.append((*begin, "", Text("could not run", style="red"), "", "", why_not.get(problem, "")))
         for v in verdicts:
             batch = f"{v.problem.batch} of " if v.problem.batch > 1 else ""
             at = f"{batch}{v.problem.m} x {v.problem.n} x {v.problem.k}"
@@ -237,6 +239,8 @@ def notes(session: Session) -> list[str]:
         )
     if "compile_pool_idle_pct" in found:
         lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
+    for key, why in found.get("older_not_run", {}).items():
+        lines.append(f"the older configuration of {key} could not run: {why}")
     if "updated" in found:
         counts = found["updated"]
         lines.append(

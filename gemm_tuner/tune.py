@@ -246,5 +246,7 @@ def why_nothing_timed(ledger: Ledger) -> str:
     counts = {status: n for status, n in ledger.counts().items() if status not in ("", Status.PRUNED.value)}
     if not counts:
         return "nothing was tried; a larger --budget tries more"
+    if ledger.given == set(ledger.kept):
+        return f"the given configuration could not run: {'; '.join(map(ledger.why_not, ledger.kept))}"
     listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
     return f"no configuration has a time: {listed}"

@@ -14,6 +14,7 @@ from gemm_tuner.compile_stage import Binary, binary_of, book, tasks_for, write_s
 from gemm_tuner.compiling import pairs
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.tune import why_nothing_timed
 
 DEVICE = device("sm_90")
 PROBLEM = GemmProblem(4096, 4096, 4096)
@@ -97,3 +98,21 @@ def test_where_time_may_run_out_the_first_of_each_size_come_first(tmp_path: Path
         for longest in (False, True)
     )
     assert in_order == [small.binary_name] * 2 + [large.binary_name] * 2 == longest_first[::-1]
+
+
+def test_spills_drop_what_the_search_made_and_never_what_the_user_gave(tmp_path: Path) -> None:
+    given = prepare.given_ledger(PROBLEM, GROUPS[0], DEVICE)
+    searched, admitted = (replace(ledger_of(PROBLEM, GROUPS), given=set()) for _ in range(2))
+    admitted.admit(GROUPS[0], 1.0)
+    scripts = write_scripts(TEMPLATES, tmp_path, [(PROBLEM, one) for one in GROUPS], DEVICE.target)
+    key = binary_of(scripts, PROBLEM, GROUPS[0], DEVICE.target)
+    for ledger in (searched, given, admitted):
+        book(ledger, ledger.kept, {key: CompileResult(key[1], key[2], Status.OK, spills=999)}, scripts, DEVICE, set())
+    assert len(searched.named(Status.SPILLED)) == len(GROUPS)
+    assert given.may_run(GROUPS[0].name) and admitted.may_run(GROUPS[0].name)
+    assert admitted.named(Status.SPILLED) == [one.name for one in GROUPS[1:]]
+    # What cannot run at all does not: shared memory is a limit and no heuristic.
+    large = CompileResult(key[1], key[2], Status.OK, shared_bytes=DEVICE.shared_memory_bytes + 1)
+    book(given, given.kept, {key: large}, scripts, DEVICE, set())
+    assert given.why_not(GROUPS[0].name).startswith("out_of_resources: ")
+    assert why_nothing_timed(given).startswith("the given configuration could not run: out_of_resources: ")

@@ -112,7 +112,7 @@ def test_a_check_of_a_batch_says_how_many(width: int) -> None:
     one, many = GemmProblem(17, 18, 19), GemmProblem(17, 18, 19, batch=3)
     screen = Screen(width)
     rows = [(problem, "name", [Verdict(problem, "name", True, 0.0, 0.5)]) for problem in (one, many)]
-    show.verdicts_table(screen.console, rows)
+    show.verdicts_table(screen.console, rows, {})
     assert " 17 x 18 x 19 " in screen.lines[-2]
     assert " 3 of 17 x 18 x 19 " in screen.lines[-1]
     assert screen.lines[-1].startswith(many.key if not width else "3x17x18x19")
@@ -123,10 +123,12 @@ def test_a_check_that_fails_says_where(width: int) -> None:
     screen = Screen(width)
     message = "wrong at row 3, column 4: 1.5 where 2.5 is right, and many more words about it"
     verdict = Verdict(SIZE, "name", False, 1.0, 7.5, message=message)
-    show.verdicts_table(screen.console, [(SIZE, "name", [verdict]), (replace(SIZE, m=64), "other", [])])
+    other = replace(SIZE, m=64)
+    why = {other: "out_of_resources: 300000 bytes of shared memory"}
+    show.verdicts_table(screen.console, [(SIZE, "name", [verdict]), (other, "other", [])], why)
     text = " ".join(screen.lines)
     assert "wrong" in text and "could not run" in text
-    assert all(word in text.split() for word in message.split())
+    assert all(word in text.split() for word in (*message.split(), "300000", "shared"))
     assert not width or max(map(len, screen.lines)) <= width
 
 

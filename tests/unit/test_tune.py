@@ -265,7 +265,9 @@ def test_an_older_choice_that_is_wrong_gives_way(tmp_path: Path) -> None:
 def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
     gpu = StandInGpu(us=TIMES, statuses={OLD.name: Status.CRASHED})
     run = update(tmp_path, 10.0, gpu)
-    assert chosen(run.run())[512] == B
+    done = run.run()
+    assert chosen(done)[512] == B
+    assert done.notes["older_not_run"] == {ONE.key: "crashed: it failed"}
     finals = next(plan for plan in gpu.plans if plan.stage == FINALS)
     assert OLD.name not in [name for _, name in finals.work[0].entries]
 
