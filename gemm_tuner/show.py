@@ -103,9 +103,38 @@ def results(
         rows = [(named.of[choice.problem], *_choice_cells(console, choice)) for choice in chosen]
         left_out = print_table(console, with_common(title, named), columns, rows)
         say_left_out(console, left_out, "--verbose")
+        served_table(console, named, chosen)
     for problem in problems:
         if problem not in choices:
             console.print(Text(f"{named.of[problem]}: {failures.get(problem, '')}", style="red"))
+
+
+def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
+    """One row a size and consumer: the best configuration that it can launch, and what it would do without it."""
+    columns = (
+        Column("size", wraps=True),
+        Column("for"),
+        Column("predicted us" if any(choice.source == "predicted" for choice in choices) else "us", is_number=True),
+        Column("default / ours", is_number=True),
+        Column("ours / best", is_number=True, rank=1),
+        Column("checked", rank=2),
+        Column("configuration", wraps=True),
+    )
+    rows = [
+        (
+            named.of[choice.problem],
+            one.consumer,
+            f"{one.time_us:.2f}",
+            f"{one.default_us / one.time_us:.3f}" if one.default_us else "",
+            f"{one.time_us / choice.median_us:.3f}",
+            "" if one.verified == Verified.TRUE else one.verified.value,
+            config_name(console, one.config.name),
+        )
+        for choice in choices
+        for one in choice.served
+    ]
+    if rows:
+        say_left_out(console, print_table(console, with_common("Served", named), columns, rows), "a wider terminal")
 
 
 def with_common(title: str, named: Labels) -> str:

@@ -11,7 +11,7 @@ from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner import show
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import Choice, GemmProblem, Verdict, Verified
+from gemm_tuner.records import Choice, GemmProblem, ServedChoice, Verdict, Verified
 from gemm_tuner.rule import Kind
 from gemm_tuner.short_forms import labels, short_config
 
@@ -71,6 +71,27 @@ def test_a_size_without_a_configuration_says_why(width: int) -> None:
     assert reason in " ".join(lines)
     assert not width or max(map(len, lines)) <= width
     assert reason in " ".join(results_of([], width, {SIZE: reason}))
+
+
+@pytest.mark.parametrize("width", [0, *WIDTHS])
+def test_what_is_served_stands_in_a_table_of_its_own(width: int) -> None:
+    choices = [
+        replace(
+            choice,
+            served=(
+                ServedChoice("vllm", choice.config, choice.median_us * 1.25, Verified.TRUE, choice.median_us * 2),
+                ServedChoice("sglang", choice.config, choice.median_us * 1.5, Verified.INTERPRETED),
+            ),
+        )
+        for choice in choices_of(TUNED[2])
+    ]
+    lines = results_of(choices, width)
+    assert not width or max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    for choice in choices:
+        vllm, sglang = choice.served
+        assert {f"{vllm.time_us:.2f}", f"{sglang.time_us:.2f}"} <= set(words)
+    assert words.count("vllm") == words.count("sglang") == len(choices) and words.count("1.600") >= len(choices)
 
 
 def test_places_are_short_on_a_terminal_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
