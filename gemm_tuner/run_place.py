@@ -37,10 +37,18 @@ def results_file(path: Path) -> Path:
     if not (path / RUN_FILE).is_file():
         _refuse_folder(path)
     wrote = Path(run_record.read(path).results_file)
-    for found in (path / RESULTS_FILE, path / wrote.name, wrote):
+    for found in (path / RESULTS_FILE, path / wrote.name):
         if found.is_file():
             return found
+    if wrote.is_file() and _is_of(wrote, path):  # where the command ran in this folder, another file may have its name
+        return wrote
     raise UserError("holds no results file", where=printable(path), accepted=f"the file that the run wrote, {wrote}")
+
+
+def _is_of(file: Path, folder: Path) -> bool:
+    """Whether a results file names this folder as that of its run."""
+    named = results.run_folder(file, results.read(file).header)
+    return named is not None and named.resolve() == folder.resolve()
 
 
 def _refuse_folder(path: Path) -> Path:

@@ -74,6 +74,7 @@ def show_table(console: Console, comparison: Comparison) -> None:
     named = size_names(console, [one.problem for one in comparison.compared])
     columns = (
         Column("size", wraps=True),
+        Column("for"),
         Column("A us", is_number=True),
         Column("B us", is_number=True),
         Column("B / A", is_number=True),
@@ -85,14 +86,18 @@ def show_table(console: Console, comparison: Comparison) -> None:
     cells: list[str | Text]
     for one in comparison.compared:
         verdict = one.verdict.value + (" (regression)" if one.regression else "")
-        cells = [named.of[one.problem], *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
+        cells = [named.of[one.problem], one.consumer, *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
         rows.append(cells if console.is_terminal else [*cells, _configs(console, one)])
     print_table(console, with_common("B against A", named), columns, rows)
     told = [
-        (named.of[one.problem], _configs(console, one)) for one in comparison.compared if one.why or one.config_changed
+        (named.of[one.problem], one.consumer, _configs(console, one))
+        for one in comparison.compared
+        if one.why or one.config_changed
     ]
     if console.is_terminal and told:
-        print_table(console, "Changes", (Column("size", wraps=True), Column("configuration", wraps=True)), told)
+        print_table(
+            console, "Changes", (Column("size", wraps=True), Column("for"), Column("configuration", wraps=True)), told
+        )
 
 
 def _cells(one: Compared) -> list[str]:
@@ -146,6 +151,7 @@ def _named(problem: GemmProblem) -> dict[str, object]:
 def _entry(one: Compared) -> dict[str, object]:
     return {
         **_named(one.problem),
+        "consumer": one.consumer,
         "verdict": one.verdict.value,
         "regression": one.regression,
         "ratio": one.ratio,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -44,6 +45,7 @@ class Compared:
 
     noise:      how the interval came about: ``bootstrap``, ``p20-p80``, or empty.
     regression: slower by more than the tolerance, or lost.
+    consumer:   whom the configs are for; empty for the size's best one.
     """
 
     problem: GemmProblem
@@ -55,6 +57,7 @@ class Compared:
     noise: str = ""
     regression: bool = False
     why: str = ""
+    consumer: str = ""
 
     @property
     def config_changed(self) -> bool:
@@ -101,7 +104,7 @@ def compare(a: Side, b: Side, tolerance: float) -> Comparison:
     in_a, in_b = {**a.sizes, **a.failures}, {**b.sizes, **b.failures}
     both = [problem for problem in in_a if problem in in_b]
     return Comparison(
-        tuple(_size(problem, a, b, tolerance) for problem in both),
+        (*(_size(problem, a, b, tolerance) for problem in both), *_served(both, a, b, tolerance)),
         tuple(problem for problem in in_a if problem not in in_b),
         tuple(problem for problem in in_b if problem not in in_a),
         tuple(_differences(a, b)),
@@ -119,10 +122,28 @@ def _differences(a: Side, b: Side) -> list[str]:
     return found
 
 
+def _served(both: Sequence[GemmProblem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
+    """What A serves of the sizes of both. A consumer that B does not serve cannot be compared."""
+    for (problem, consumer), left in a.served.items():
+        right = b.served.get((problem, consumer))
+        if problem in both and problem in b.sizes:
+            why = f"B has no config for {consumer}"
+            found = (
+                _timed(problem, left, right, tolerance)
+                if right
+                else Compared(problem, Verdict.NOT_COMPARABLE, left, None, why=why)
+            )
+            yield replace(found, consumer=consumer)
+
+
 def _size(problem: GemmProblem, a: Side, b: Side, tolerance: float) -> Compared:
     left, right = a.sizes.get(problem), b.sizes.get(problem)
     if left is None or right is None:
         return _without_config(problem, left, right, a.failures.get(problem, ""), b.failures.get(problem, ""))
+    return _timed(problem, left, right, tolerance)
+
+
+def _timed(problem: GemmProblem, left: Timed, right: Timed, tolerance: float) -> Compared:
     if left.median_us is None or right.median_us is None:
         return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="a time is not known")
     if (left.source == "predicted") != (right.source == "predicted"):

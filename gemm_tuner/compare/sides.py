@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gemm_tuner import results, run_record
+from gemm_tuner import results, run_place, run_record
+from gemm_tuner.errors import UserError
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.run_record import RunRecord, SizeRecord
 
@@ -31,12 +32,14 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """header: of the results file or of the run. failures: the sizes without a config, each with the reason."""
+    """header: of the results file or of the run. failures: the sizes without a config, each with the reason.
+    served: by size and consumer what it is given, of the results file."""
 
     path: Path
     header: dict[str, str | int]
     sizes: dict[GemmProblem, Timed]
     failures: dict[GemmProblem, str] = field(default_factory=dict)
+    served: dict[tuple[GemmProblem, str], Timed] = field(default_factory=dict)
 
 
 def load(path: Path) -> Side:
@@ -53,14 +56,33 @@ def load(path: Path) -> Side:
         sizes[row.problem] = Timed(
             row.config.name, source, _time(time_us), _time(facts.get("p20_us")), _time(facts.get("p80_us"))
         )
-    return Side(path, found.header, sizes, dict(found.without_config))
+    return Side(path, found.header, sizes, dict(found.without_config), _served(found))
+
+
+def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
+    return {
+        (row.problem, one.consumer): Timed(
+            one.config.name, str(row.facts.get("source", found.header.get("source", ""))), one.time_us
+        )
+        for row in found.rows
+        for one in row.served
+    }
+
+
+def _served_of_run(folder: Path) -> dict[tuple[GemmProblem, str], Timed]:
+    """What the results file of a run serves; nothing where that is gone."""
+    try:
+        return _served(results.read(run_place.results_file(folder)))
+    except UserError:
+        return {}
 
 
 def _of_run(path: Path, record: RunRecord) -> Side:
     header = {key: value for key, value in record.header.items() if isinstance(value, (str, int))}
     source = str(header.get("source", ""))
     chosen = {size.problem: _chosen(path, size, source) for size in record.sizes if size.chosen}
-    return Side(path, header, chosen, {size.problem: size.failure for size in record.sizes if not size.chosen})
+    failures = {size.problem: size.failure for size in record.sizes if not size.chosen}
+    return Side(path, header, chosen, failures, _served_of_run(path))
 
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:

@@ -17,7 +17,7 @@ from gemm_tuner.commands.compare import closing, show_table
 from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
-from gemm_tuner.records import Choice, Status
+from gemm_tuner.records import Choice, ServedChoice, Status, Verified
 from gemm_tuner.short_forms import labels, short_config
 
 P, Q, R = problem(64, 64, 64), problem(128, 64, 64), problem(256, 64, 64)
@@ -200,6 +200,24 @@ def test_sizes_of_one_side_are_named(tmp_path: Path, width: int) -> None:
     told = " ".join(closing(screen.console, judge.compare(a, b, 0.02), 0.02, [])).replace(",", "").split()
     names = [problem.key for problem in a.sizes] if not width else labels(a.sizes).of.values()
     assert [word for name in names for word in name.split() if word not in told] == []
+
+
+def test_what_a_server_is_given_is_compared_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def written(name: str, *served: tuple[str, float]) -> Path:
+        given = tuple(ServedChoice(consumer, B, us, Verified.TRUE) for consumer, us in served)
+        return write_results(tmp_path / f"{name}.yaml", [replace(choice(P, A, 100.0), served=given)])
+
+    before = written("before", ("vllm", 110.0), ("sglang", 120.0))
+    assert exit_of(before, before) == EXIT_OK
+    slower = written("slower", ("vllm", 130.0), ("sglang", 120.0))
+    assert exit_of(before, slower) == EXIT_UNVERIFIED and exit_of(slower, before) == EXIT_OK
+    capsys.readouterr()
+    exit_of(before, slower, "--json")
+    told = {row["consumer"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["sizes"]}
+    assert told == {"": "same", "vllm": "slower", "sglang": "same"}
+    fewer = written("fewer", ("vllm", 110.0))
+    assert (exit_of(before, fewer), exit_of(before, fewer, "--allow_missing")) == (EXIT_UNVERIFIED, EXIT_OK)
+    assert exit_of(fewer, before) == EXIT_OK
 
 
 def test_a_size_without_a_config_in_either_is_no_fault(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_what_leads_to_no_run_is_refused_with_an_example(
 def test_the_results_file_of_a_run(run: Path, tmp_path: Path) -> None:
     assert run_place.results_file(run) == tmp_path / "tuned.yaml"
     assert run_place.results_file(tmp_path / "any.yaml") == tmp_path / "any.yaml"
-    (tmp_path / "tuned.yaml").unlink()
+    write_results(tmp_path / "tuned.yaml", [], replace(HEADER, run="results/another"))
     for folder in (run, tmp_path):
         with pytest.raises(UserError, match="holds no"):
             run_place.results_file(folder)
