@@ -89,9 +89,17 @@ def slices_meet_in_one_launch(c, p, d):
 
 @rule(VALIDITY)
 def specialised_warps(c, p, d):
-    """WARP_SPECIALIZE is for loops over tiles with TMA and warp groups, of 16-bit types, 4 warps, 128 rows or more."""
+    """WARP_SPECIALIZE is for loops over tiles with TMA and warp groups, of 16-bit types, 4 warps, 128 rows or more.
+
+    Not with C_in, which such a loop loads after the products of a tile, 2048 x 2048 x 512 gave NaN (H200, Triton 3.6).
+    """
     facts = d.target.facts
-    able = (c.family == "gemm_persistent") & (facts.tma and facts.by_warp_groups) & (p.scaling != "block")
+    able = (
+        (c.family == "gemm_persistent")
+        & (facts.tma and facts.by_warp_groups)
+        & (p.scaling != "block")
+        & (not p.reads_c)
+    )
     fits = (c.PROGRAMS_PER_SM >= 1) & (c.num_warps == 4) & (c.BLOCK_SIZE_M >= 128) & (c.BLOCK_SIZE_N % 3 != 0)
     return (c.WARP_SPECIALIZE == 0) | (able & fits & (DTYPES[p.dtype_a].size_bytes == 2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from gemm_tuner.device import look, measured_device
 from gemm_tuner.kernel_env import kernel_env
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
+
+
+@pytest.fixture(autouse=True)
+def unchanged_environment() -> Iterator[None]:
+    """torch.compile sets TRITON_CACHE_DIR for the whole process; the tests after it would compile again."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

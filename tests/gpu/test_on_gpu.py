@@ -195,7 +195,7 @@ def difference(got: Any, left: Any, right: Any, problem: GemmProblem, config: Ke
 def test_a_warp_specialised_kernel_runs(gpu: Gpu) -> None:
     """It makes its descriptors itself, in memory that the launcher must give."""
     config = gpu.config(128, 128, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1)
-    problems = [GemmProblem(1000, 4096, 512), GemmProblem(129, 136, 72, "fp16", "fp16", "fp16", ROW, COL, beta=0.5)]
+    problems = [GemmProblem(1000, 4096, 512), GemmProblem(129, 136, 72, "fp16", "fp16", "fp16", ROW, COL, bias=True)]
     if not gpu.takes(problems[0], config):
         pytest.skip(f"no warp specialisation on {gpu.device.target.arch}")
     assert wrong_cases(gpu, [(problem, config) for problem in problems]) == []

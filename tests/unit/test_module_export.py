@@ -128,6 +128,20 @@ def test_pointers_take_the_place_of_descriptors_where_these_cannot_be(h200: Modu
     assert h200.choose("bf16_nt", 4095, 4096, 4096) == tuned  # rows of A are along K
 
 
+def test_specialised_warps_give_way_where_c_is_added(tmp_path: Path) -> None:
+    config = samples.config(
+        family="gemm_persistent", BLOCK_SIZE_M=128, BLOCK_SIZE_N=128, num_warps=4, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1
+    )
+    rows = choice(PLAIN, config), choice(replace(PLAIN, m=64, beta=1.0))
+    write_module(written(tmp_path, *rows), tmp_path / "some.py")
+    module = loaded(tmp_path / "some.py")
+    assert module.choose("bf16_nn", 512, 512, 512) == config.name
+    name = module.choose("bf16_nn", 512, 512, 512, "beta")
+    fields = {field: module.CONFIGS[name][field] for field in CONFIG_FIELDS}
+    assert is_valid(replace(PLAIN, beta=1.0), KernelConfig(**fields), samples.device("sm_90"))
+    assert not is_valid(replace(PLAIN, beta=1.0), config, samples.device("sm_90"))
+
+
 def test_a_near_size_gets_what_its_neighbour_was_tuned_to(h200: ModuleType) -> None:
     assert h200.choose("bf16_nn", 18, 5120, 5120) == h200.choose("bf16_nn", 17, 5120, 5120)
     assert h200.choose("bf16_nt", 1, 4000, 4000) == h200.choose("bf16_nt", 1, 4096, 4096)
