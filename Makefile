@@ -1,12 +1,13 @@
 # make tune   tunes examples/sizes.yaml, on the GPU if there is one, else without
 # make test   lint, types, and all tests that need no GPU
+# make test-all   the same, with the whole of every grid that make test samples
 # make test-gpu   the tests that need one
 PYTHON ?= python3
 VENV ?= .venv
 SIZES ?= examples/sizes.yaml
 RUN = $(VENV)/bin/python
 
-.PHONY: tune test lint unit test-gpu golden clean
+.PHONY: tune test test-all lint unit test-gpu golden clean
 
 tune: $(VENV)/installed
 	$(RUN) tune_gemm.py --gemm_size_file $(SIZES) --compare --time_breakdown
@@ -20,6 +21,9 @@ lint: $(VENV)/installed-dev
 
 unit: $(VENV)/installed-dev
 	$(RUN) -m pytest -n 2 --dist worksteal --timeout 300
+
+test-all: lint $(VENV)/installed-dev
+	$(RUN) -m pytest -m "not gpu" -n 2 --dist worksteal --timeout 900
 
 test-gpu: $(VENV)/installed-dev
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults

@@ -115,7 +115,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
     sign = -sign if number >= plan.sets else sign
     within = classes // (plan.row_period * plan.column_period) == number % plan.sets
     row_of, column_of = classes % plan.row_period, classes // plan.row_period % plan.column_period
-    a, b = signs((*batch, m, k))[..., source], signs((*batch, k, n))[..., source, :]
+    a, b = signs((*batch, m, k)).index_select(-1, source), signs((*batch, k, n)).index_select(-2, source)
     if plan.sets * plan.row_period > 1:
         a *= (torch.arange(m, device=device)[:, None] % plan.row_period == row_of) & within
     b *= sign[:, None]
@@ -141,7 +141,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
 
 def stored(matrix: Any, layout: Layout) -> Any:
     """A matrix with its last two axes as it lies in memory."""
-    return matrix if layout == Layout.ROW else matrix.transpose(-1, -2).contiguous()
+    return (matrix if layout == Layout.ROW else matrix.transpose(-1, -2)).contiguous()
 
 
 def patterns_of_k(problem: GemmProblem, draw: Any) -> Any:

@@ -77,14 +77,14 @@ class Gpu:
     def has_type(self, rate_key: str) -> bool:
         return rate_key in dict(self.device.matmul_tflops)
 
-    def scripts(self, pairs: list[Pair]) -> dict[tuple[str, str], ModuleType]:
+    def scripts(self, pairs: list[Pair], templates: Path = ROOT / "templates") -> dict[tuple[str, str], ModuleType]:
         """Loaded scripts by family and class, everything in them that the pairs need compiled by the pool."""
         from gemm_tuner.launcher.kernels import load_script
 
         folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
         folder.mkdir()
         target = self.device.target
-        scripts = compile_stage.write_scripts(ROOT / "templates", folder, pairs, target)
+        scripts = compile_stage.write_scripts(templates, folder, pairs, target)
         tasks = compile_stage.tasks_for(pairs, scripts, target)
         environment = kernel_env(self.folder / "cache")
         workers = len(os.sched_getaffinity(0))

@@ -33,6 +33,8 @@ class Case:
     poison:    (operand, flat index, value) written into the operands before the launch.
     repeats:   how often the call is made and its output hashed.
     init_type: as for make_operands.
+    dropped:   terms that a script of ``dropping_templates`` leaves out, one a call, on exact operands; the result is
+               right when the comparison finds each of them, and finds nothing when none is left out.
     """
 
     script: str
@@ -42,6 +44,7 @@ class Case:
     poison: tuple[tuple[str, int, float], ...] = ()
     repeats: int = 1
     init_type: str = "randn"
+    dropped: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -91,6 +94,8 @@ def run_case(row: dict[str, Any], scripts: dict[str, Any]) -> Result:
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
     script = scripts.setdefault(row["script"], None) or load_script(row["script"])
     scripts[row["script"]] = script
+    if row["dropped"]:
+        return run_dropping(row, script)
     size, config = call_size(problem), script.CONFIGS[name]
     digests, flags = [], {}
     for _ in range(row["repeats"]):
@@ -106,6 +111,24 @@ def run_case(row: dict[str, Any], scripts: dict[str, Any]) -> Result:
         digests.append(hashlib.sha256(actual.double().numpy().tobytes()).hexdigest())
     verdict = compare(actual, *reference(problem, operands), problem, name)
     return Result(verdict.ok, verdict.message, verdict.worst_element, tuple(digests), flags)
+
+
+def run_dropping(row: dict[str, Any], script: Any) -> Result:
+    """Inside the interpreting process: a case with ``dropped`` terms."""
+    from gemm_tuner.launcher.check import Caller, exact_difference
+    from gemm_tuner.launcher.exact_operands import count_sets, make_exact_operands, with_exact_factors
+
+    problem, name = with_exact_factors(GemmProblem.from_dict(row["problem"])), KernelConfig(**row["config"]).name
+    caller = Caller.of(script, problem, name, "cpu")
+    sets = [make_exact_operands(problem, number, 0, "cpu") for number in range(count_sets(problem))]
+    found = {}
+    for term in (-1, *row["dropped"]):
+        script.DROPPED[0] = float(term)
+        found[term] = [exact_difference(caller.result(problem, each), problem, each) for each in sets]
+    if any(found.pop(-1)):
+        return Result(False, "wrong though no term is left out", (0, 0), (), {})
+    unseen = [term for term, faults in found.items() if not any(faults)]
+    return Result(not unseen, f"not seen: {unseen}" if unseen else "", (0, 0), (), {})
 
 
 def all_guarded(tensors: Any) -> Any:
