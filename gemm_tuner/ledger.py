@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -72,6 +72,13 @@ class Ledger:
         """Books the published time of a finalist, us, and the samples of the processes that it is from."""
         times = {"finals_us": round(us, 3), "finals_min_us": round(min(samples_us), 3)}
         self.record(name, Status.OK, "", finals_samples=len(samples_us), **times)
+
+    def forget_screening(self, but: Collection[str]) -> None:
+        """Forgets the screening times of all but these: another GPU than theirs took them."""
+        for name, row in self.rows.items():
+            if "screen_us" in row and name not in but:
+                for key in [key for key in row if key.startswith("screen_") or key in ("status", "message")]:
+                    del row[key]
 
     def copy_timing(self, twin: str, name: str) -> None:
         """Books a configuration whose code is that of another with the other's times."""

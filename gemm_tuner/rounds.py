@@ -14,7 +14,7 @@ from gemm_tuner.launcher.plan import SCREEN, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
-from gemm_tuner.records import Status, Timing
+from gemm_tuner.records import GemmProblem, Status, Timing
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.same_code import duplicates
 from gemm_tuner.search import Proposals, Search, SizeView
@@ -45,6 +45,8 @@ class Rounds:
         self._session, self._ledgers, self._fleet = session, ledgers, fleet
         self._compiling, self._search = compiling, search
         self._planner = Planner(session, scripts)
+        # Sizes whose GPU failed in the last round, and that another one screens anew.
+        self._moved: set[GemmProblem] = set()
         budget = session.settings.budget_s
         self._until = session.started + budget * (1 - FINALS_SHARE) if budget else float("inf")
 
@@ -84,7 +86,7 @@ class Rounds:
         self._session.interruption.check()
         if self._until == float("inf"):  # else the time of a size was over
             for ledger, names in compiled:
-                for name in names:
+                for name in names if ledger.problem not in self._moved else ():  # those are asked for again
                     if not ledger.ended(name):
                         ledger.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
 
@@ -105,18 +107,21 @@ class Rounds:
 
     def _screen(self, number: int, asked: Asked) -> list[StageRun]:
         """A few launches of each; clear losers get fewer."""
+        homes = dict(self._fleet.home)
         self._fleet.deal({ledger.problem: cost_of(ledger, names) for ledger, names in asked})
+        homes = {**self._fleet.home, **homes}
         work = [self._work(ledger, names) for ledger, names in asked]
         total = sum(len(one.entries) for one in work)
         if not total:
             return []
         session, by_problem = self._session, {ledger.problem: ledger for ledger in self._ledgers}
 
-        labels = gpu_labels(session.setting)
+        labels, entered = gpu_labels(session.setting), dict[Key, Timing]()
 
         def found(timings: dict[Key, Timing]) -> None:
             gpus = {problem: labels[gpu] for problem, gpu in self._fleet.home.items()}
             session.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
+            entered.update(timings)
 
         title = f"screen, round {number}"
         with session.gpus_held(), session.stage("screen"), progress.step(title, total, session.console) as step:
@@ -124,8 +129,13 @@ class Rounds:
             runs = self._fleet.time(work, plans, step.on_event, found)
         for run in runs:
             session.count_run(run)
-            for (problem, _), timing in run.timings.items():
-                by_problem[problem].record_timing(timing, SCREEN)
+            entered.update(run.timings)
+        for (problem, _), timing in entered.items():  # those of a GPU that failed afterwards too
+            by_problem[problem].record_timing(timing, SCREEN)
+        self._moved = {problem for problem, gpu in self._fleet.home.items() if gpu != homes[problem]}
+        for problem in self._moved & by_problem.keys():
+            session.store.drop_other_gpus(problem, SCREEN, labels[self._fleet.home[problem]])
+            by_problem[problem].forget_screening({t.name for t in session.store.timings(problem, SCREEN)})
         return runs
 
     def _work(self, ledger: Ledger, names: list[str]) -> Work:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, scripts_of, session
+from tuning import StandInGpu, ledger_of, lost, scripts_of, session
 
 from gemm_tuner import rounds
 from gemm_tuner.fleet import Fleet
@@ -17,6 +17,7 @@ from gemm_tuner.launcher.plan import SCREEN, Plan
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Timing
 from gemm_tuner.rounds import Rounds, view_of
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import Proposals, Search, SizeView, make_search
 from gemm_tuner.session import Session
 
@@ -122,6 +123,23 @@ def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
     batch.rounds().run()
     assert [{work.problem for plan in gpu.plans for work in plan.work} for gpu in batch.gpus] == [{ONE}, {TWO}]
     assert all(len(statuses(ledger)) == 6 for ledger in batch.ledgers)
+
+
+@pytest.mark.parametrize("start", [1, 2, 3])
+def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path: Path) -> None:
+    """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing."""
+
+    def fails(plan: Plan) -> None:
+        if len(failing.plans) == start:
+            lost(plan)
+
+    failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails)
+    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0)))
+    batch.rounds().run()
+    for ledger in batch.ledgers:
+        assert statuses(ledger) == dict.fromkeys(NAMES, "ok")
+        assert set(ledger.screened_us().values()) == {2.0}
+        assert set(batch.session.store.timed_on(ledger.problem, SCREEN)) == {gpu_labels(batch.session.setting)[1]}
 
 
 def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
