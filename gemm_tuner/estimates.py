@@ -222,3 +222,22 @@ def interval_factor(spread: Spread, processes: int) -> float:
     share = (1 + CONFIDENCE) / 2
     quantile = special.stdtrit(spread.degrees, share) if np.isfinite(spread.degrees) else special.ndtri(share)
     return float(np.exp(quantile * np.sqrt(spread.variance / processes)))
+
+
+# Of the range of 2, 3, ... normal numbers: its mean and standard deviation over theirs, and its degrees of freedom.
+# D. C. Montgomery, Introduction to Statistical Quality Control, appendix VI (d2, d3); P. B. Patnaik, Biometrika 37
+# (1950).
+RANGES = {
+    2: (1.128, 0.853, 1.0), 3: (1.693, 0.888, 2.0), 4: (2.059, 0.880, 2.9), 5: (2.326, 0.864, 3.8),
+    6: (2.534, 0.848, 4.7), 7: (2.704, 0.833, 5.5), 8: (2.847, 0.820, 6.3), 9: (2.970, 0.808, 7.0),
+    10: (3.078, 0.797, 7.7),
+}  # fmt: skip
+
+
+def spread_of_range(range_pct: float, processes: int) -> Spread:
+    """The variance of a time over processes where only the range of so many is known, in percent of the least."""
+    known = RANGES.get(min(processes, max(RANGES)))
+    if known is None:
+        return NOTHING_KNOWN
+    mean, deviation, degrees = known
+    return Spread(max(LEAST_VARIANCE, np.log1p(range_pct / 100) ** 2 / (mean**2 + deviation**2)), degrees)

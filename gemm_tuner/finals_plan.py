@@ -50,6 +50,11 @@ class FinalsPlan:
         return min(MOST_TIMES * self.rounds, max(math.ceil(LEAST_PART * self.rounds), wanted))
 
 
+def publishing_of(processes: int) -> int:
+    """How many processes publish, of those that a row's finals had in all: further ones choose."""
+    return max(1, min(PROCESSES, processes) // 2)
+
+
 def plan_of(settings: Settings) -> FinalsPlan:
     """What a run does unless its budget leaves time for less."""
     return FinalsPlan(finalists=settings.finalists, rounds=settings.iters)

@@ -21,7 +21,7 @@ from gemm_tuner.terminal_table import Column, print_table
 DESCRIPTION = """\
 Compares the times of two results files, or two runs' folders, size by size (whether results are right is said by
 the flags --compare and --compare_wo_tuning): B's time over A's, with the interval that the noise
-leaves open. Of two folders that interval is a bootstrap over the samples of the finals; else it is from the rows'
+leaves open. Where both were timed in several processes that interval is over processes; else it is from the rows'
 20th and 80th percentiles. A size is slower or faster when the interval lies wholly on one side of 1.
 """
 EXAMPLES = """\
@@ -127,7 +127,9 @@ def closing(console: Console, comparison: Comparison, tolerance: float, faults: 
             named = size_names(console, only)
             lines.append(with_common(f"only in {name} ({len(only)})", named) + f": {', '.join(named.of.values())}")
     if counts[Verdict.UNCLEAR]:
-        lines.append("unclear: the noise is larger than the difference; time more calls, --iters 100")
+        lines.append(
+            "unclear: the noise is larger than the difference; time both in one run: --benchmark, or tune with --update"
+        )
     lines.append(f"regressions beyond {tolerance * 100:g} %: {comparison.regressions}")
     return lines + ([f"failed: {', '.join(faults)}"] if faults else [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,9 +12,6 @@ import numpy as np
 from gemm_tuner.compare.sides import Side, Timed
 from gemm_tuner.problem import GemmProblem
 
-CONFIDENCE = 0.95
-RESAMPLES = 4000
-FEWEST_SAMPLES = 5  # of which a bootstrap says anything
 # What must agree for two times to be of the same thing, by what it is of.
 _MATTERS = {
     "device": ("device", "arch", "num_sms", "driver"),
@@ -43,7 +41,7 @@ class Verdict(str, Enum):
 class Compared:
     """One size of both. ratio: B's median over A's; above 1 is slower. interval: of the ratio; None without a spread.
 
-    noise:      how the interval came about: ``bootstrap``, ``p20-p80``, or empty.
+    noise:      how the interval came about: ``processes``, ``p20-p80``, or empty.
     regression: slower by more than the tolerance, or lost.
     consumer:   whom the configs are for; empty for the size's best one.
     """
@@ -174,20 +172,14 @@ def _without_config(problem: GemmProblem, left: Timed | None, right: Timed | Non
 
 
 def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
-    """The interval of B's median over A's, and how it came about.
+    """The interval of B's time over A's, and how it came about.
 
-    From the samples of both: the percentile bootstrap of the ratio of medians (Efron and Tibshirani, An Introduction
-    to the Bootstrap, chapter 13), the two resampled apart since they are of two runs. Else, from p20 and p80 of both,
-    the least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
+    From the 95 % intervals over processes of both, whose errors are independent: squares of logarithms add up. Else,
+    from p20 and p80 of both, the least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
     """
-    if min(len(a.samples_us), len(b.samples_us)) >= FEWEST_SAMPLES:
-        generator = np.random.default_rng(0)
-        medians = [
-            np.median(generator.choice(one.samples_us, (RESAMPLES, len(one.samples_us))), axis=1) for one in (a, b)
-        ]
-        tail = (1 - CONFIDENCE) / 2
-        low, high = np.quantile(medians[1] / medians[0], (tail, 1 - tail))
-        return (float(low), float(high)), "bootstrap"
+    if a.factor and b.factor and a.median_us and b.median_us:
+        ratio, factor = b.median_us / a.median_us, math.exp(math.hypot(math.log(a.factor), math.log(b.factor)))
+        return (ratio / factor, ratio * factor), "processes"
     if a.p20_us and a.p80_us and b.p20_us and b.p80_us:
         return (b.p20_us / a.p80_us, b.p80_us / a.p20_us), "p20-p80"
     return None, ""

@@ -1,15 +1,19 @@
-"""One of the two that are compared: a results file, or a run's folder with the samples of its finals."""
+"""One of the two that are compared: a results file, or a run's folder."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from gemm_tuner import results, run_place, run_record
+from gemm_tuner import estimates, results, run_place, run_record
 from gemm_tuner.errors import UserError
+from gemm_tuner.finals_plan import publishing_of
 from gemm_tuner.problem import GemmProblem
+from gemm_tuner.results import Row
 from gemm_tuner.run_record import RunRecord, SizeRecord
 
 
@@ -19,7 +23,8 @@ class Timed:
 
     config:     the configuration's name.
     p20_us, p80_us: of the samples; None where the file does not say.
-    samples_us: of the finals; empty for a results file.
+    factor:     median_us over this and times this hold the time with 95 % confidence, over processes; None where a
+                single process was timed, or the file does not say.
     """
 
     config: str
@@ -27,7 +32,7 @@ class Timed:
     median_us: float | None
     p20_us: float | None = None
     p80_us: float | None = None
-    samples_us: tuple[float, ...] = ()
+    factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +52,15 @@ def load(path: Path) -> Side:
     if path.is_dir():
         return _of_run(path, run_record.read(path))
     found = results.read(path)
+    factors = _factors(found.rows)
     sizes = {}
     for row in found.rows:
         assert row.config is not None
         facts = row.facts
         source = str(facts.get("source", found.header.get("source", "")))
         time_us = facts.get("predicted_us" if source == "predicted" else "median_us")
-        sizes[row.problem] = Timed(
-            row.config.name, source, _time(time_us), _time(facts.get("p20_us")), _time(facts.get("p80_us"))
-        )
+        quantiles = (_time(facts.get("p20_us")), _time(facts.get("p80_us")))
+        sizes[row.problem] = Timed(row.config.name, source, _time(time_us), *quantiles, factors.get(row.problem))
     return Side(path, found.header, sizes, dict(found.without_config), _served(found))
 
 
@@ -87,16 +92,31 @@ def _of_run(path: Path, record: RunRecord) -> Side:
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
     """The chosen configuration with its samples of the finals; a predicted one has none."""
-    samples = next((final.samples_us for final in size.finals if final.name == size.chosen), ())
-    if samples:
-        return Timed(
-            size.chosen, source, _quantile(samples, 0.5), _quantile(samples, 0.2), _quantile(samples, 0.8), samples
-        )
+    ours = next((final for final in size.finals if final.name == size.chosen and final.samples_us), None)
+    if ours is not None:
+        quantiles = (_quantile(ours.samples_us, 0.2), _quantile(ours.samples_us, 0.8))
+        factor = math.sqrt(ours.high_us / ours.low_us) if ours.low_us and ours.high_us else None
+        return Timed(size.chosen, source, ours.time_us, *quantiles, factor)
     table = run_record.read_table(path, size.key)
     row = table[table["name"] == size.chosen].to_dict("records") if "name" in table.columns else []
     columns = ("predicted_us",) if source == "predicted" else ("finals_us", "screen_us")
     times = (_time(row[0].get(column)) for column in columns) if row else iter(())
     return Timed(size.chosen, source, next((time for time in times if time is not None), None))
+
+
+def _factors(rows: Iterable[Row]) -> dict[GemmProblem, float]:
+    """Of the rows that say how far processes lay apart, each by what all of them together tell (``estimates``)."""
+    spreads = {}
+    for row in rows:
+        processes, range_pct = row.facts.get("processes", 0), row.facts.get("process_spread_pct")
+        if processes > 1 and range_pct is not None:
+            spreads[row.problem] = (estimates.spread_of_range(range_pct, processes), publishing_of(processes))
+    common = estimates.common_spread([one for one, _ in spreads.values()])
+    most = sum(one.degrees for one, _ in spreads.values())
+    return {
+        problem: estimates.interval_factor(estimates.moderated(own, common, most), publishing)
+        for problem, (own, publishing) in spreads.items()
+    }
 
 
 def _time(value: object) -> float | None:

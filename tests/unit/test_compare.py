@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_samples import HEADER, TILES, choice, size, write_results, write_run, write_table
+from run_samples import HEADER, TILES, choice, named, size, write_results, write_run, write_table
 from samples import problem
 from screens import TUNED, WIDTHS, Screen
 
@@ -18,6 +18,7 @@ from gemm_tuner.compare import judge, sides
 from gemm_tuner.compare.judge import Compared, Comparison, Verdict
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.records import Choice, ServedChoice, Status, Verified
+from gemm_tuner.run_record import Final
 from gemm_tuner.short_forms import labels, short_config
 
 P, Q, R = problem(64, 64, 64), problem(128, 64, 64), problem(256, 64, 64)
@@ -54,46 +55,56 @@ def test_rows_are_judged_by_their_quantiles(
     assert one.ratio == pytest.approx(after_us / 100)
 
 
-def run_of(folder: Path, samples: tuple[float, ...], chosen: str = "a") -> Path:
-    return write_run(folder, [size(P, chosen, {chosen: samples, "f": (1e3,) * 30})])
-
-
-def noisy(center: float, spread: float, count: int, seed: int) -> tuple[float, ...]:
-    return tuple(center * (1 + spread * np.random.default_rng(seed).standard_normal(count)))
+def run_of(folder: Path, us: float, spread: float, chosen: str = "a") -> Path:
+    """A run of five processes; its interval is this share of the time to either side."""
+    final = Final(named(chosen), (us, us * 1.03), us, us / (1 + spread), us * (1 + spread), 5, 100 * spread)
+    return write_run(folder, [replace(size(P, chosen), finals=(final,))])
 
 
 def judged(a: Path, b: Path) -> Comparison:
     return judge.compare(sides.load(a), sides.load(b), 0.02)
 
 
-def test_runs_are_judged_by_the_samples_of_their_finals(tmp_path: Path) -> None:
-    """Quantiles of 3 % noise overlap at 5 % difference; 200 samples of each tell it."""
-    a = run_of(tmp_path / "a", noisy(100, 0.03, 200, 1))
-    b = run_of(tmp_path / "b", noisy(105, 0.03, 200, 2), "b")
+def test_runs_are_judged_by_their_intervals_over_processes(tmp_path: Path) -> None:
+    a, b = run_of(tmp_path / "a", 100.0, 0.01), run_of(tmp_path / "b", 105.0, 0.01, "b")
     (one,) = judged(a, b).compared
-    assert one.noise == "bootstrap" and one.interval is not None
+    assert one.noise == "processes" and one.ratio == pytest.approx(1.05)
+    assert one.interval == pytest.approx((1.05 / 1.0142, 1.05 * 1.0142), abs=1e-3)
     assert one.verdict == Verdict.SLOWER and one.regression and one.config_changed
-    assert 1.03 < one.interval[0] < 1.05 < one.interval[1] < 1.07
     (back,) = judged(b, a).compared
     assert back.verdict == Verdict.FASTER and not back.regression
+    assert judged(a, run_of(tmp_path / "c", 105.0, 0.05, "b")).compared[0].verdict == Verdict.UNCLEAR
 
 
-def test_two_takes_of_the_same_are_the_same(tmp_path: Path) -> None:
-    """A 95 % interval misses 1 about once in 20 takes: of 60, and the tolerance lets none of them be a regression."""
-    verdicts = []
-    for seed in range(60):
-        a = run_of(tmp_path / f"a{seed}", noisy(100, 0.01, 30, 2 * seed))
-        b = run_of(tmp_path / f"b{seed}", noisy(100, 0.01, 30, 2 * seed + 1))
-        (one,) = judged(a, b).compared
-        assert not one.regression
-        verdicts.append(one.verdict)
-    assert verdicts.count(Verdict.SAME) >= 50
+def rows_of(us: float, spread: float | None, seed: int, processes: int = 5) -> list[Choice]:
+    """Rows of 20 sizes of the same true time over which processes move it by this relative standard deviation."""
+    dice = np.random.default_rng(seed)
+    rows = []
+    for m in range(64, 64 * 21, 64):
+        times = np.exp(dice.normal(0, spread or 0.0, processes))
+        published = us * float(np.exp(np.log(times[-2:]).mean()))
+        spread_pct = None if spread is None else (times.max() / times.min() - 1) * 100
+        made = choice(problem(m, 64, 64), A, published)
+        rows.append(replace(made, processes=processes, process_spread_pct=spread_pct))
+    return rows
 
 
-def test_too_few_samples_are_judged_by_their_quantiles(tmp_path: Path) -> None:
-    a, b = run_of(tmp_path / "a", (99.0, 100.0, 101.0)), run_of(tmp_path / "b", (119.0, 120.0, 121.0))
-    (one,) = judged(a, b).compared
-    assert one.noise == "p20-p80" and one.verdict == Verdict.SLOWER
+def test_files_are_judged_by_how_far_processes_lay_apart(tmp_path: Path) -> None:
+    """Equal sizes of two runs whose processes differ by 2 %: some 1 in 20 is called different."""
+    verdicts: list[Verdict] = []
+    for seed in range(10):
+        before, after = rows_of(100.0, 0.02, 2 * seed), rows_of(100.0, 0.02, 2 * seed + 1)
+        comparison = judged(*files(tmp_path, before, after))
+        assert {one.noise for one in comparison.compared} == {"processes"}
+        verdicts += [one.verdict for one in comparison.compared]
+    assert sum(one in (Verdict.FASTER, Verdict.SLOWER) for one in verdicts) <= 0.09 * len(verdicts)
+    slower = judged(*files(tmp_path, rows_of(100.0, 0.002, 0), rows_of(104.0, 0.002, 1)))
+    assert all(one.verdict == Verdict.SLOWER for one in slower.compared)
+
+
+def test_one_process_says_nothing_of_others(tmp_path: Path) -> None:
+    (one, *_) = judged(*files(tmp_path, rows_of(100.0, 0.001, 0), rows_of(100.0, None, 1, processes=1))).compared
+    assert one.noise == "p20-p80"
 
 
 def test_a_run_without_finals_takes_the_time_of_its_table(tmp_path: Path) -> None:
@@ -103,7 +114,7 @@ def test_a_run_without_finals_takes_the_time_of_its_table(tmp_path: Path) -> Non
 
 
 def test_a_folder_and_a_file_can_be_compared(tmp_path: Path) -> None:
-    a = run_of(tmp_path / "run", noisy(100, 0.001, 30, 0))
+    a = run_of(tmp_path / "run", 100.0, 0.01)
     b = write_results(tmp_path / "b.yaml", [choice(P, A, 200.0)])
     (one,) = judged(a, b).compared
     assert one.noise == "p20-p80" and one.regression and not one.config_changed

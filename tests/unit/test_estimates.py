@@ -80,3 +80,11 @@ def test_the_residuals_of_processes_that_ran_the_same_contenders_are_pooled() ->
     apart = np.log(1.1)
     expected = 2 * (apart**2 / 4) * (4 / 9 + 1 / 9 + 1 / 9) / 2
     assert estimates.difference_spread(cells_of(rows)).variance == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5, 7])
+def test_a_range_tells_the_variance(processes: int) -> None:
+    logs = np.random.default_rng(0).normal(0, 0.03, (4000, processes))
+    found = [estimates.spread_of_range(float(np.expm1(np.ptp(one)) * 100), processes).variance for one in logs]
+    assert np.mean(found) == pytest.approx(0.03**2, rel=0.05)
+    assert estimates.spread_of_range(1.0, 1) == NOTHING_KNOWN
