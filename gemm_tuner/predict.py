@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from gemm_tuner import choose
+from dataclasses import replace
+
+from gemm_tuner import choose, serving
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling, pairs
 from gemm_tuner.launch import InterpreterLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import best_predicted
-from gemm_tuner.records import GemmProblem, Status, Verdict
+from gemm_tuner.records import GemmProblem, Status, Verdict, Verified
 from gemm_tuner.session import Session
 from gemm_tuner.steps import check_candidates, write_scripts
 
@@ -18,7 +20,13 @@ CHECKED_A_SIZE = 3
 def run(session: Session, ledgers: list[Ledger]) -> None:
     """Settles every size with a predicted row: compiled for the target, checked on the CPU, never run."""
     count = session.settings.predicted_candidates
-    tried = {ledger.problem: best_predicted(ledger, list(ledger.kept), count) for ledger in ledgers}
+    servers = servers_of(session)
+    tried = {}
+    for ledger in ledgers:
+        best = best_predicted(ledger, list(ledger.kept), count)
+        tried[ledger.problem] = list(
+            dict.fromkeys((*best, *serving.predicted_best(servers, ledger, list(ledger.kept))))
+        )
     for ledger in ledgers:
         chosen = set(tried[ledger.problem])
         ledger.cut([name for name in ledger.kept if name not in chosen], f"not_in_best_{count}_predicted")
@@ -29,7 +37,7 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
         compiling.ledgers(wanted, "compile")
         order = []
         for ledger, names in wanted:
-            fitting = best_predicted(ledger, [n for n in names if not ledger.ended(n)], count)
+            fitting = best_predicted(ledger, [n for n in names if not ledger.ended(n)], len(names))
             for name in fitting:
                 ledger.record(name, Status.OK, "compiled; its time is predicted")
             if session.store.settled(ledger.problem) is not None:
@@ -38,7 +46,43 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
                 order.append((ledger, fitting[:CHECKED_A_SIZE]))
             else:
                 session.settle(ledger.problem, None, "none of the candidates compiles and fits")
+        check_served(session, scripts, order, compiling)
         check(session, scripts, order, compiling)
+
+
+def servers_of(session: Session) -> tuple[serving.Server, ...]:
+    return serving.servers(session.settings.serve, session.setting.device)
+
+
+def predicted_us(ledger: Ledger) -> dict[str, float]:
+    """The model's times of what compiles and fits, fastest first, microseconds."""
+    names = ledger.named(Status.OK)
+    return {name: ledger.predicted_us[name] for name in best_predicted(ledger, names, len(names))}
+
+
+def check_served(
+    session: Session,
+    scripts: dict[tuple[str, str], Script],
+    order: list[tuple[Ledger, list[str]]],
+    compiling: Compiling,
+) -> None:
+    """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
+
+    def in_the_store(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        """The verdicts are kept as they come."""
+
+    times = [(ledger, predicted_us(ledger)) for ledger, _ in order]
+    for server in servers_of(session):
+        wanted = [
+            (ledger, names[:CHECKED_A_SIZE])
+            for ledger, names in serving.to_check(server, times, session.store.verdicts)
+        ]
+        check_candidates(session, interpreter(session), scripts, wanted, in_the_store, compiling)
+
+
+def interpreter(session: Session) -> InterpreterLauncher:
+    asked = session.interruption
+    return InterpreterLauncher(session.folder.cache, wind_down=lambda: asked.asked)
 
 
 def check(
@@ -55,9 +99,7 @@ def check(
         session.store.settle(problem, name or "", reason)
         settle(session, by_problem[problem], name, verdicts, reason)
 
-    asked = session.interruption
-    launcher = InterpreterLauncher(session.folder.cache, wind_down=lambda: asked.asked)
-    check_candidates(session, launcher, scripts, order, settled, compiling)
+    check_candidates(session, interpreter(session), scripts, order, settled, compiling)
 
 
 def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Verdict], reason: str) -> None:
@@ -67,7 +109,10 @@ def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Ve
     predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
     device = session.setting.device
     chosen = choose.predicted_choice(ledger.problem, name, ledger.kept, predicted, verdicts, device)
-    session.settle(ledger.problem, chosen)
+    served = serving.served_choices(
+        servers_of(session), ledger, predicted_us(ledger), session.store.verdicts, Verified.INTERPRETED
+    )
+    session.settle(ledger.problem, replace(chosen, served=served))
 
 
 def restore(session: Session, ledger: Ledger) -> None:

@@ -24,6 +24,7 @@ from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.served import STAND_IN
 
 FINALISTS = 4  # of each size and server, beside its default
+PREDICTED = 16  # of each size and server that are compiled where there is no GPU
 
 Verdicts = Callable[[GemmProblem, str], Sequence[Verdict]]
 
@@ -157,21 +158,36 @@ def with_servers(search: Search, wanted: Sequence[Server], ledgers: Iterable[Led
     return WithServers(search, tuple(apart)) if apart else search
 
 
-def served_choices(
-    wanted: Sequence[Server], ledger: Ledger, us: Mapping[str, float], verdicts: Verdicts
-) -> tuple[ServedChoice, ...]:
-    """The best configuration for each server that a check on the GPU found right.
+def predicted_best(wanted: Sequence[Server], ledger: Ledger, names: Sequence[str]) -> list[str]:
+    """Of these names the best that each server can launch, by the model."""
+    found: list[str] = []
+    for server in wanted:
+        launchable = set(server.launchable(ledger))
+        mine = [name for name in names if name in launchable]
+        found += prepare.best_predicted(ledger, mine, PREDICTED)
+    return list(dict.fromkeys(found))
 
-    us: the finals' times by name, best first. verdicts: those on a configuration of a size.
+
+def served_choices(
+    wanted: Sequence[Server],
+    ledger: Ledger,
+    us: Mapping[str, float],
+    verdicts: Verdicts,
+    verified: Verified = Verified.TRUE,
+) -> tuple[ServedChoice, ...]:
+    """The best configuration for each server that a check found right.
+
+    us: the finals' times by name, best first; the model's where the check was that of the interpreter.
+    verdicts: those on a configuration of a size. verified: by what they are.
     """
     found = []
     for server in wanted:
         right = (name for name in launched(server, ledger, us) if is_right(verdicts(ledger.problem, name)))
         name = next(right, None)
         if name is not None:
-            default = server.default(ledger.problem)
+            default = server.default(ledger.problem) if verified is Verified.TRUE else None
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
-            found.append(ServedChoice(server.name, ledger.kept[name], round(us[name], 3), Verified.TRUE, default_us))
+            found.append(ServedChoice(server.name, ledger.kept[name], round(us[name], 3), verified, default_us))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import KernelConfig, ServedChoice, Status, Verified
+from gemm_tuner.records import KernelConfig, ServedChoice, Status, Verdict, Verified
 from gemm_tuner.search import make_search
 from gemm_tuner.session import Session
 from gemm_tuner.tune import Tuning
@@ -161,3 +161,18 @@ def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
 
 def test_a_server_that_takes_some_is_not_refused() -> None:
     serving.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
+
+
+def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too() -> None:
+    split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
+    ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
+    servers = serving.servers(("vllm",), SM_90)
+    assert serving.predicted_best(servers, ledger, list(ledger.kept)) == [GOOD.name, NEXT.name]
+    right = [Verdict(SIZE, NEXT.name, True, 0.0, 0.1)]
+    wrong = [Verdict(SIZE, GOOD.name, False, 9.0, 9.0)]
+    us = {name: ledger.predicted_us[name] for name in (GOOD.name, NEXT.name)}
+    (one,) = serving.served_choices(
+        servers, ledger, us, lambda _, name: right if name == NEXT.name else wrong, Verified.INTERPRETED
+    )
+    assert (one.config, one.verified, one.default_us) == (NEXT, Verified.INTERPRETED, None)
+    assert one.time_us == pytest.approx(us[NEXT.name])
