@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from gemm_tuner import older_configs, resume, run_folder
 from gemm_tuner.prepare import Setting
+from gemm_tuner.results_file import read_earlier
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.run_identity import OLDER, configs_sha, differences, fingerprint, gpu_labels, job_key, older_text
 from gemm_tuner.run_lock import RunLock
@@ -77,7 +79,7 @@ def _open(folder: RunFolder, stack: ExitStack) -> Store:
 
 def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack: ExitStack) -> Store | None:
     """The store of an earlier run, ready to go on; None when it has ended and was another question. One that has ended
-    and whose results file is gone goes on too: what it settled is written again."""
+    and whose rows are gone from the results file goes on too: what it settled is written again."""
     budget_s = settings.budget_s
     with ExitStack() as mine:
         store = _open(folder, mine)
@@ -88,7 +90,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
         if resume.is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
-            if not folder.results_path(settings.results_file).exists():
+            if not _rows_are_there(folder.results_path(settings.results_file), store, settings):
                 store.set_fact("state", "")
                 folder.make()
         else:
@@ -98,6 +100,15 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
             store.set_fact("budget_s", budget_s)
         stack.push(mine.pop_all())
         return store
+
+
+def _rows_are_there(path: Path, store: Store, settings: Settings) -> bool:
+    """Whether the results file has a row for each size that the run has found a configuration for."""
+    if not path.exists():
+        return False
+    rows = read_earlier(path).rows
+    settled = ((entry.problem, store.settled(entry.problem)) for entry in settings.entries)
+    return all(problem in rows for problem, outcome in settled if outcome and outcome[0])
 
 
 def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:

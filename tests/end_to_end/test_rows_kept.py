@@ -75,6 +75,11 @@ def words(path: Path, *more: str) -> list[str]:
     ]
 
 
+def runs(path: Path) -> list[Path]:
+    """The folders of the runs that were begun beside a results file."""
+    return [store.parent for store in (path.parent / "runs").glob("*/run.sqlite")]
+
+
 def run_killed(moment: tuple[str, int, str], arguments: list[str]) -> int:
     where, nth, when = moment
     command = [sys.executable, "-c", KILLED, where, str(nth), when, *arguments]
@@ -100,15 +105,39 @@ def test_a_kill_leaves_every_row_and_the_command_goes_on(moment: tuple[str, int,
     assert set(rows_of(tuned)) == set(before) and len(after.rows) == 4
     assert [row.facts["source"] for row in after.rows] == ["replayed"] * 3 + ["measured"]
     assert [row.facts.get("kept_from") for row in after.rows][:3] == [None] * 3
-    (run,) = (tuned.parent / "runs").iterdir()
-    assert main(update) == 0 and [run] == list((tuned.parent / "runs").iterdir())  # finished, not tuned again
+    (run,) = runs(tuned)
+    assert main(update) == 0 and [run] == runs(tuned)  # finished, not tuned again
 
 
 def test_a_run_that_goes_on_says_so_first(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_killed(("gemm_tuner.store:Store.settle", 2, "after"), words(tuned)) == 9
-    (run,) = (tuned.parent / "runs").iterdir()
+    (run,) = runs(tuned)
     assert main(words(tuned)) == 0
     assert capfd.readouterr().err.splitlines()[0] == f"going on with runs/{run.name}: 2 of 3 sizes finished"
+
+
+def test_a_finished_run_writes_its_rows_again_where_they_are_gone(tuned: Path) -> None:
+    assert main(words(tuned)) == 0
+    before = rows_of(tuned)
+    edited(tuned, lambda document: document.update(configs=document["configs"][1:]))  # type: ignore[index]
+    assert len(rows_of(tuned)) == 3
+    assert main(words(tuned)) == 0
+    assert rows_of(tuned) == before and len(runs(tuned)) == 1
+
+
+def test_other_sizes_and_a_benchmark_go_into_the_same_file(tuned: Path) -> None:
+    """Rows of one run each, and then all of them timed again."""
+    path, sizes = tuned.with_name("all.yaml"), yaml.safe_load((RECORDING / "sizes.yaml").read_text())
+    for number, size in enumerate(sizes):
+        one = tuned.with_name(f"{number}.yaml")
+        one.write_text(yaml.safe_dump([size]))
+        assert main([*words(path), "--gemm_size_file", str(one)]) == 0
+        assert len(rows_of(path)) == number + 1
+    before = rows_of(path)
+    copy = tuned.with_name("copy.yaml")
+    copy.write_text(path.read_text())
+    assert main([*words(path), "--gemm_size_file", str(copy), "--benchmark"]) == 0
+    assert rows_of(path) == before and len(results.read(path).earlier_headers) == 0
 
 
 def edited(path: Path, change: Callable[[dict[str, object]], None]) -> None:
@@ -161,7 +190,7 @@ def test_a_bug_costs_no_row_and_says_where_its_traceback_is(
         patch.setattr("gemm_tuner.choose.measured_choice", broken)
         assert main(words(tuned, "--update", str(tuned))) == EXIT_BUG
         said = capfd.readouterr().err
-        (run,) = (tuned.parent / "runs").iterdir()
+        (run,) = runs(tuned)
         (kept,) = run.glob("bug-*.txt")
         assert "Traceback" not in said and str(kept) in said.splitlines()[-1]
         assert "ZeroDivisionError: no such luck" in said.splitlines()[-2]
