@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -29,6 +30,8 @@ CACHE_ID = "cache_id.txt"
 LOCK = ".lock"
 USERS = ".users"
 REMOVED = ".removed-"
+PLAIN_REPR = re.compile(r"repr=(\w+)(?=[,)])")
+FUNCTION = re.compile(r"^def (?P<name>\w+)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 CLOCK_S = 10.0  # that the file system's clock may be behind the machine's
 # Part of the name of each cache: rises when a kernel's symbol is made in another way than by its template.
 NAMING = "1"
@@ -53,10 +56,21 @@ def folder(templates_dir: Path, run_root: Path) -> Path:
 
 
 def naming(templates_dir: Path) -> str:
-    """12 hex digits over all that a symbol is made by: the templates, and the version of the tuner's own names."""
+    """12 hex digits over all that a symbol is made by: the functions that templates name by ``repr=``, or a whole
+    template that has another expression there, and the version of the tuner's own names.
+
+    Other edits keep the cache: what they change is in Triton's key.
+    """
+    texts = {path.name: path.read_text("utf-8", "replace") for path in sorted(templates_dir.glob("*.j2"))}
+    names = {name for text in texts.values() for name in PLAIN_REPR.findall(text)}
     digest = hashlib.sha256(NAMING.encode())
-    for path in sorted(templates_dir.glob("*.j2")):
-        digest.update(f"\n{path.name}\n".encode() + path.read_bytes())
+    for file, text in texts.items():
+        is_plain = text.count("repr=") == len(PLAIN_REPR.findall(text))
+        for function in FUNCTION.finditer(text):
+            if is_plain and function["name"] in names:
+                digest.update(f"\n{function[0]}".encode())
+        for used in PLAIN_REPR.findall(text) if is_plain else [text]:
+            digest.update(f"\n{file} {used}".encode())
     return digest.hexdigest()[:12]
 
 

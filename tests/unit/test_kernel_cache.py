@@ -72,7 +72,15 @@ def test_other_templates_have_another_cache(tmp_path: Path) -> None:
     assert kernel_cache.naming(other) == kernel_cache.naming(TEMPLATES)
     script = other / "script.py.j2"
     script.write_text(script.read_text().replace('constants["NAME"]', 'constants["NAME"] + "_b"'))
-    assert kernel_cache.naming(other) != kernel_cache.naming(TEMPLATES)
+    renamed = kernel_cache.naming(other)
+    assert renamed != kernel_cache.naming(TEMPLATES)
+    tile = other / "gemm_tile.py.j2"
+    tile.write_text(tile.read_text() + "# an edit that Triton sees itself, or need not see\n")
+    assert kernel_cache.naming(other) == renamed
+    tile.write_text(tile.read_text().replace("repr=symbol_name", "repr=lambda of: 'x'"))
+    changed = kernel_cache.naming(other)
+    tile.write_text(tile.read_text().replace("'x'", "'y'"))
+    assert len({kernel_cache.naming(other), changed, renamed}) == 3
 
 
 @pytest.mark.parametrize("name", ["results", "elsewhere"])
