@@ -1,0 +1,92 @@
+"""Writes README.md beside it: what each results file here holds, and what each reader can take of it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import geometric_mean
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from gemm_tuner import results  # noqa: E402
+from gemm_tuner.errors import EnvironmentFault  # noqa: E402
+from gemm_tuner.export import CONSUMERS, offers  # noqa: E402
+from gemm_tuner.module_export import rows as module_rows  # noqa: E402
+from gemm_tuner.results import Results  # noqa: E402
+from gemm_tuner.trust import Trust  # noqa: E402
+
+READERS = ("vllm", "sglang", "aiter", "triton", "csv", "json")
+HEAD = """\
+# Tuned configs
+
+Results files of whole runs, in the format of [docs/results_format.md](../../docs/results_format.md). Give one to
+`tune_gemm.py export` ([docs/exports.md](../../docs/exports.md)), `report` or `compare`, or time its rows on your GPU:
+`tune_gemm.py --gemm_size_file FILE --benchmark`. `python results/tuned/make_readme.py` writes this page from the files.
+"""
+
+
+def of_file(found: Results) -> list[str]:
+    """The lines about one file: the run, what won, and how it compares with the vendor library and with servers."""
+    header, rows = found.header, found.rows
+    types = sorted({f"{row.problem.dtype_a}" + scaled(row.problem.scaling) for row in rows})
+    families = Counter(row.config.family for row in rows if row.config)
+    ratios = [row.facts["vendor_ratio"] for row in rows if "vendor_ratio" in row.facts]
+    checks = Counter(row.verified.value for row in rows)
+    cells = [
+        (
+            "GPU, profiler, Triton, date",
+            ", ".join(str(header.get(key)) for key in ("device", "profiler", "triton", "date")),
+        ),
+        ("sizes", f"{len(rows)} of {', '.join(types)}"),
+        ("families", ", ".join(f"{name} {count}" for name, count in families.most_common())),
+        ("verified", ", ".join(f"{name} {count}" for name, count in checks.most_common())),
+    ]
+    if ratios:
+        cells.append(
+            ("vendor_us / median_us", f"{geometric_mean(ratios):.3f} (geometric mean over {len(ratios)} sizes)")
+        )
+    for name in ("vllm", "sglang", "aiter"):
+        beside = [one for row in rows for one in row.served if one.consumer == name and one.default_us]
+        if beside:
+            ratio = geometric_mean(one.default_us / one.time_us for one in beside if one.default_us)
+            cells.append((f"{name}'s default / what it can launch", f"{ratio:.3f} over {len(beside)} sizes"))
+    of_module = len(module_rows.select(found, Trust())[0])
+    taken_by = [*((name, taken(found, name)) for name in READERS), ("module", of_module)]
+    cells.append(("sizes that `export --to` takes", ", ".join(f"{name} {count}" for name, count in taken_by)))
+    return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in cells)]
+
+
+def scaled(scaling: str) -> str:
+    return "" if scaling == "none" else f" with {scaling} scales"
+
+
+def taken(found: Results, name: str) -> int:
+    """How many sizes an export takes as they are, where no GPU is there to check others."""
+    consumer, arch = CONSUMERS[name], str(found.header.get("arch", ""))
+
+    def no_check() -> offers.StandInCheck:
+        raise EnvironmentFault("none here")
+
+    offered, _ = offers.collect(
+        found,
+        lambda _: HERE,
+        lambda problem: consumer.problem_fault(problem, arch),
+        lambda problem, config: consumer.config_fault(problem, config, arch),
+        Trust(),
+        no_check,
+        name,
+    )
+    return len(offered)
+
+
+def page() -> str:
+    parts = [HEAD]
+    for path in sorted(HERE.glob("*.yaml")):
+        parts += [f"## {path.name}\n", "\n".join(of_file(results.read(path))) + "\n"]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
