@@ -250,7 +250,8 @@ def _timing(parser: Parser) -> None:
                        help="profiler starts over which one GPU's share of a round of screening is dealt "
                        "(default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
-                       help="timed calls of each finalist and in --benchmark (default: %(default)s)")  # fmt: skip
+                       help="rounds of finals and of --benchmark in a size's first process; the others have a third to "
+                       "eight times as many, by the noise (default: %(default)s)")  # fmt: skip
     group.add_argument("--init_type", metavar="KIND", type=one_of(INIT_TYPES), default="randn",
                        help=f"values of A and B: {', '.join(INIT_TYPES)}; zeros run faster than real data "
                        "(default: %(default)s)")  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 from gemm_tuner import results
 from gemm_tuner.cli import main
 from gemm_tuner.replay import in_order
+from gemm_tuner.report import data
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
 # The rules of the day it was recorded: others would ask for configurations that nobody timed.
@@ -62,6 +63,45 @@ def test_replay_comes_to_the_recorded_choice(
         table = pd.read_csv(path)
         assert table["status"].notna().all() and len(table) == table["name"].nunique()
         assert (table.loc[table["status"] == "ok", "screen_us"] > 0).all()
+
+
+def in_processes(raw: Path, factors: list[float]) -> None:
+    """The recorded process of finals as several, of which each ran all kernels slower by a factor of its own."""
+    first = raw / "01-finals"
+    for process, factor in enumerate(factors):
+        where = raw / f"{10 + process}-finals"
+        shutil.copytree(first, where)
+        plan = json.loads((where / "start00" / "plan.json").read_text())
+        (where / "start00" / "plan.json").write_text(json.dumps({**plan, "process": process}))
+        trace = where / "start00" / "trace_cuda_gpu_trace.csv"
+        table = pd.read_csv(trace)
+        table["Duration (ns)"] = (table["Duration (ns)"] * factor).round().astype(int)
+        table.to_csv(trace, index=False)
+    shutil.rmtree(first)
+
+
+def test_a_recording_of_several_processes_is_played_back_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = tmp_path / "raw"
+    shutil.copytree(RECORDING / "raw", raw)
+    in_processes(raw, [1.0, 1.02, 1.04, 1.06, 1.08])
+    once, several = (tmp_path / name for name in ("once", "several"))
+    for folder, recording in ((once, RECORDING / "raw"), (several, raw)):
+        folder.mkdir()
+        assert replay(recording, folder, "--no_compile_stage") == 0
+    before, report = (data.load(next((folder / "runs").glob("2*"))) for folder in (once, several))
+    for one, size, row in zip(before.sizes, report.sizes, rows(several / "tuned.yaml"), strict=True):
+        assert (row["processes"], row["process_spread_pct"]) == (5, pytest.approx(8.0, abs=0.1))
+        ours = next(final for final in one.record.finals if final.name == size.record.chosen)
+        # The second and the fourth publish.
+        assert row["median_us"] == pytest.approx(ours.time_us * (1.02 * 1.06) ** 0.5, rel=2e-3)
+        assert row["samples"] == 2 * len(ours.samples_us)
+        # The page and the results file give the same figures.
+        assert size.time_us == pytest.approx(row["median_us"], abs=6e-4)
+        assert size.vendor_ratio == pytest.approx(row["vendor_ratio"], abs=6e-4)
+        assert size.ours is not None and size.ours.interval_us is not None
 
 
 def test_a_config_absent_from_the_trace_has_no_number(

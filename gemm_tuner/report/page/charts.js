@@ -144,7 +144,7 @@ function drawFinals(size) {
   const finals = size.finals, names = finals.map((one, i) => (narrow() ? (one.is_vendor ? "vendor" : `#${i + 1}`) : one.name));
   const main = (one) => (one.is_vendor ? "good" : one.name === size.chosen ? "c1" : "c0");
   const lines = (one) => [one.name, `median ${number(one.median_us)} us`,
-    one.interval_us ? `95 %: ${number(one.interval_us[0])} to ${number(one.interval_us[1])}` : "too few samples for an interval",
+    one.interval_us ? `95 %: ${number(one.interval_us[0])} to ${number(one.interval_us[1])}` : "one process: no interval",
     `20th to 80th percentile: ${number(one.p20_us)} to ${number(one.p80_us)}; ${one.samples_us.length} samples`];
   const samples = finals.flatMap((one, y) => one.samples_us.map((x) => ({ x, y: y + 0.3 })));
   const ends = finals.flatMap((one) => [one.p20_us, one.p80_us, ...(one.interval_us ?? []), ...one.samples_us]).sort((a, b) => a - b);
