@@ -16,6 +16,7 @@ from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,
     OnEvent,
+    OutOfTime,
     Watched,
     killed_from_outside,
     require_journal,
@@ -25,13 +26,18 @@ from gemm_tuner.watching import (
 
 def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent, of: Watched) -> None:
     """Checks every entry, in order. One whose process somebody killed has another chance; what MAX_ATTEMPTS processes
-    do not come to is reported as dead too: nothing is known of it."""
+    do not come to is reported as dead too: nothing is known of it. After the plan's deadline nothing is checked."""
     left, deaths = plan, Counter[Key | None]()
     for attempt in range(MAX_ATTEMPTS):
         where = folder / f"start{attempt:02d}"
         where.mkdir(parents=True)
         left.write(where / "plan.json")
-        ended = watch([sys.executable, left.scripts[0], "--plan", str(where / "plan.json")], env, where, on_event, of)
+        argv = [sys.executable, left.scripts[0], "--plan", str(where / "plan.json")]
+        try:
+            ended = watch(argv, env, where, on_event, of)
+        except OutOfTime:
+            (where / ACCOUNTED).touch()
+            return
         journal = read_journal(where / "journal.jsonl")
         if any(e["event"] == "finished" for e in journal):
             (where / ACCOUNTED).touch()
@@ -50,7 +56,7 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
             on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
             (where / ACCOUNTED).touch()
         left = behind(left, journal, again=spared)
-        if not left.work or of.wind_down():
+        if not left.work or of.wind_down() or plan.is_over():
             return
     message = f"not checked: {MAX_ATTEMPTS} processes died before its turn"
     for work in left.work:

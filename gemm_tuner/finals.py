@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -115,12 +114,19 @@ class Finals:
         return not self.session.interruption.asked and self._has_time_for(self.longest_s)
 
     def _has_time_for(self, seconds: float) -> bool:
-        budget_s = self.session.settings.budget_s
-        return not budget_s or time.monotonic() + seconds <= self.session.started + budget_s
+        """Whether the budget leaves so many seconds beside the check."""
+        session = self.session
+        return session.budget.has_time_for(seconds + session.pace.check().of(len(self.ledgers)))
+
+    def _deadline(self) -> float:
+        """When the last round must have begun, as Unix time; 0.0 without a budget."""
+        session = self.session
+        reserve_s = session.pace.finals_reserve_s(len(self.ledgers))
+        return session.budget.unix_time(session.budget.until(reserve_s))
 
     def _process(self, finalists: Finalists, role: Role) -> None:
         """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
-        number, begun = self.next_process, time.monotonic()
+        number, begun = self.next_process, self.session.budget.clock()
         self.next_process += 1
         if not self._was_recorded(number):
             return
@@ -140,7 +146,7 @@ class Finals:
         if work:
             for timing in self._block(planner, work, number, role).values():
                 self.timings[timing.problem].append(timing)
-            self.longest_s = max(self.longest_s, time.monotonic() - begun)
+            self.longest_s = max(self.longest_s, self.session.budget.clock() - begun)
 
     def _title(self, number: int) -> str:
         one = self.plan.processes == 1 or self._recorded() == {0}
@@ -162,7 +168,7 @@ class Finals:
         finds is in the store as soon as a size is through."""
         session, labels = self.session, gpu_labels(self.session.setting)
         for attempt in ("", ", again: the GPU was throttled"):
-            begun = time.monotonic()
+            begun = session.budget.clock()
             found: dict[Key, Timing] = {}
 
             def enter(timings: Mapping[Key, Timing], into: dict[Key, Timing] = found) -> None:
@@ -176,12 +182,12 @@ class Finals:
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = progress.step(f"{self._title(number)}{attempt}", total, session.console)
             with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
-                runs = self.fleet.time(work, planner.finals(number), step.on_event, enter)
+                runs = self.fleet.time(work, planner.finals(number, self._deadline()), step.on_event, enter)
             for run in runs:
                 session.count_run(run)
             slowed = watch.throttled()
             self._note_gpu(TITLE + attempt, watch.samples, slowed)
-            spent_s = time.monotonic() - begun
+            spent_s = session.budget.clock() - begun
             if not slowed or session.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found

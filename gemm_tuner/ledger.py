@@ -118,6 +118,10 @@ class Ledger:
     def is_compiled(self, name: str) -> bool:
         return "registers" in self.rows.get(name, {}) and not self.ended(name)
 
+    def has_binary(self, name: str) -> bool:
+        """Whether a configuration is compiled, whatever came of it since."""
+        return "registers" in self.rows.get(name, {})
+
     def screened_us(self) -> dict[str, float]:
         """Median of the screening by name, us; of those stopped early, their first calls."""
         return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}

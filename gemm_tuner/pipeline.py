@@ -32,6 +32,7 @@ from gemm_tuner import (
     show,
 )
 from gemm_tuner.arch_types import require_a_type
+from gemm_tuner.budget import COSTS_FILE, Budget, Costs
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.fleet import Launcher
@@ -80,6 +81,9 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         if not ledgers:
             raise next(iter(empty.values()))
         announce(session, ledgers, len(candidates.configs))
+        too_short = session.pace.lengthened(len(ledgers))
+        if too_short:
+            session.say(too_short)
         for problem, fault in empty.items():
             session.settle(problem, None, fault.one_line())
         try:
@@ -130,7 +134,11 @@ def opened(
             settings = replace(settings, older=older_configs.kept(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
-        session = Session(settings, setting, folder, store, asked, console, out)
+        timed_s = 0.0 if setting.source == "predicted" else settings.budget_s
+        budget, costs = Budget(timed_s, settings.started), Costs(folder.cache / COSTS_FILE)
+        session = Session(
+            settings, setting, folder, store, asked, console, out, started=settings.started, budget=budget, costs=costs
+        )
         launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
         if session.sensor is not None:
             stack.callback(session.sensor.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -41,11 +40,10 @@ class Planner:
             seed=settings.seed,
         )
 
-    def screen(self, jobs: int, until: float) -> PlansOf:
-        """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``until``, a time of
-        time.monotonic()."""
+    def screen(self, jobs: int, deadline: float) -> PlansOf:
+        """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
+        (0: no limit)."""
         method = self.method(self._session.settings.screen_calls)
-        deadline = time.time() + until - time.monotonic() if until != float("inf") else 0.0
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
             parts = deal(share, max(jobs, starts_for(share)))
@@ -57,14 +55,18 @@ class Planner:
 
         return plans
 
-    def finals(self, process: int = 0) -> PlansOf:
-        """Plans of one process of finals, by its number."""
+    def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
+        """Plans of one process of finals, by its number; no round but the least begins after ``deadline``, a Unix time
+        (0: no limit)."""
         method = self.method(self._session.settings.iters)
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
             parts = deal(share, starts_for_finals(share, method.timed_calls))
             return [
-                (Plan(FINALS, self._paths, tuple(part), method, process=process), self._session.folder.stage(FINALS))
+                (
+                    Plan(FINALS, self._paths, tuple(part), method, deadline=deadline, process=process),
+                    self._session.folder.stage(FINALS),
+                )
                 for part in parts
                 if part
             ]

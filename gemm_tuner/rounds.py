@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,8 +21,6 @@ from gemm_tuner.session import Session
 from gemm_tuner.starts import StageRun
 
 Asked = list[tuple[Ledger, list[str]]]
-# Of a budget of wall time, what finals and checks may need.
-FINALS_SHARE = 0.3
 # Of what a budget leaves when a round begins, what compiling may take: what is compiled must be timed too.
 COMPILE_SHARE = 0.5
 # Rounds that a search may ask for; a search that never ends is a bug.
@@ -47,8 +44,6 @@ class Rounds:
         self._planner = Planner(session, scripts)
         # Sizes whose GPU failed in the last round, and that another one screens anew.
         self._moved: set[GemmProblem] = set()
-        budget = session.settings.budget_s
-        self._until = session.started + budget * (1 - FINALS_SHARE) if budget else float("inf")
 
     def run(self) -> None:
         by_problem = {ledger.problem: ledger for ledger in self._ledgers}
@@ -56,17 +51,23 @@ class Rounds:
             self._session.interruption.check()
             with self._session.stage("search"):
                 proposed = self._search.propose([view_of(one) for one in self._ledgers], self._session.setting.device)
-            if not proposed or time.monotonic() > self._until:
+            if not proposed or not self._session.pace.has_time_to_screen(len(self._ledgers)):
                 return
             asked = [(by_problem[problem], names) for problem, names in proposed.items()]
             self._session.count("search rounds", 1)
             self._round(number, asked)
         raise AssertionError(f"{self._search.name} asked for more than {MOST_ROUNDS} rounds")
 
+    @property
+    def _until(self) -> float:
+        """When the last kernel of screening must have been launched: a time of the budget's clock."""
+        return self._session.pace.screen_deadline_until(len(self._ledgers))
+
     def _round(self, number: int, asked: Asked) -> None:
         if self._compiling:
-            now = time.monotonic()
-            self._compiling.ledgers(asked, "compile", now + COMPILE_SHARE * (self._until - now))
+            now, first_kernel_s = self._session.budget.clock(), self._session.pace.start_up_s()
+            until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
+            self._compiling.ledgers(asked, "compile", until)
         asked = [(ledger, [name for name in names if not ledger.ended(name)]) for ledger, names in asked]
         if self._compiling:
             compiled = [(ledger, [n for n in names if ledger.is_compiled(n)]) for ledger, names in asked]
@@ -84,7 +85,7 @@ class Rounds:
             for name, twin in same.items():
                 ledger.copy_timing(twin, name)
         self._session.interruption.check()
-        if self._until == float("inf"):  # else the time of a size was over
+        if not self._session.budget.bounded:  # else the time of a size was over
             for ledger, names in compiled:
                 for name in names if ledger.problem not in self._moved else ():  # those are asked for again
                     if not ledger.ended(name):
@@ -125,7 +126,7 @@ class Rounds:
 
         title = f"screen, round {number}"
         with session.gpus_held(), session.stage("screen"), progress.step(title, total, session.console) as step:
-            plans = self._planner.screen(session.settings.jobs, self._until)
+            plans = self._planner.screen(session.settings.jobs, session.budget.unix_time(self._until))
             runs = self._fleet.time(work, plans, step.on_event, found)
         for run in runs:
             session.count_run(run)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner import __version__, gpu_lock, gpu_users, results
+from gemm_tuner.budget import Budget, Costs, Pace
 from gemm_tuner.contest import Published
 from gemm_tuner.device import driver_name, lock_name
 from gemm_tuner.gpu_watch import Sensor
@@ -54,6 +55,8 @@ class Session:
     notes: dict[str, Any] = field(default_factory=dict)
     users_named: bool = False
     started: float = field(default_factory=time.monotonic)
+    budget: Budget = field(default_factory=Budget)
+    costs: Costs = field(default_factory=Costs)
     started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
     @contextmanager
@@ -69,9 +72,17 @@ class Session:
         self.facts[fact] = self.facts.get(fact, 0) + number
 
     def count_run(self, run: StageRun) -> None:
-        """Counts what one launcher did."""
+        """Counts what one launcher did, and remembers what a start takes."""
+        if run.starts == 1:
+            self.pace.count_start(sum(len(timing.samples_us) for timing in run.timings.values()), run.seconds)
         self.count("profiler starts", run.starts)
         self.count("compiled under the profiler", run.compiled)
+
+    @property
+    def pace(self) -> Pace:
+        """What the run's budget leaves time for."""
+        device, measured = self.setting.device.name, self.setting.source == "measured"
+        return Pace(self.budget, self.costs, self.profiler_name, f"{self.profiler_version}, {device}", measured)
 
     def note_compiling(self, busy_s: float) -> None:
         """Keeps the share of the search during which compile workers had nothing to do."""
@@ -114,6 +125,7 @@ class Session:
                  zip(self.setting.gpus, self.gpu_names(), strict=True)]  # fmt: skip
         with gpu_lock.held(locks, self.settings.gpu_wait_s, say, stop=stop):
             if waits:
+                self.budget.waited_s += time.monotonic() - begun
                 self.stage_seconds[WAITING] = self.stage_seconds.get(WAITING, 0.0) + time.monotonic() - begun
             if not self.users_named:
                 self.users_named = True

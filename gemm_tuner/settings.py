@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ class Settings:
     compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
     families: the kernel families to try; empty for all of the space.
     serve:    the servers that each size gets a configuration for, too.
-    budget_s: wall time of the run; 0 is no bound.
+    budget_s: wall time of the run, from ``started`` (of time.monotonic()) on; 0 is no bound.
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
     given:    the flags that the command line named, by their names in argparse.
@@ -52,6 +53,7 @@ class Settings:
     compare: str = ""
     search: str = "guided"
     budget_s: float = 0.0
+    started: float = field(default_factory=time.monotonic, compare=False)
     launch_limit_s: float = 60.0
     update_file: Path | None = None
     gpu_wait_s: float | None = None

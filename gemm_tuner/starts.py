@@ -90,7 +90,9 @@ def time_plan(
     began, stage = time.monotonic(), Stage(profiler, on_found)
     first = replace(plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range)
     stage.parts.append(Part(first))
-    while stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and wind_down()):
+    while (
+        stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and (wind_down() or plan.is_over()))
+    ):
         part = stage.parts.popleft()
         part = replace(part, plan=without(part.plan, stage.run.timings))
         if not part.plan.work:
@@ -109,7 +111,7 @@ def time_plan(
                 raise
             (where / ACCOUNTED).touch()
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
-    if not wind_down():
+    if not wind_down() and not plan.is_over():
         for part in stage.parts:
             stage.keep(given_up(part.plan, MAX_ATTEMPTS))
     stage.run.seconds = time.monotonic() - began

@@ -52,12 +52,13 @@ def check_candidates(
             for ledger, names in order
             for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
         ]
-        compiling.problems(odd, "compile for checks")
+        compiling.problems(odd, "compile for checks", session.budget.until(session.pace.check().of(len(order))))
 
     def script_of(ledger: Ledger, name: str) -> str:
         return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
 
-    plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists)
+    deadline = session.budget.unix_time(session.budget.until())
+    plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists, deadline=deadline)
     with session.gpus_held(), session.stage("check"), progress.step("check", len(order), session.console) as step:
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
@@ -65,7 +66,10 @@ def check_candidates(
             step.advance()
 
         verification = Verification(order, settled, session.store, all_of_them=settings.check_all_finalists)
+        begun = session.budget.clock()
         checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
+        if session.setting.source == "measured":
+            session.pace.count_check(len(order), session.budget.clock() - begun)
         session.interruption.check()  # sizes that it was not let come to are not settled: a resumed run checks them
         verification.finish()
     return {

@@ -11,11 +11,12 @@ from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.finals import Finalists, Finals
-from gemm_tuner.finals_plan import FinalsPlan, plan_of
+from gemm_tuner.finals_plan import FinalsPlan, fitted, plan_of
 from gemm_tuner.fleet import Fleet, Launcher
 from gemm_tuner.launcher.plan import SCREEN
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.other_checks import ALL, check_others
+from gemm_tuner.prepare import best_predicted
 from gemm_tuner.processes import MOST_DEATHS
 from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.rounds import Rounds
@@ -28,6 +29,7 @@ from gemm_tuner.steps import check_candidates, write_scripts
 # more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
 POWER_LIMITED_US = 100.0
 MORE_FINALISTS = 2
+NOT_CHECKED = "not checked: the budget was over; a larger --budget checks it"
 NOT_ASKED = "not_asked_for_by_the_search"
 # Further finals of a size of which no finalist is right, each of the next best by screening.
 MORE_FINALS = 3
@@ -44,8 +46,12 @@ class Tuning:
 
     @property
     def plan(self) -> FinalsPlan:
-        """How much the finals of this run do."""
-        return plan_of(self.session.settings)
+        """How much the finals of this run do: less where its budget leaves little time."""
+        whole, session, sizes = plan_of(self.session.settings), self.session, len(self.ledgers)
+        if not session.budget.bounded or session.setting.source != "measured":
+            return whole
+        checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)
+        return fitted(whole, sizes, session.budget.left_s() - checks_s, session.pace.start())
 
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""
@@ -68,10 +74,10 @@ class Tuning:
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
                 if compiling:
                     self.session.note_compiling(compiling.busy_s)
-                best = [(ledger, ledger.fastest(self._places(ledger))) for ledger in open_ones]
+                best = [(ledger, self._best(ledger)) for ledger in open_ones]
                 finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
                 finalists = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in finalists]
-                self._settle(compiled(finalists, compiling), finals, compiling)
+                self._settle(self._compiled(finalists, compiling), finals, compiling)
             if settings.compare == ALL:
                 check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
         self.session.write_results()
@@ -123,9 +129,10 @@ class Tuning:
     def _settle(self, finalists: Finalists, finals: Finals, compiling: Compiling | None) -> None:
         """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
         have finals of the next best."""
-        if not any(ledger.rows for ledger, _ in finalists):
+        if not any(ledger.rows or names for ledger, names in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         for repeats in range(1 + MORE_FINALS):
+            finals.plan = self.plan
             finals.run(finalists)
             finals.note_noise()
             self.session.interruption.check()
@@ -145,7 +152,39 @@ class Tuning:
             if not again:
                 return
             again = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in again]
-            finalists = compiled(again, compiling)
+            finalists = self._compiled(again, compiling)
+
+    def _best(self, ledger: Ledger) -> list[str]:
+        """A size's finalists: its fastest by screening. Those that the model finds fastest where a budget left no time
+        to screen any."""
+        if self.session.budget.bounded and self.session.setting.source == "measured" and not ledger.timed():
+            runnable = [name for name in ledger.kept if ledger.may_run(name)]
+            return best_predicted(ledger, runnable, self.plan.finalists)
+        return ledger.fastest(self._places(ledger))
+
+    def _compiled(self, finalists: Finalists, compiling: Compiling | None) -> Finalists:
+        """The finalists less those that do not compile, or not in time: not all have been screened."""
+        if compiling is None or not finalists:
+            return finalists
+        budget, pace = self.session.budget, self.session.pace
+        if budget.bounded:
+            self._compile_first(finalists, compiling)
+        until = budget.until(pace.start().start_s + pace.check().of(len(self.ledgers)))
+        compiling.ledgers(finalists, "compile for finals", until)
+
+        def may_run(ledger: Ledger, name: str) -> bool:
+            return ledger.may_run(name) and (ledger.has_binary(name) or not budget.bounded)
+
+        return [(ledger, [name for name in names if may_run(ledger, name)]) for ledger, names in finalists]
+
+    def _compile_first(self, finalists: Finalists, compiling: Compiling) -> None:
+        """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
+        clock, busy_s = self.session.budget.clock, compiling.busy_s
+        firsts = [(ledger, names[:1]) for ledger, names in finalists if not any(map(ledger.has_binary, names))]
+        begun = clock()
+        compiling.ledgers(firsts, "compile for finals")
+        if compiling.busy_s > busy_s:
+            self.session.pace.count_compiles(len(firsts), clock() - begun)
 
     def _places(self, ledger: Ledger) -> int:
         """How many of a size come into its finals: more where screening tells them apart badly."""
@@ -172,19 +211,24 @@ class Tuning:
             if others:
                 again.append((ledger, others))
             else:
-                self._book(ledger, finals, name, verdicts, "" if name else why_not_right(ledger, repeats))
+                over = not hopeless and self.session.budget.left_s() <= 0
+                reason = NOT_CHECKED if over else why_not_right(ledger, repeats)
+                self._book(ledger, finals, name, verdicts, "" if name else reason)
 
         check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
         return again
 
     def _check_served(self, order: Finalists, finals: Finals, compiling: Compiling | None) -> None:
-        """Checks the best that each server can launch, before the sizes are settled with it."""
+        """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
+        leaves time for no more than the check of the sizes' own."""
 
         def in_the_store(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
             """The verdicts are kept as they come."""
 
         times = [(ledger, finals_us(finals, ledger)) for ledger, _ in order]
         for server in self._servers:
+            if not self.session.budget.has_time_for(2 * self.session.pace.check().of(len(order))):
+                return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
             check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, in_the_store, compiling)
 
@@ -195,7 +239,8 @@ class Tuning:
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
         """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
         last: what made losers of them may be wrong."""
-        if repeats == MORE_FINALS:
+        pace = self.session.pace
+        if repeats == MORE_FINALS or not self.session.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
             return []
         count = self._places(ledger)
         whole = ledger.fastest(count)
@@ -222,14 +267,6 @@ def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
     """The times of a size's finals by name, in the order of the contest, microseconds."""
     ranked = finals.ranked(ledger)
     return {name: ranked.times[name].us for name in ranked.order if name in ranked.times}
-
-
-def compiled(finalists: Finalists, compiling: Compiling | None) -> Finalists:
-    """The finalists less those that do not compile: not all have been screened."""
-    if compiling is None or not finalists:
-        return finalists
-    compiling.ledgers(finalists, "compile for finals")
-    return [(ledger, [n for n in names if ledger.may_run(n)]) for ledger, names in finalists]
 
 
 def why_not_right(ledger: Ledger, repeats: int = 0) -> str:

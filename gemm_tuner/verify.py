@@ -114,8 +114,9 @@ def verify_plan(
     seed: int,
     *,
     all_of_them: bool,
+    deadline: float = 0.0,
 ) -> Plan:
-    """A plan that checks every size's candidates in the order given."""
+    """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more."""
     scripts: list[str] = []
     work = []
     for ledger, names in candidates:
@@ -127,4 +128,4 @@ def verify_plan(
             entries.append((scripts.index(script), name))
         work.append(Work(ledger.problem, tuple(entries)))
     method = Method(seed=seed)
-    return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them)
+    return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them, deadline=deadline)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gemm_tuner.errors import FREE_SPACE, CannotWrite
-from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
+from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.processes import FROM_OUTSIDE, Ended, identity, pid_of, run_watched
 
 # Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
@@ -25,7 +25,14 @@ ACCOUNTED = "accounted"
 # Beside a plan that looks for who kills the finals of a size: its times are none.
 PROBE = "probe"
 
+# A check that a budget's end finds running has this long to end.
+LATE_CHECK_S = 2.0
+
 OnEvent = Callable[[dict[str, Any]], None]
+
+
+class OutOfTime(Exception):
+    """A check was ended since the time of its plan is over; nothing is known of the configuration."""
 
 
 def nobody(event: Any) -> None:
@@ -94,12 +101,14 @@ class JournalTail:
 
 def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Watched) -> Ended:
     """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
-    set; a run that winds down lets it finish the configuration it is at."""
+    set, and OutOfTime in the same way; a run that winds down lets it finish the configuration it is at."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
 
     def heartbeat() -> object:
         if of.stop.is_set():
             raise KeyboardInterrupt
+        if tail.plan.stage == VERIFY and 0 < tail.plan.deadline < time.time() - LATE_CHECK_S:
+            raise OutOfTime
         if of.wind_down():
             (where / STOP_FILE).touch()
         return tail.beat()

@@ -151,7 +151,7 @@ def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) 
 
     for index, work in enumerate(plan.work):
         for script, name in work.entries:
-            if stop.exists():
+            if stop.exists() or plan.is_over():
                 return
             journal.write("begin", work=index, name=name)
             config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,6 +14,9 @@ from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.records import GemmProblem
 
+# Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
+# some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
+REST_S = 0.3
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
 # The second contender of the same kernel in finals: what tells them apart is noise.
@@ -75,8 +79,8 @@ class Plan:
     scopes:              each call runs in a proton scope of its own.
     capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
     stop_at_first_right: verify best first and stop at the first right one.
-    deadline:            Unix time after which no further configuration is screened; 0 is none.
     process:             number of this process of finals: where operands lie and the order of calls follow from it.
+    deadline:            Unix time after which nothing further begins, a round of finals neither; 0 is none.
     """
 
     stage: str
@@ -89,6 +93,10 @@ class Plan:
     stop_at_first_right: bool = True
     deadline: float = 0.0
     process: int = 0
+
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return 0 < self.deadline < time.time()
 
     def write(self, path: Path) -> None:
         row = {**asdict(self), "format": PLAN_FORMAT}

@@ -15,7 +15,17 @@ from typing import Any
 from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, require_memory, rotation
 from gemm_tuner.launcher.placement import Placement
-from gemm_tuner.launcher.plan import AGAIN, BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR, Journal, Method, Work
+from gemm_tuner.launcher.plan import (
+    AGAIN,
+    BEGIN_SYMBOL,
+    END_SYMBOL,
+    FLUSH_SYMBOL,
+    REST_S,
+    VENDOR,
+    Journal,
+    Method,
+    Work,
+)
 from gemm_tuner.launcher.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 from gemm_tuner.launcher.vendor import vendor_call
@@ -23,9 +33,8 @@ from gemm_tuner.launcher.vendor import vendor_call
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
 SPIN_UP_FLUSHES = 2000
-# Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
-# some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
-REST_S = 0.3
+# Of finals whose time is over.
+LEAST_ROUNDS = 5
 
 
 class Bench:
@@ -75,6 +84,11 @@ class Bench:
     def late(self) -> bool:
         """Whether to screen no more: the time that it may take is over, or the tuner stops."""
         return self.stopped or (bool(self._until) and time.time() > self._until)
+
+    @property
+    def over(self) -> bool:
+        """Whether the part of the time that the work may take is over."""
+        return 0 < self._until < time.time()
 
     def share_time(self, entries: int, of: int) -> None:
         """Gives the work that begins its part of the time until the deadline, lest the last sizes get none.
@@ -234,6 +248,8 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     try:
         order = random.Random(f"{bench.method.seed} {bench.process} {index}")
         for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):
+            if turn >= bench.method.warmup_calls + LEAST_ROUNDS and bench.over:
+                break
             bench.journal.write("round", work=index, number=turn)
             order.shuffle(running)
             for candidate in running:

@@ -15,7 +15,8 @@ from conftest import Undisturbed
 from fault_runs import LOOK_S, MEASURED, PREDICTED, Machine, require_accounts, rows_of
 from test_kills import progress, stored
 
-from gemm_tuner import gpu_lock
+from gemm_tuner import gpu_lock, results
+from gemm_tuner.records import Verified
 
 
 def require_one_line(text: str, *words: str) -> None:
@@ -169,6 +170,15 @@ def test_a_run_of_twenty_sizes_that_has_ended_does_nothing(machine: Machine) -> 
     changed = {path.name for path in {*before, *after} if before.get(path) != after.get(path)}
     assert changed <= {"run.lock", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"}
     print(f"a finished run of 20 sizes was found to be finished in {done.seconds:.1f} s")
+
+
+def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Machine) -> None:
+    done = machine.run(*MEASURED, "--budget", "1s")
+    assert done.status == 0, done.err
+    assert "--budget: 1 s is too short" in done.err and "a first guess" in done.err
+    rows = results.read(machine.run_folder() / "tuned.yaml").rows
+    assert [(row.verified, row.facts.get("processes")) for row in rows] == [(Verified.TRUE, 1)] * 2
+    assert "screen" not in done.err
 
 
 def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(machine: Machine) -> None:

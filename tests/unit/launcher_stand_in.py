@@ -112,6 +112,8 @@ class StandIn:
                 die()
             if name.startswith("killed"):
                 is_killed(name)
+            if name.startswith("hangs"):
+                time.sleep(3600)
             ok = not name.startswith("wrong")
             for problem in (work.problem, replace(work.problem, m=work.problem.m + 1)):
                 self.journal.write(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ from samples import config, problem
 from tuning import StandInGpu, ledger_of, scripts_of, session
 
 from gemm_tuner import gpu_watch
+from gemm_tuner.budget import Budget
 from gemm_tuner.finals import Finals
 from gemm_tuner.finals_plan import FinalsPlan
 from gemm_tuner.fleet import Fleet
@@ -146,8 +146,7 @@ def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> 
     if why == "asked to end":
         match.gpu.after_a_size = lambda plan: match.session.interruption._event.set()
     else:
-        match.session.settings = replace(match.session.settings, budget_s=60.0)
-        match.session.started -= 60
+        match.session.budget = Budget(60.0, match.session.started - 60)
     assert match.run().contests[ONE].order
     assert len(match.works()) == 1
     assert match.session.published[ONE][A].processes == 1

@@ -331,6 +331,25 @@ def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monke
     assert heard == [("died", "kills_1"), ("died", "good_2")]
 
 
+def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked before is known; what ran, and what comes behind it, is neither right nor dead."""
+    monkeypatch.setattr(watching, "LATE_CHECK_S", 0.0)
+    heard: list[tuple[str, str]] = []
+    whole = plan((ONE, ["good_1"]), (TWO, ["hangs_2", "good_3"]), stage=VERIFY)
+
+    def hear(event: dict[str, Any]) -> None:
+        heard.append((event["event"], event["name"]))
+        if event["name"] == "hangs_2":
+            monkeypatch.setattr(watching.time, "time", lambda: whole.deadline + 1)
+
+    whole = replace(whole, deadline=time.time() + 3600)
+    LiveLauncher(Nsys(), tmp_path / "cache", "cuda").verdicts(whole, tmp_path / "verify", hear)
+    assert heard == [("begin", "good_1"), *[("verdict", "good_1")] * 2, ("end", "good_1"), ("begin", "hangs_2")]
+    assert len(list((tmp_path / "verify").iterdir())) == 1
+
+
 def test_a_check_of_all_goes_on_too(tmp_path: Path) -> None:
     heard = verdicts_of(tmp_path, (ONE, ["good_1", "kills_2", "good_3"]), (TWO, ["kills_4"]), all_of_them=True)
     assert heard == [("end", "good_1"), ("died", "kills_2"), ("end", "good_3"), ("died", "kills_4")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,12 +44,14 @@ def test_the_method_is_what_was_asked_for(planner: Planner) -> None:
         assert plan.method.rotating_bytes == 512 * 2**20
 
 
-def test_a_deadline_is_told_in_the_launchers_time(planner: Planner) -> None:
+def test_plans_have_the_deadline_that_they_are_given(planner: Planner) -> None:
     work = [planner.work(ledger_of(ONE, (TILE,)), [TILE.name])]
-    ((plan, _),) = planner.screen(1, time.monotonic() + 1000)(work)
-    assert 900 < plan.deadline - time.time() <= 1000
-    ((plan, _),) = planner.screen(1, float("inf"))(work)
-    assert plan.deadline == 0.0
+    for plans, deadline in (
+        (planner.screen(1, 1234.5), 1234.5),
+        (planner.finals(0, 99.5), 99.5),
+        (planner.finals(), 0.0),
+    ):
+        assert [plan.deadline for plan, _ in plans(work)] == [deadline]
 
 
 def parts(plans: list[tuple[Plan, Path]]) -> list[list[int]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from samples import config, problem
 from tuning import StandInGpu, ledger_of, lost, scripts_of, session
 
-from gemm_tuner import rounds
+from gemm_tuner.budget import Cost, Pace
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.launcher.plan import SCREEN, Plan
 from gemm_tuner.ledger import Ledger
@@ -188,46 +187,49 @@ class Clock:
         return self.now_s
 
 
-def clocked(monkeypatch: pytest.MonkeyPatch, of: Session) -> Clock:
-    clock = Clock(of.started)
-    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=clock.monotonic))
+def clocked(of: Session) -> Clock:
+    """A clock for the budget, which stands still unless a test moves it."""
+    clock = Clock(of.budget.began)
+    of.budget.clock = clock.monotonic
     return clock
 
 
-def test_a_budget_leaves_a_share_for_the_finals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_leaves_a_share_for_the_finals(tmp_path: Path) -> None:
     def pass_time(plan: Plan) -> None:
         clock.now_s += 40.0
 
     batch = Batch(tmp_path, StandInGpu(before=pass_time), budget_s=100.0)
-    clock = clocked(monkeypatch, batch.session)
+    clock = clocked(batch.session)
     batch.rounds().run()
     assert len(batch.plans) == 2  # at 0 and 40 s; from 70 s on the time is for the finals
     assert all(plan.deadline > 0 for plan in batch.plans)
 
 
 def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And for a profiler to start: 5 of the 10 s of a start are before its first kernel, 5 behind its last."""
     batch = Batch(tmp_path, budget_s=100.0)
-    clock = clocked(monkeypatch, batch.session)
+    clock = clocked(batch.session)
+    monkeypatch.setattr(Pace, "start", lambda self: Cost(10.0, 0.0))
 
     at_s: list[float] = []
 
     class UsesItsTime(CompilesSome):
         def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
             clock.now_s = until
-            at_s.append(until - batch.session.started)
+            at_s.append(until - batch.session.budget.began)
             super().ledgers(wanted, title, until)
 
     batch.rounds(UsesItsTime()).run()
-    assert at_s == pytest.approx([35.0, 52.5, 61.25])  # of the 70 s that are not for the finals
+    assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
     assert len(batch.plans) == 3
 
 
-def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path) -> None:
     def pass_time(plan: Plan) -> None:
         clock.now_s += 80.0
 
     batch = Batch(tmp_path, StandInGpu(before=pass_time, statuses={NAMES[1]: None}), budget_s=100.0)
-    clock = clocked(monkeypatch, batch.session)
+    clock = clocked(batch.session)
     batch.rounds().run()
     assert statuses(batch.ledgers[0]) == {NAMES[0]: "ok"}
 
@@ -253,7 +255,7 @@ class Stubborn:
 
 
 def test_a_search_that_never_ends_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "MOST_ROUNDS", 4)
+    monkeypatch.setattr("gemm_tuner.rounds.MOST_ROUNDS", 4)
     batch = Batch(tmp_path, search=Stubborn())
     with pytest.raises(AssertionError, match="stubborn asked for more than 4 rounds"):
         batch.rounds().run()

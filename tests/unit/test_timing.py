@@ -17,7 +17,7 @@ from samples import problem
 
 from gemm_tuner.launcher import timing
 from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, Journal, Method, Work
-from gemm_tuner.launcher.timing import Bench, StickyError, finals, screen
+from gemm_tuner.launcher.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
 
 SIZE = problem(16, 16, 16)
 NAMES = ("a", "b", "c")
@@ -140,10 +140,15 @@ def test_every_size_has_its_part_of_the_time_until_the_deadline(
     assert [name for _, name in launcher.events("end")] == ["a", "b", "c"]
 
 
-def test_a_deadline_ends_no_finals(tmp_path: Path) -> None:
-    launcher = Launcher(tmp_path, deadline=time.time() - 1)
-    finals(launcher.bench, 0, work("a"), [Script()])
+@pytest.mark.parametrize(("seconds_left", "rounds"), [(None, 20), (1e6, 20), (-1.0, LEAST_ROUNDS)])
+def test_finals_have_their_least_rounds_after_the_deadline(
+    seconds_left: float | None, rounds: int, tmp_path: Path
+) -> None:
+    deadline = 0.0 if seconds_left is None else time.time() + seconds_left
+    launcher = Launcher(tmp_path, deadline=deadline)
+    finals(launcher.bench, 0, replace(work("a"), rounds=20), [Script()])
     assert launcher.events("end") == [("end", "a")]
+    assert sum(not warm for _, _, warm in launcher.calls()) == rounds
 
 
 @pytest.mark.parametrize(("best_us", "timed"), [(0.0, 3), (1e6, 3), (10.0, 2)])

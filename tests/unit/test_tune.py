@@ -12,7 +12,8 @@ import pytest
 from samples import config, problem
 from tuning import StandInGpu, ledger_of, lost, session
 
-from gemm_tuner import results, rounds, run_record, run_summary
+from gemm_tuner import results, run_record, run_summary
+from gemm_tuner.budget import Budget
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.interruption import Interruption
@@ -202,13 +203,12 @@ def test_two_gpus_share_the_sizes_and_one_may_fail(tmp_path: Path) -> None:
 def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in says nothing of TWO, as a launcher does whose deadline is over."""
     clock = SimpleNamespace(now_s=0.0)
-    monkeypatch.setattr(rounds, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
 
     def pass_time(plan: Plan) -> None:
-        clock.now_s = run.session.started + 80
+        clock.now_s = 80.0
 
     run = Run(tmp_path, StandInGpu(us=TIMES, statuses={OLD.name: None}, before=pass_time), budget_s=100.0)
-    clock.now_s = run.session.started
+    run.session.budget = Budget(100.0, 0.0, lambda: clock.now_s)
     run.ledgers[1] = ledger_of(TWO, (OLD,))
     done = run.run()
     assert chosen(done) == {512: B}
@@ -218,7 +218,8 @@ def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: 
 
 def test_nothing_tried_at_all_is_said(tmp_path: Path) -> None:
     run = Run(tmp_path, budget_s=10.0)
-    run.session.started -= 100
+    run.session.budget.began -= 100
+    run.ledgers = [ledger_of(size, ()) for size in (ONE, TWO)]
     with pytest.raises(EnvironmentFault, match="nothing was tried; a larger --budget"):
         run.run()
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner import codegen, run_folder
+from gemm_tuner.budget import Budget
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.interruption import Interruption
@@ -53,7 +54,9 @@ def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) ->
     where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
     silent = Console(file=io.StringIO())
     asked = settings(folder, *sizes, **changes)
-    return Session(asked, setting(gpus), where, Store(where.store), Interruption(), silent, silent)
+    made = Session(asked, setting(gpus), where, Store(where.store), Interruption(), silent, silent)
+    made.budget = Budget(asked.budget_s)
+    return made
 
 
 def ledger_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> Ledger:
