@@ -257,10 +257,11 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
     if setting.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     say_idle(settings, setting, console, "--benchmark")
-    ledgers = given(settings, setting)
+    ledgers, servers = given(settings, setting), serving.given(settings.entries, setting.device)
+    serving.admit_given(ledgers, settings.entries, setting.device)
     with opened(settings, setting, console, out, resumes=False) as (launchers, session):
         try:
-            Tuning(session, ledgers, launchers).run_given()
+            Tuning(session, ledgers, launchers, given=servers).run_given()
         finally:
             session.write_results()
             write_records(session, ledgers)

@@ -22,6 +22,7 @@ from gemm_tuner.prune import Pruned
 from gemm_tuner.records import Device, GemmProblem, KernelConfig, ServedChoice, Verdict, Verified
 from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.served import STAND_IN
+from gemm_tuner.sizes import SizeEntry
 
 FINALISTS = 4  # of each size and server, beside its default
 PREDICTED = 16  # of each size and server that are compiled where there is no GPU
@@ -31,10 +32,14 @@ Verdicts = Callable[[GemmProblem, str], Sequence[Verdict]]
 
 @dataclass(frozen=True)
 class Server:
-    """A consumer on one device."""
+    """A consumer on one device.
+
+    given: the one configuration of each size that it is to launch, by name, where these are not searched for.
+    """
 
     consumer: Consumer
     device: Device
+    given: Mapping[GemmProblem, str] | None = None
 
     @property
     def name(self) -> str:
@@ -49,6 +54,8 @@ class Server:
         return self.consumer.problem_fault(problem, self._arch)
 
     def can_launch(self, problem: GemmProblem, config: KernelConfig) -> bool:
+        if self.given is not None and self.given.get(problem) != config.name:
+            return False
         return not self.fault(problem) and not self.consumer.config_fault(problem, config, self._arch)
 
     def default(self, problem: GemmProblem) -> KernelConfig | None:
@@ -62,6 +69,22 @@ class Server:
 
 def servers(names: Iterable[str], device: Device) -> tuple[Server, ...]:
     return tuple(Server(CONSUMERS[name], device) for name in dict.fromkeys(names))
+
+
+def given(entries: Iterable[SizeEntry], device: Device) -> tuple[Server, ...]:
+    """The servers of a results file's rows, each with the configurations that its rows give it."""
+    by_name: dict[str, dict[GemmProblem, str]] = {}
+    for entry in entries:
+        for one in entry.served:
+            by_name.setdefault(one.consumer, {})[entry.problem] = one.config.name
+    return tuple(Server(CONSUMERS[name], device, configs) for name, configs in by_name.items())
+
+
+def admit_given(ledgers: Iterable[Ledger], entries: Iterable[SizeEntry], device: Device) -> None:
+    """Takes what a results file's rows give servers among the candidates of their sizes."""
+    for ledger, entry in zip(ledgers, entries, strict=True):
+        for one in entry.served:
+            ledger.admit(one.config, prepare.predicted_us(ledger.problem, one.config, device))
 
 
 def require_some(wanted: Iterable[Server], problems: Sequence[GemmProblem]) -> None:

@@ -45,10 +45,12 @@ _EXAMPLE = "such as - {M: 4096, N: 4096, K: 4096}"
 
 @dataclass(frozen=True)
 class SizeEntry:
-    """A size to tune; ``config`` is the tuned config that the entry carries, if it does."""
+    """A size to tune; ``config`` is the tuned config that the entry carries, if it does, and ``served`` those for
+    servers."""
 
     problem: GemmProblem
     config: KernelConfig | None = None
+    served: tuple[ServedChoice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
         raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {_EXAMPLE}")
     entries: dict[GemmProblem, SizeEntry] = {}
     for row in document.rows:
-        entries.setdefault(row.problem, SizeEntry(row.problem, row.config))
+        entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served))
     return SizeList(
         entries=tuple(entries.values()),
         duplicates=len(document.rows) - len(entries),

@@ -37,12 +37,13 @@ MORE_FINALS = 3
 
 @dataclass
 class Tuning:
-    """The measured way of a batch. ``launchers``: one a GPU."""
+    """The measured way of a batch. ``launchers``: one a GPU. given: the servers of a results file that is timed."""
 
     session: Session
     ledgers: list[Ledger]
     launchers: Sequence[Launcher]
     scripts: dict[tuple[str, str], Script] = field(default_factory=dict)
+    given: tuple[serving.Server, ...] | None = None
 
     @property
     def plan(self) -> FinalsPlan:
@@ -86,7 +87,9 @@ class Tuning:
             ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)
 
     def run_given(self) -> None:
-        """Times and checks ledgers of one given configuration each: compile, finals, check."""
+        """Times and checks ledgers of given configurations: compile, finals, check. The first of a ledger is the row's
+        own, which it keeps; the others are those of servers."""
+        serving.admit(self._servers, self.ledgers)
         self._write_scripts(self.ledgers)
         with Compiling(self.session, self.scripts) as compiling:
             given = [(ledger, list(ledger.kept)) for ledger in self.ledgers]
@@ -194,6 +197,8 @@ class Tuning:
     def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
         """What is to be checked of a size, best first."""
         names = list(finals.ranked(ledger).order[: self._places(ledger) + 1])
+        if self.given is not None:
+            return [name for name in finals.ranked(ledger).order if name == next(iter(ledger.kept))]
         return incumbents.preferred(self.session, ledger, names, finals)
 
     def _check(
@@ -234,6 +239,8 @@ class Tuning:
 
     @property
     def _servers(self) -> tuple[serving.Server, ...]:
+        if self.given is not None:
+            return self.given
         return serving.servers(self.session.settings.serve, self.session.setting.device)
 
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:

@@ -99,7 +99,7 @@ def _row(serving: Serving, source: str) -> dict[str, Any]:
         problem=size.problem,
         config=timed.config,
         source=source,
-        verified=Verified.TRUE if serving.name == size.chosen else Verified.FALSE,
+        verified=size.verified if serving.name == size.chosen else Verified.FALSE,
         median_us=timed.time_us,
         p20_us=None,
         p80_us=None,
@@ -111,6 +111,7 @@ def _row(serving: Serving, source: str) -> dict[str, Any]:
         gap_pct=None,
         tie=False,
         roofline_pct=unknown if size.roofline_us is None else size.roofline_us / timed.time_us * 100,
+        served=size.served,
     )
     row = choice_row(choice)
     unfit = TIMED_FACTS if timed.stage == SCREEN else ("tie",) if timed.samples else ("tie", "samples")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner import results, run_record
+from gemm_tuner import results, run_place, run_record
 from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import ServedChoice, Verified
 from gemm_tuner.results import Header
 from gemm_tuner.run_record import RUN_FILE
 from gemm_tuner.run_timings import TimedConfig, read_timings
@@ -25,12 +26,16 @@ class TunedSize:
     """A size, what the run chose for it and all configurations that it timed, by name; ``chosen`` is among them.
 
     roofline_us: the least time that the device's datasheet allows; None where nobody tells.
+    served:      what the results file has for servers.
+    verified:    how the chosen configuration was checked; a run chooses only what is right on the GPU.
     """
 
     problem: GemmProblem
     chosen: str
     timed: dict[str, TimedConfig]
     roofline_us: float | None
+    served: tuple[ServedChoice, ...] = ()
+    verified: Verified = Verified.TRUE
 
     @property
     def best_us(self) -> float:
@@ -66,13 +71,26 @@ def load(path: Path) -> TunedRun:
 
 def _of_folder(folder: Path) -> TunedRun:
     record = run_record.read(folder)
+    served = _served_of_run(folder)
     header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
-        _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None)
+        replace(
+            _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None),
+            served=served.get(size.problem, ()),
+        )
         for size in record.sizes
         if size.chosen
     ]
     return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen), folder)
+
+
+def _served_of_run(folder: Path) -> dict[GemmProblem, tuple[ServedChoice, ...]]:
+    """What a run's results file has for servers; nothing where the file is gone."""
+    try:
+        rows = results.read(run_place.results_file(folder)).rows
+    except UserError:
+        return {}
+    return {row.problem: row.served for row in rows}
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
@@ -92,7 +110,8 @@ def _of_file(path: Path) -> TunedRun:
         time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
         roofline_us = share / 100 * time_us if time_us and share else None
         tables = run_record.tables_folder(path, found.header_of(row))
-        sizes.append(_size(tables, row.problem, row.config.name, roofline_us))
+        size = _size(tables, row.problem, row.config.name, roofline_us)
+        sizes.append(replace(size, served=row.served, verified=row.verified))
     return TunedRun(found.header, tuple(sizes), found.without_config, folder)
 
 

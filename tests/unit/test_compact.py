@@ -23,7 +23,7 @@ from gemm_tuner.compact.tuned import TunedRun, TunedSize
 from gemm_tuner.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import Status, Verified
+from gemm_tuner.records import ServedChoice, Status, Verified
 from gemm_tuner.results_file import ResultsFile
 from gemm_tuner.run_timings import TimedConfig, read_timings
 from gemm_tuner.sizes import load_sizes
@@ -245,6 +245,20 @@ def test_the_sizes_own_configs_stay_verified(tmp_path: Path) -> None:
     out = tmp_path / "compact.yaml"
     assert main(["compact", str(run_folder(tmp_path)), "--loss", "0%", "-o", str(out)]) == EXIT_OK
     assert [row.verified for row in results.read(out).rows] == [Verified.TRUE] * 3
+
+
+def test_a_row_keeps_how_it_was_checked_and_what_it_serves(tmp_path: Path) -> None:
+    folder, out = run_folder(tmp_path), tmp_path / "compact.yaml"
+    served = (ServedChoice("vllm", TILES["d"], 104.0, Verified.TRUE, 120.0),)
+    rows = [choice(shape, TILES[letter], 100.0) for shape, letter in ((P, "a"), (Q, "b"), (R, "c"))]
+    rows[0] = replace(rows[0], verified=Verified.FALSE, served=served)
+    file = write_results(folder / "tuned.yaml", rows)
+    for given, first in ((file, Verified.FALSE), (folder, Verified.TRUE)):
+        out.unlink(missing_ok=True)
+        assert main(["compact", str(given), "--loss", "0%", "-o", str(out)]) == EXIT_OK
+        back = results.read(out).rows
+        assert [row.verified for row in back] == [first, Verified.TRUE, Verified.TRUE]
+        assert [row.served for row in back] == [served, (), ()]
 
 
 def test_a_results_file_with_its_tables_does_as_well_as_the_folder(

@@ -14,10 +14,12 @@ from gemm_tuner import prepare, results, serving
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import KernelConfig, ServedChoice, Status, Verdict, Verified
 from gemm_tuner.search import make_search
 from gemm_tuner.session import Session
+from gemm_tuner.sizes import SizeEntry, load_sizes
 from gemm_tuner.tune import Tuning
 
 SM_90 = device("sm_90")
@@ -176,3 +178,24 @@ def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too(
     )
     assert (one.config, one.verified, one.default_us) == (NEXT, Verified.INTERPRETED, None)
     assert one.time_us == pytest.approx(us[NEXT.name])
+
+
+def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path) -> None:
+    """However fast another one is: a benchmark chooses nothing."""
+    served = (ServedChoice("vllm", NEXT, 1.0, Verified.TRUE, 2.0),)
+    entries = (SizeEntry(SIZE, SPLIT, served), SizeEntry(OTHER, WINNER))
+    run = session(tmp_path, SIZE, OTHER, compile_stage=False)
+    ledgers = [prepare.given_ledger(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
+    serving.admit_given(ledgers, entries, SM_90)
+    gpu = StandInGpu(us={**TIMES, SPLIT.name: 90.0, DEFAULT.name: 20.0, WINNER.name: 50.0})
+    Tuning(run, ledgers, (gpu,), given=serving.given(entries, SM_90)).run_given()
+    one = run.choices[SIZE]
+    assert (one.config, one.median_us) == (SPLIT, pytest.approx(90.0))
+    assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0),)
+    assert run.choices[OTHER].config == WINNER and run.choices[OTHER].served == ()
+
+
+def test_a_results_file_read_as_sizes_carries_what_is_served(tmp_path: Path) -> None:
+    done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
+    entries = load_sizes(done.results_path, Defaults()).entries
+    assert [entry.served for entry in entries] == [done.choices[SIZE].served, ()]
