@@ -13,21 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from gemm_tuner.gpu_watch import GpuWatch, find_sensor, summary
+
 EXIT_ENVIRONMENT = 3
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
-# What nvidia-smi calls it, and what this script does.
-STATE = {"clocks.sm": "sm_clock_mhz", "power.draw": "power_w", "temperature.gpu": "temperature_c"}
-STATE_EVERY_MS = 200
 CALIBRATION_CALLS = 4
 
 
@@ -41,57 +40,37 @@ class Block:
 
 @dataclass
 class State:
-    """The GPU's state while a block ran: lowest, median and highest of the samples, by the names of STATE."""
+    """The GPU's state while a block ran, as GpuWatch sums it up: least, median and most of each reading; empty where it
+    cannot be read, then ``unknown`` says why."""
 
-    samples: int = 0
-    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    unknown: str = ""
 
     def __str__(self) -> str:
-        if not self.values:
-            return "unknown: nvidia-smi gave no sample"
-        named = ", ".join(
-            f"{name} {v['median']:g} ({v['lowest']:g} to {v['highest']:g})" for name, v in self.values.items()
-        )
-        return f"{named}, {self.samples} samples"
-
-
-def summarise(lines: Iterable[str]) -> State:
-    """The state from nvidia-smi's CSV lines; what it does not know, such as [N/A], is left out."""
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
-    rows = [row for row in rows if len(row) == len(STATE)]
-    state = State(samples=len(rows))
-    for index, name in enumerate(STATE.values()):
-        numbers = [float(row[index]) for row in rows if row[index].replace(".", "", 1).isdigit()]
-        if numbers:
-            median = statistics.median(numbers)
-            state.values[name] = {"lowest": min(numbers), "median": median, "highest": max(numbers)}
-    return state
+        if not self.summary:
+            return f"unknown: {self.unknown or 'no sample'}"
+        readings = {name: value for name, value in self.summary.items() if isinstance(value, list)}
+        named = ", ".join(f"{name} {v[1]:g} ({v[0]:g} to {v[2]:g})" for name, v in readings.items())
+        return f"{named}, {self.summary['samples']} samples"
 
 
 @contextmanager
 def watched(gpu: str) -> Iterator[State]:
     """Samples the GPU's state while the block under it runs; the State is filled when that ends."""
-    state = State()
-    query = ["nvidia-smi", f"--query-gpu={','.join(STATE)}", "--format=csv,noheader,nounits"]
-    command = [*query, f"--loop-ms={STATE_EVERY_MS}", *(("-i", gpu) if gpu else ())]
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    except OSError:
+    sensor, reason = find_sensor("cuda", [gpu])
+    state = State(unknown=reason)
+    with GpuWatch((sensor, [gpu])) as watch:
         yield state
-        return
-    try:
-        yield state
-    finally:
-        process.terminate()
-        output, _ = process.communicate()
-        found = summarise(output.splitlines())
-        state.samples, state.values = found.samples, found.values
+    state.summary = summary(watch.samples)
+    if sensor is not None:
+        sensor.close()
 
 
 def gpu_uuid(torch: Any) -> str:
-    """The current GPU as nvidia-smi names it, whatever CUDA_VISIBLE_DEVICES says; empty where torch does not know."""
-    uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
-    return f"GPU-{uuid}" if uuid else ""
+    """The current GPU as NVML names it, whatever CUDA_VISIBLE_DEVICES says; its index where torch does not know."""
+    current = torch.cuda.current_device()
+    uuid = getattr(torch.cuda.get_device_properties(current), "uuid", None)
+    return f"GPU-{uuid}" if uuid else str(current)
 
 
 def timed(torch: Any, call: Callable[[], Any], calls: int) -> Block:

@@ -7,11 +7,13 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from threading import Condition
 from types import ModuleType
 from typing import Any
 
 import pytest
 import samples
+from nvml_recording import Gpu, h200, install
 
 from gemm_tuner import results
 from gemm_tuner.errors import EnvironmentFault, UserError
@@ -119,13 +121,23 @@ def test_a_file_of_another_kind_is_refused(tuned: Path, capsys: pytest.CaptureFi
     assert "sustained_rate.py --json" in capsys.readouterr().err
 
 
-def test_states_are_summarised_and_unknown_ones_left_out() -> None:
-    state = sustained_rate.summarise(["1500, [N/A], 60\n", "1980, [N/A], 62\n", "1600, [N/A], 61\n", "cut, s"])
-    assert state.samples == 3
-    assert state.values == {
-        "sm_clock_mhz": {"lowest": 1500.0, "median": 1600.0, "highest": 1980.0},
-        "temperature_c": {"lowest": 60.0, "median": 61.0, "highest": 62.0},
-    }
+def test_the_state_of_the_gpu_is_read_while_a_block_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = install(monkeypatch, h200("GPU-1", ClockInfo=1755, PowerUsage=650_000, Temperature=61))
+    watch = Condition()
+
+    def answers(gpu: Gpu, *_: object) -> int:
+        with watch:
+            watch.notify()
+        return 61
+
+    with watch, sustained_rate.watched("GPU-1") as state:
+        monkeypatch.setattr(recording, "nvmlDeviceGetTemperature", answers, raising=False)
+        assert watch.wait(60)
+    assert "sm_clock_mhz 1755 (1755 to 1755), power_w 650" in str(state)
+    install(monkeypatch, init_error="Driver Not Loaded")
+    with sustained_rate.watched("GPU-1") as state:
+        pass
+    assert str(state) == "unknown: NVML: Driver Not Loaded"
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(3.0, 1500), (0.001, 1)])

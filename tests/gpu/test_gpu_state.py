@@ -1,0 +1,82 @@
+"""What the drivers say of a real GPU, its lock, and a budget: ``pytest -m gpu tests/gpu/test_gpu_state.py``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from gpu_work import Gpu
+
+from gemm_tuner import device, gpu_users, nvml, results
+from gemm_tuner.device import driver_name, lock_name
+from gemm_tuner.gpu_lock import held
+from gemm_tuner.gpu_watch import find_sensor
+from gemm_tuner.launch import visible_gpu
+from gemm_tuner.processes import own_pids
+
+pytestmark = pytest.mark.gpu
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def name(gpu: Gpu) -> str:
+    backend = gpu.device.target.backend
+    return driver_name(device.look().gpu(0), visible_gpu(backend, 0, os.environ))
+
+
+def test_throttling_is_watched(gpu: Gpu, name: str) -> None:
+    sensor, reason = find_sensor(gpu.device.target.backend, [name])
+    assert sensor is not None, reason
+    sample = sensor.read(name)
+    sensor.close()
+    assert 0 < sample.sm_clock_mhz < 10_000 and 0 < sample.power_w < 5000 and 0 < sample.temperature_c < 120
+
+
+def test_nvml_and_torch_name_the_same_gpu(gpu: Gpu, name: str) -> None:
+    if gpu.device.target.backend != "cuda":
+        pytest.skip("of NVIDIA's library")
+    with nvml.opened() as connection:
+        assert connection.name(name) == gpu.device.name and connection.driver_version()
+        assert name in connection.uuids() or name.startswith("MIG-")
+
+
+def test_this_process_is_no_other(gpu: Gpu, name: str) -> None:
+    import torch
+
+    torch.ones(1, device="cuda")
+    found = gpu_users.others(gpu.device.target.backend, [name])
+    assert not {one.pid for one in found} & own_pids()
+
+
+def tuner(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "-m", "512", "-n", "512", "-k", "512", *flags]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_a_run_that_shall_not_wait_ends_while_the_gpu_is_held(gpu: Gpu, name: str, tmp_path: Path) -> None:
+    with held([lock_name(device.look().gpu(0), name)]):
+        done = tuner(tmp_path, "--no_wait", "--families", "gemm_tile")
+    assert done.returncode == 3 and f"process {os.getpid()} (" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("profiler", ["auto", "ncu"])
+def test_a_budget_bounds_the_whole_run(gpu: Gpu, profiler: str, tmp_path: Path) -> None:
+    """The promise is one of seconds. The first run measures what starts take here; the second one knows it."""
+    if profiler == "ncu" and gpu.device.target.backend != "cuda":
+        pytest.skip("of NVIDIA's profiler")
+    flags = ("--profiler", profiler, "--fresh", "-o", "tuned.yaml")
+    first = tuner(tmp_path, *flags, "--budget", "30s")
+    if profiler == "ncu" and "ncu" in first.stderr and first.returncode == 3:
+        pytest.skip(first.stderr.strip().splitlines()[-1])
+    for budget_s in (30.0, 60.0):
+        begun = time.monotonic()
+        done = tuner(tmp_path, *flags, "--budget", f"{budget_s:.0f}s")
+        took_s = time.monotonic() - begun
+        assert done.returncode == 0, done.stderr
+        print(f"{profiler}: a budget of {budget_s:.0f} s took {took_s:.1f} s")
+        assert took_s <= 1.2 * budget_s or "is too short" in done.stderr, done.stderr
+        assert results.read(tmp_path / "tuned.yaml").rows[0].config is not None
