@@ -35,6 +35,9 @@ EARLY_STOP_SLACK_US = 100.0
 SPIN_UP_FLUSHES = 2000
 # Of finals whose time is over.
 LEAST_ROUNDS = 5
+# After finals whose calls take more than this each, L2 flush and launch included, a GPU rests: one that a large size has
+# driven to its power limit lowers its clocks, and takes some tenths of a second to raise them again.
+TIRING_CALL_US = 100.0
 
 
 class Bench:
@@ -51,6 +54,7 @@ class Bench:
         self._stop = stop
         self._number = 0
         self._scopes = scopes
+        self._tired = False
         self.process = process
         self.placement = Placement(method.seed, process, device)
         self.flushes = bool(method.flush_bytes)
@@ -70,10 +74,15 @@ class Bench:
         self.torch.cuda.synchronize()
 
     def rest(self) -> None:
-        """Lets the GPU recover its power budget, then wakes it up again."""
+        """Lets the GPU recover its power budget if what ran last was tiring, and wakes it up."""
         self.torch.cuda.synchronize()
-        time.sleep(REST_S)
+        if self._tired:
+            time.sleep(REST_S)
         self.spin_up()
+
+    def note_load(self, seconds: float, calls: int) -> None:
+        """Takes note of how long the calls of a size's finals took, for the next ``rest``."""
+        self._tired = seconds * 1e6 > TIRING_CALL_US * calls
 
     @property
     def stopped(self) -> bool:
@@ -245,10 +254,12 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     """
     running = finalists(bench, index, work, scripts)
     bench.rest()
+    began, turns = time.perf_counter(), bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)
     try:
         order = random.Random(f"{bench.method.seed} {bench.process} {index}")
-        for turn in range(bench.method.warmup_calls + (work.rounds or bench.method.timed_calls)):
+        for turn in range(turns):
             if turn >= bench.method.warmup_calls + LEAST_ROUNDS and bench.over:
+                turns = turn
                 break
             bench.journal.write("round", work=index, number=turn)
             order.shuffle(running)
@@ -257,6 +268,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             bench.torch.cuda.synchronize()
     except Exception as error:
         raise StickyError(f"{type(error).__name__}: {error}") from error
+    bench.note_load(time.perf_counter() - began, turns * len(running))
     for candidate in running:
         bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
 

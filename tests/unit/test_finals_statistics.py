@@ -10,7 +10,7 @@ from gemm_tuner.contest import Judge, Sheet, judge_of, sheet_of
 from gemm_tuner.launcher.plan import VENDOR
 
 KERNELS = 16
-RUNS, SIZES = 12, 10
+RUNS, SIZES = 8, 10
 
 
 def runs(machine: Machine, us: list[float], count: int = RUNS, vendor_us: float = 0.0) -> list[tuple[Judge, Sheet]]:
@@ -27,14 +27,14 @@ def runs(machine: Machine, us: list[float], count: int = RUNS, vendor_us: float 
 @pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
 def test_of_equal_kernels_few_are_called_slower_than_the_one_that_came_out_best(process: float) -> None:
     """Of 15 comparisons with the winner among 16, at most 7 %, however much processes differ."""
-    found = runs(Machine(process=process), [100.0] * KERNELS)
+    found = runs(Machine(process=process, rounds=15), [100.0] * KERNELS, count=25)
     clear = [KERNELS - len(judge.hold(sheet, CONFIGS).ties) for judge, sheet in found]
     assert np.mean(clear) / (KERNELS - 1) <= 0.07
 
 
 @pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
 def test_a_single_size_has_no_more_errors(process: float) -> None:
-    sheets = [sheet_of(Machine(process=process).finals([100.0] * KERNELS, seed)) for seed in range(120)]
+    sheets = [sheet_of(Machine(process=process, rounds=15).finals([100.0] * KERNELS, seed)) for seed in range(150)]
     clear = [KERNELS - len(judge_of([(sheet, CONFIGS)]).hold(sheet, CONFIGS).ties) for sheet in sheets]
     assert np.mean(clear) / (KERNELS - 1) <= 0.07
 
@@ -43,7 +43,7 @@ def test_sizes_that_processes_move_by_different_amounts_are_not_judged_alike() -
     """One size of ten is moved by 5 %, the others by 0.5 %: its kernels are not called slower for that."""
     calm, wild = Machine(process=0.005), Machine(process=0.05)
     clear = []
-    for run in range(60):
+    for run in range(40):
         sheets = [sheet_of(calm.finals([100.0] * 8, 100 * run + size)) for size in range(9)]
         sheets.append(sheet_of(wild.finals([100.0] * 8, 100 * run + 99)))
         judge = judge_of((sheet, CONFIGS) for sheet in sheets)

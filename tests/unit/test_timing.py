@@ -91,6 +91,34 @@ def test_finals_run_in_rounds_each_in_another_order_and_one_kernel_twice(tmp_pat
     assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AGAIN} == {("b_kernel",)}
 
 
+@pytest.mark.parametrize(("us_a_call", "rests"), [(0, 0), (1000, 1)])
+def test_the_gpu_rests_after_a_size_of_long_calls_only(
+    us_a_call: int, rests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, slept = [0.0], list[float]()
+
+    def runs() -> None:
+        now_s[0] += us_a_call / 1e6
+
+    clock = SimpleNamespace(perf_counter=lambda: now_s[0], sleep=slept.append, time=time.time)
+    monkeypatch.setattr(timing, "time", clock)
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work("a", rounds=5), [Script(a=runs)])
+    assert slept == []
+    finals(launcher.bench, 1, work("a", rounds=5), [Script(a=runs)])
+    assert slept == [timing.REST_S] * rests
+
+
+def test_processes_run_in_other_orders(tmp_path: Path) -> None:
+    orders = []
+    for process in (0, 1, 1):
+        launcher = Launcher(tmp_path)
+        launcher.bench.process = process
+        finals(launcher.bench, 0, work(*NAMES, rounds=8), [Script()])
+        orders.append([name for name, _, warm in launcher.calls() if not warm])
+    assert orders[0] != orders[1] == orders[2]
+
+
 def test_without_rounds_of_its_own_a_work_has_the_methods(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     finals(launcher.bench, 0, work("a", "b"), [Script()])
