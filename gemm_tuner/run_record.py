@@ -26,6 +26,7 @@ from gemm_tuner.input_files import printable, read_bytes
 from gemm_tuner.json_records import LARGEST_INT, load_json, record_of
 from gemm_tuner.problem import GemmProblem
 from gemm_tuner.results import run_folder
+from gemm_tuner.served import STAND_IN, served_of
 
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
@@ -67,6 +68,7 @@ class SizeRecord:
     counts:     how many configurations ended in each status; the sum is ``total``.
     roofline_us: the least time that the device's datasheet allows.
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
+    served:     by server what the results file's row holds for it.
     """
 
     problem: GemmProblem
@@ -77,6 +79,7 @@ class SizeRecord:
     finals: tuple[Final, ...] = ()
     chosen: str = ""
     failure: str = ""
+    served: dict[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -136,6 +139,8 @@ def _check_size(size: SizeRecord, where: str) -> None:
             raise UserError("a step of the funnel is none", where=where, accepted="rule, kind, why, cut and remain")
     if not all(_is_count(count) for count in (size.total, *size.counts.values())):
         raise UserError("a count is below 0", where=where)
+    if size.served:
+        served_of({"served": size.served, "stand_in": STAND_IN}, where)
     for final in size.finals:
         if not all(sample > 0 for sample in final.samples_us):
             raise UserError(f"samples_us of {final.name!r} holds a time that is not above 0", where=where)

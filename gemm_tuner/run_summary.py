@@ -12,6 +12,7 @@ from gemm_tuner import program
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.model import roofline_us
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.served import served_rows
 from gemm_tuner.session import Session
 
 
@@ -48,4 +49,5 @@ def size_record(session: Session, ledger: Ledger) -> SizeRecord:
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
         failure=session.failures.get(problem, ""),
+        served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
     )

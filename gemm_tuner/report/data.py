@@ -15,7 +15,9 @@ import pandas as pd
 from gemm_tuner import run_record
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import ServedChoice
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.served import STAND_IN, served_of
 from gemm_tuner.short_forms import labels, legend, titled
 
 Interval = tuple[float, float]
@@ -70,6 +72,11 @@ class SizeView:
     @property
     def key(self) -> str:
         return self.record.key
+
+    @property
+    def served(self) -> tuple[ServedChoice, ...]:
+        """What the run found for servers."""
+        return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
 
     @property
     def problem(self) -> GemmProblem:

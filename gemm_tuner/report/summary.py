@@ -52,6 +52,7 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "counts": record.counts,
         "chosen": record.chosen,
         "failure": record.failure,
+        "served": record.served,
         "time_us": size.time_us,
         "time_source": size.time_source,
         "tflops": size.tflops,

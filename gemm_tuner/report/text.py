@@ -29,6 +29,7 @@ def show(report: Report, console: Console, top: int) -> None:
     ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio)}" if report.vendor_ratio else ""
     _line(console, f"{done}; times are {report.source or 'of an unknown source'}{ratio}")
     _sizes(console, report)
+    _served(console, report)
     _funnel(console, report)
     _pairs(console, "Statuses", "status", "configurations", report.counts)
     for size in report.sizes:
@@ -40,6 +41,30 @@ def show(report: Report, console: Console, top: int) -> None:
                            ("Device", record.device)):  # fmt: skip
         if mapping:
             _pairs(console, title, "", "", mapping)
+
+
+def _served(console: Console, report: Report) -> None:
+    """One row a size and server: the best configuration that it can launch, and the server's default beside it."""
+    columns = (
+        Column("size", wraps=True),
+        Column("for"),
+        Column("predicted us" if report.source == "predicted" else "us", is_number=True),
+        Column("default us", is_number=True),
+        Column("default / ours", is_number=True, rank=1),
+        Column("checked", rank=2),
+        Column("configuration", wraps=True),
+    )
+    rows = [
+        [
+            _name(console, size), one.consumer, _number(one.time_us), _number(one.default_us),
+            _number(one.default_us / one.time_us if one.default_us else None), one.verified.value,
+            config_name(console, one.config.name),
+        ]
+        for size in report.sizes
+        for one in size.served
+    ]  # fmt: skip
+    if rows:
+        _say_left_out(console, _table(console, "Served", columns, rows))
 
 
 def _sizes(console: Console, report: Report) -> None:

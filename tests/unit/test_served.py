@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import yaml
 from export_samples import VLLM, export, side
-from run_samples import HEADER, choice
+from run_samples import HEADER, choice, size, write_run
 from samples import config
 
-from gemm_tuner import cli, results, results_file
+from gemm_tuner import cli, results, results_file, run_record
 from gemm_tuner.errors import UserError
 from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.records import Choice, KernelConfig, ServedChoice, Verified
+from gemm_tuner.served import served_rows
 
 PROBLEM = GemmProblem(64, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 WINNER = KernelConfig("gemm_persistent", 128, 128, 128, 8, 1, 8, 3, PROGRAMS_PER_SM=1)
@@ -123,3 +124,21 @@ def test_a_served_entry_follows_the_rule_of_all_rows(
     assert export(path, "--to", "vllm", "-o", tmp_path / "out") == 1
     assert not (tmp_path / "out").exists()
     assert export(path, "--to", "vllm", "-o", tmp_path / "out", flag) == 0
+
+
+def test_a_run_keeps_what_it_serves_and_a_report_tells(tmp_path: Path, capsys: Any) -> None:
+    rows = served_rows((SERVED,), predicted=False)["served"]
+    record = dataclasses.replace(size(PROBLEM, "a", {"a": (10.0, 10.5, 11.0)}), served=rows)
+    folder = write_run(tmp_path / "run", [record])
+    assert run_record.read(folder).sizes[0].served == rows
+    assert cli.main(["report", str(folder), "--text"]) == 0
+    told = capsys.readouterr().out
+    assert "Served" in told and TILE.name in told and "1.62" in told  # 20.25 / 12.5
+    assert cli.main(["report", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sizes"][0]["served"] == rows
+
+
+def test_a_record_with_a_served_entry_that_is_none_is_refused(tmp_path: Path) -> None:
+    record = dataclasses.replace(size(PROBLEM, "a", {"a": (10.0,)}), served={"vllm": {"num_warps": 3}})
+    with pytest.raises(UserError, match="served vllm"):
+        run_record.read(write_run(tmp_path / "run", [record]))
