@@ -20,6 +20,7 @@ from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import Role, Status, Timing
+from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import OnEvent, nobody
 
@@ -154,9 +155,19 @@ def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> 
 
 def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
-    match.session.store.add_timings([Timing(ONE, C, Status.OK, (1.0,) * 30)], FINALS)
+    (gpu,) = gpu_labels(match.session.setting)
+    match.session.store.add_timings([Timing(ONE, C, Status.OK, (1.0,) * 30)], FINALS, lambda _: gpu)
     assert match.run().contests[ONE].order[0] == A
     assert len(match.session.store.timings(ONE, FINALS)) == 5 * 5
+
+
+def test_processes_on_another_gpu_are_had_again(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
+    whole = [Timing(ONE, name, Status.OK, (1.0,) * 30) for name in (A, B, C, VENDOR, AGAIN)]
+    match.session.store.add_timings(whole, FINALS, lambda _: "another GPU")
+    match.run()
+    assert [work.problem for work in match.works()[0]] == [ONE, TWO]
+    assert match.session.published[ONE][A].us == pytest.approx(50.0)
 
 
 def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) -> None:
