@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
+
+import psutil
 
 GIB = 2**30
 # LLVM and ptxas take a few hundred MiB on the largest kernels of the shipped templates.
@@ -16,7 +17,7 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 def share_bytes(workers: int) -> int:
     """What one of ``workers`` may take beside what it has when it starts: their part of this machine, or of what the
     container has of it, and never so little that an honest compile fails."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = int(psutil.virtual_memory().total)
     for path in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
             total = min(total, int(Path(path).read_text(encoding="ascii")))
@@ -29,8 +30,7 @@ def limit(more_bytes: int) -> None:
         return
     import resource
 
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    wanted = pages * resource.getpagesize() + more_bytes
+    wanted = psutil.Process().memory_info().vms + more_bytes
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)

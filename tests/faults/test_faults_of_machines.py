@@ -175,7 +175,7 @@ def test_a_run_of_twenty_sizes_that_has_ended_does_nothing(machine: Machine) -> 
 def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Machine) -> None:
     done = machine.run(*MEASURED, "--budget", "1s")
     assert done.status == 0, done.err
-    assert "--budget: 1 s is too short" in done.err and "a first guess" in done.err
+    assert "--budget: 1 s is too short" in done.err
     rows = results.read(machine.run_folder() / "tuned.yaml").rows
     assert [(row.verified, row.facts.get("processes")) for row in rows] == [(Verified.TRUE, 1)] * 2
     assert "screen" not in done.err
