@@ -37,7 +37,7 @@ SPIN_UP_FLUSHES = 2000
 LEAST_ROUNDS = 5
 # After finals whose calls take more than this each, L2 flush and launch included, a GPU rests: one that a large size
 # has driven to its power limit lowers its clocks, and takes some tenths of a second to raise them again.
-TIRING_CALL_US = 100.0
+TIRING_CALL_US = 150.0
 
 
 class Bench:
@@ -74,11 +74,11 @@ class Bench:
         self.torch.cuda.synchronize()
 
     def rest(self) -> None:
-        """Lets the GPU recover its power budget if what ran last was tiring, and wakes it up."""
+        """After work that may have reached the power limit: pauses until the clocks have recovered, then spins up."""
         self.torch.cuda.synchronize()
         if self._tired:
             time.sleep(REST_S)
-        self.spin_up()
+            self.spin_up()
 
     def note_load(self, seconds: float, calls: int) -> None:
         """Takes note of how long the calls of a size's finals took, for the next ``rest``."""
