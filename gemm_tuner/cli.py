@@ -7,6 +7,7 @@ import errno
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from gemm_tuner.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, E
 from gemm_tuner.parser import see_help
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+from gemm_tuner.served import NAMES as SERVERS
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_file, one_size, sizes_of
 
@@ -147,6 +149,20 @@ def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
     return older_configs.read(path)
 
 
+def read_older_served(path: Path | None) -> dict[GemmProblem, dict[str, KernelConfig]]:
+    """What the file of --update has for servers, by problem. Raises UserError."""
+    if path is None:
+        return {}
+    from gemm_tuner import older_configs
+
+    return older_configs.read_served(path)
+
+
+def servers_of(asked: list[str], older: Mapping[GemmProblem, Mapping[str, KernelConfig]]) -> tuple[str, ...]:
+    """The servers of --serve, and those that an older results file has configurations for."""
+    return tuple(name for name in SERVERS if name in asked or any(name in one for one in older.values()))
+
+
 def check_results_file(path: Path | None, size_file: str | None) -> None:
     """Finds before hours of tuning what would go wrong after them. Raises UserError."""
     if path is None:
@@ -186,6 +202,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
     results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
+    older_served = read_older_served(arguments.update)
     return Settings(
         entries=entries,
         templates_dir=arguments.templates,
@@ -209,12 +226,13 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         compare=arguments.compare or "",
         search=arguments.search,
         families=arguments.families,
-        serve=tuple(dict.fromkeys(arguments.serve)),
+        serve=servers_of(arguments.serve, older_served),
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,
         gpu_wait_s=0.0 if arguments.no_wait else arguments.wait,
         older=read_older(arguments.update),
+        older_served=older_served,
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,
         compile_stage=not arguments.no_compile_stage,

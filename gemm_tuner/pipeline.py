@@ -131,7 +131,7 @@ def opened(
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:
-            settings = replace(settings, older=older_configs.kept(store))
+            settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
         timed_s = 0.0 if setting.source == "predicted" else settings.budget_s

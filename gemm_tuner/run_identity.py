@@ -23,7 +23,7 @@ KERNEL_SOURCES = ("codegen.py", "descriptors.py", "compile_worker.py", "compile_
 # What times, checks, joins and decides: sizes that other sources settled are not compared with those of these.
 TIMING_SOURCES = (
     *("launcher/*.py", "profilers/*.py", "attribution.py", "outcomes.py", "plans.py", "starts.py", "verify.py"),
-    *("final*.py", "contest*.py", "estimates.py", "choose.py", "tune.py"),
+    *("final*.py", "contest*.py", "estimates.py", "choose.py", "tune.py", "serving.py"),
 )
 
 

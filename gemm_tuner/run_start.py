@@ -47,7 +47,7 @@ def begin(
                 return folder, found
     folder = run_folder.create(settings.output_dir, key, settings.templates_dir)
     store = _open(folder, stack)
-    older_configs.keep(store, settings.older)
+    older_configs.keep(store, settings.older, settings.older_served)
     store.set_fact("fingerprint", now)
     store.set_fact("budget_s", settings.budget_s)
     store.set_fact(GPUS, gpu_labels(setting))
@@ -84,7 +84,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before it had begun
-            older_configs.keep(store, settings.older)
+            older_configs.keep(store, settings.older, settings.older_served)
             store.set_fact("fingerprint", now)
         now = {**now, **_older_as_begun(store, settings)}
         if resume.is_finished(store):

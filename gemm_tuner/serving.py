@@ -8,7 +8,7 @@ finalist.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,11 +35,14 @@ class Server:
     """A consumer on one device.
 
     given: the one configuration of each size that it is to launch, by name, where these are not searched for.
+    older: the configurations of an older results file, which must be beaten by ``least_pct``.
     """
 
     consumer: Consumer
     device: Device
     given: Mapping[GemmProblem, str] | None = None
+    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    least_pct: float = 0.0
 
     @property
     def name(self) -> str:
@@ -62,13 +65,27 @@ class Server:
         """What it launches without a tuned file; None where that is not known."""
         return None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
 
+    def musts(self, problem: GemmProblem) -> list[KernelConfig]:
+        """What is timed whatever the search finds: the default and the older configuration."""
+        return [one for one in (self.default(problem), self.older.get(problem)) if one is not None]
+
     def launchable(self, ledger: Ledger) -> list[str]:
         """The kept configurations of a size that it can launch."""
         return [name for name, config in ledger.kept.items() if self.can_launch(ledger.problem, config)]
 
 
-def servers(names: Iterable[str], device: Device) -> tuple[Server, ...]:
-    return tuple(Server(CONSUMERS[name], device) for name in dict.fromkeys(names))
+def servers(
+    names: Iterable[str],
+    device: Device,
+    older: Mapping[GemmProblem, Mapping[str, KernelConfig]] | None = None,
+    least_pct: float = 0.0,
+) -> tuple[Server, ...]:
+    """older: by problem and server the configurations of an older results file, to be beaten by ``least_pct``."""
+    made = []
+    for name in dict.fromkeys(names):
+        mine = {problem: configs[name] for problem, configs in (older or {}).items() if name in configs}
+        made.append(Server(CONSUMERS[name], device, older=mine, least_pct=least_pct))
+    return tuple(made)
 
 
 def given(entries: Iterable[SizeEntry], device: Device) -> tuple[Server, ...]:
@@ -120,11 +137,11 @@ def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem
 
 
 def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:
-    """Takes the servers' defaults among the candidates of their sizes, whatever the rules say of them."""
+    """Takes the servers' defaults and older configurations among the candidates of their sizes, whatever the rules say
+    of them."""
     for ledger in ledgers:
         for server in wanted:
-            config = server.default(ledger.problem)
-            if config is not None:
+            for config in server.musts(ledger.problem):
                 ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
 
 
@@ -135,9 +152,8 @@ def added(wanted: Sequence[Server], ledger: Ledger, finalists: Sequence[str]) ->
     for server in wanted:
         launchable = set(server.launchable(ledger))
         names += [name for name in screened if name in launchable][:FINALISTS]
-        config = server.default(ledger.problem)
-        if config is not None and config.name in ledger.kept and ledger.may_run(config.name):
-            names.append(config.name)
+        musts = [config.name for config in server.musts(ledger.problem)]
+        names += [name for name in musts if name in ledger.kept and ledger.may_run(name)]
     return list(dict.fromkeys(names))
 
 
@@ -215,10 +231,16 @@ def served_choices(
 
 
 def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[str]:
-    """The finalists of a size that a server can launch and that nothing speaks against, best first."""
+    """The finalists of a size that a server can launch and that nothing speaks against, best first. The older
+    configuration comes before all that do not beat it by what is asked."""
     kept = ledger.kept
     names = [name for name in us if name in kept and ledger.may_run(name)]
-    return [name for name in names if server.can_launch(ledger.problem, kept[name])]
+    names = [name for name in names if server.can_launch(ledger.problem, kept[name])]
+    older = server.older.get(ledger.problem)
+    if older is None or older.name not in names:
+        return names
+    better = [name for name in names if us[name] * (1 + server.least_pct / 100) < us[older.name]]
+    return [*better, older.name, *(name for name in names if name not in better and name != older.name)]
 
 
 def is_right(verdicts: Sequence[Verdict]) -> bool:

@@ -19,7 +19,8 @@ class Settings:
     families: the kernel families to try; empty for all of the space.
     serve:    the servers that each size gets a configuration for, too.
     budget_s: wall time of the run, from ``started`` (of time.monotonic()) on; 0 is no bound.
-    older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct.
+    older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
+              older_served: those that its rows have for servers.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
     given:    the flags that the command line named, by their names in argparse.
     cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
@@ -58,6 +59,7 @@ class Settings:
     update_file: Path | None = None
     gpu_wait_s: float | None = None
     older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    older_served: Mapping[GemmProblem, Mapping[str, KernelConfig]] = field(default_factory=dict)
     min_improvement_pct: float = 2.0
     fresh: bool = False
     compile_stage: bool = True

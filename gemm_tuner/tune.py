@@ -241,7 +241,10 @@ class Tuning:
     def _servers(self) -> tuple[serving.Server, ...]:
         if self.given is not None:
             return self.given
-        return serving.servers(self.session.settings.serve, self.session.setting.device)
+        settings = self.session.settings
+        return serving.servers(
+            settings.serve, self.session.setting.device, settings.older_served, settings.min_improvement_pct
+        )
 
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
         """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come

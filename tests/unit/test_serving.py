@@ -10,7 +10,7 @@ import pytest
 from samples import config, device
 from tuning import StandInGpu, ledger_of, session, settings
 
-from gemm_tuner import prepare, results, serving
+from gemm_tuner import cli, older_configs, prepare, results, serving
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.problem import GemmProblem, Layout
@@ -199,3 +199,24 @@ def test_a_results_file_read_as_sizes_carries_what_is_served(tmp_path: Path) -> 
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
     entries = load_sizes(done.results_path, Defaults()).entries
     assert [entry.served for entry in entries] == [done.choices[SIZE].served, ()]
+
+
+@pytest.mark.parametrize(("older_us", "kept"), [(71.0, True), (80.0, False)])
+def test_an_older_configuration_for_a_server_stays_until_one_is_better(
+    older_us: float, kept: bool, tmp_path: Path
+) -> None:
+    """It is in no space, and is timed in the same finals."""
+    older = replace(GOOD, num_warps=8)
+    gpu = StandInGpu(us={**TIMES, older.name: older_us})
+    how = {"older_served": {SIZE: {"vllm": older}}}
+    (one,) = tuned(tmp_path, gpu, "vllm", **how).choices[SIZE].served
+    assert one.config == (older if kept else GOOD)
+
+
+def test_update_serves_the_servers_of_the_file(tmp_path: Path) -> None:
+    done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
+    older = older_configs.read_served(done.results_path)
+    assert older == {SIZE: {"vllm": GOOD}}
+    assert cli.servers_of([], older) == ("vllm",) and cli.servers_of(["sglang"], older) == ("vllm", "sglang")
+    older_configs.keep(done.store, {}, older)
+    assert older_configs.kept_served(done.store) == older
