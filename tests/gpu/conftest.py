@@ -16,6 +16,14 @@ from gemm_tuner.kernel_env import kernel_env
 RULES = Path(__file__).resolve().parents[2] / "rules"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test of this folder: one without the mark would never run, or would fail where there is no GPU."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+
+
 @pytest.fixture(autouse=True)
 def unchanged_environment() -> Iterator[None]:
     """torch.compile sets TRITON_CACHE_DIR for the whole process; the tests after it would compile again."""
