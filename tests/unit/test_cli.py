@@ -278,7 +278,7 @@ def test_help_lists_every_flag_in_groups_with_units(capsys: pytest.CaptureFixtur
     groups = ("what to tune", "what to do", "the space of configurations", "compiling and timing", "output", "examples")
     assert [group for group in groups if group not in text] == []
     flat = " ".join(text.split())
-    units = ("M, elements", "seconds one kernel", "of MB MiB", "timed calls", "exit status: 0")
+    units = ("M, elements", "seconds one kernel", "of MB MiB", "rounds of finals", "exit status: 0")
     assert [unit for unit in units if unit not in flat] == []
 
 

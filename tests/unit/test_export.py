@@ -28,11 +28,29 @@ from export_samples import (
 from gemm_tuner.export.nearest import GRID, stand_in
 
 
-@pytest.mark.parametrize("to", ["vllm", "sglang", "aiter", "triton", "csv", "json"])
+@pytest.mark.parametrize("to", ["vllm", "sglang", "aiter", "triton", "json"])
 @pytest.mark.parametrize("results", [H20, MI300X, SHIPPED], ids=lambda path: path.stem)
 def test_files_are_the_golden_ones_byte_for_byte(to: str, results: Path, tmp_path: Path) -> None:
     export(results, "--to", to, "-o", tmp_path)
     assert files(tmp_path) == files(GOLDEN / to / results.stem)
+
+
+@pytest.mark.parametrize("results", [H20, MI300X, SHIPPED], ids=lambda path: path.stem)
+def test_a_csv_has_every_field_of_every_verified_row(results: Path, tmp_path: Path) -> None:
+    """As the results file has it; cells of fields that a row does not have, or has at their default, are blank."""
+    export(results, "--to", "csv", "-o", tmp_path)
+    with (tmp_path / "gemm_configs.csv").open() as file:
+        written = list(csv.DictReader(file))
+    offered = [row for row in rows(results) if row["verified"] is True and row["source"] == "measured"]
+    assert [{key: cell for key, cell in row.items() if cell and key != "key"} for row in written] == [
+        {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in row.items()
+            if (key, value) != ("STREAM_B", 0)
+        }
+        for row in sorted(offered, key=lambda row: (row["M"], row["N"], row["K"]))
+    ]
+    assert len({row["key"] for row in written}) == len(written) > 5
 
 
 @pytest.mark.parametrize("look_up", [vllm, sglang])

@@ -59,9 +59,9 @@ def faults(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_source_unpickles_evaluates_or_starts_a_shell(path: Path) -> None:
-    assert faults(ast.parse(path.read_text(encoding="utf-8"))) == []
+def test_no_source_unpickles_evaluates_or_starts_a_shell() -> None:
+    found = {path.name: faults(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize(
