@@ -1,28 +1,17 @@
-"""Runs kernels in Triton's interpreter: many cases in one process, since importing torch takes seconds.
-
-A process of its own is needed because TRITON_INTERPRET is read when a kernel is defined.
-As a script: ``case_runner.py CASES.json RESULTS.json``.
-"""
+"""Runs kernels in Triton's interpreter, case by case."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
-import json
 import mmap
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+from interpreter_child import interpreter
 
-from gemm_tuner.kernel_env import launcher_env  # noqa: E402
-from gemm_tuner.records import GemmProblem, KernelConfig  # noqa: E402
+from gemm_tuner.records import GemmProblem, KernelConfig
 
 
 @dataclass(frozen=True)
@@ -67,35 +56,41 @@ class Result:
     flags: dict[str, bool]
 
 
-def interpret(cases: list[Case], folder: Path) -> list[Result]:
-    """Runs the cases in one process. Raises AssertionError with its output when it fails."""
-    folder.mkdir(parents=True, exist_ok=True)
-    given, found = folder / "cases.json", folder / "results.json"
-    given.write_text(json.dumps([case.to_dict() for case in cases]), encoding="utf-8")
-    env = launcher_env(folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
-    # Sums in numpy's order whatever the machine; small matrices gain nothing from threads.
-    env["OMP_NUM_THREADS"] = "1"
-    command = [sys.executable, os.fspath(Path(__file__).resolve()), str(given), str(found)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"exit status {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
-    rows = json.loads(found.read_text(encoding="utf-8"))
-    assert len(rows) == len(cases)
-    return [Result(**{**row, "worst_element": tuple(row["worst_element"])}) for row in rows]
+def interpret(cases: list[Case]) -> list[Result]:
+    """Each case's result; of one that kills the interpreter or raises there, the message says so."""
+    return [interpret_one(case) for case in cases]
 
 
-def run_case(row: dict[str, Any], scripts: dict[str, Any]) -> Result:
-    """Inside the interpreting process."""
+def interpret_one(case: Case) -> Result:
+    try:
+        row = interpreter().ask(run_case, row=case.to_dict())
+    except AssertionError as error:
+        return Result(False, str(error), (0, 0), (), {})
+    return Result(**{**row, "worst_element": tuple(row["worst_element"]), "digests": tuple(row["digests"])})
+
+
+@functools.lru_cache(maxsize=32)
+def script_at(path: str) -> Any:
+    from gemm_tuner.launcher.kernels import load_script
+
+    return load_script(path)
+
+
+def run_case(row: dict[str, Any]) -> dict[str, Any]:
+    """Inside the interpreting process: a result as JSON has it."""
+    script = script_at(row["script"])
+    return asdict(run_dropping(row, script) if row["dropped"] else run_plain(row, script))
+
+
+def run_plain(row: dict[str, Any], script: Any) -> Result:
+    """Inside the interpreting process: a case without ``dropped`` terms."""
     from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.kernels import launch_all, load_script
+    from gemm_tuner.launcher.kernels import launch_all
     from gemm_tuner.launcher.operands import interpretable, make_operands
     from gemm_tuner.launcher.reference import reference
     from gemm_tuner.launcher.scratch import STAND_IN_SMS, call_size, make_scratch
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
-    script = scripts.setdefault(row["script"], None) or load_script(row["script"])
-    scripts[row["script"]] = script
-    if row["dropped"]:
-        return run_dropping(row, script)
     size, config = call_size(problem), script.CONFIGS[name]
     digests, flags = [], {}
     for _ in range(row["repeats"]):
@@ -162,16 +157,3 @@ def with_flags(launches: list[Any], wanted: dict[str, bool]) -> tuple[list[Any],
     known = [flag for flag in ("EVEN_K", "WIDE", "BY_8") if flag in kernel.arg_names]
     flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in known}
     return [(symbol, kernel, grid, tuple(values), options), *launches[1:]], flags
-
-
-def main(given: str, found: str) -> None:
-    import warnings
-
-    warnings.simplefilter("ignore")  # numpy's, on the NaN and Inf that the tests put in
-    scripts: dict[str, Any] = {}
-    results = [asdict(run_case(row, scripts)) for row in json.loads(Path(given).read_text(encoding="utf-8"))]
-    Path(found).write_text(json.dumps(results), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,40 +1,36 @@
-"""Runs an exported module in Triton's interpreter, in a process of its own.
-
-As a script: ``module_runner.py MODULE WHAT FOUND.json``. WHAT is ``cases CASES.json``, products to compare with a
-reference, or the name of a function here.
-"""
+"""Calls an exported module in Triton's interpreter. Every function here but ``interpret`` runs there."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
 import sys
-import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+from interpreter_child import interpreter
 
-from gemm_tuner.kernel_env import launcher_env  # noqa: E402
-from gemm_tuner.records import GemmProblem  # noqa: E402
+from gemm_tuner.records import GemmProblem
 
 
-def interpret(module: Path, what: str, folder: Path) -> Any:
-    """What the function ``what`` returns for a module, run in a process of its own. Raises AssertionError with its
-    output when it fails."""
-    found = folder / "found.json"
-    env = launcher_env(folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
-    command = [sys.executable, os.fspath(Path(__file__).resolve()), str(module), what, str(found)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(found.read_text(encoding="utf-8"))
+def interpret(module: Path, function: Callable[..., Any], **given: Any) -> Any:
+    """What a function here returns for a module, loaded anew. Raises AssertionError with its traceback."""
+    return interpreter().ask(called, path=str(module), name=function.__name__, given=given)
 
 
-def products(module: Any, problems: list[GemmProblem]) -> dict[str, Any]:
+def called(path: str, name: str, given: dict[str, Any]) -> Any:
+    import torch
+
+    torch._dynamo.reset()  # what it compiled is of an operator that is defined anew
+    spec = importlib.util.spec_from_file_location("exported", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["exported"] = module
+    spec.loader.exec_module(module)
+    return globals()[name](module, **given)
+
+
+def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """For each problem its verdict's message, empty when right, and the configuration; what counters hold in the end.
 
     Each is computed twice, the second time by the plan that was kept.
@@ -48,7 +44,7 @@ def products(module: Any, problems: list[GemmProblem]) -> dict[str, Any]:
     from gemm_tuner.module_export.rows import Tuned, epilogue_of
 
     rows = []
-    for problem in problems:
+    for problem in map(GemmProblem.from_dict, cases):
         operands = make_operands(problem, "randn", 1, "cpu")
         first, second = (module.matmul(*operands.logical(problem), **arguments(problem, operands)) for _ in range(2))
         verdict = compare(first.reshape(-1, problem.n), *reference(problem, operands), problem, "matmul")
@@ -195,29 +191,3 @@ def unaligned(module: Any) -> list[str]:
     torch.testing.assert_close(module.matmul(square, other), square @ other, rtol=1e-2, atol=1e-1)
     torch.testing.assert_close(module.matmul(other, square), other @ square, rtol=1e-2, atol=1e-1)
     return done
-
-
-def main(path: str, what: str, found: str) -> None:
-    warnings.simplefilter("ignore")  # numpy's, on overflowing fp16
-    spec = importlib.util.spec_from_file_location("exported", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["exported"] = module
-    spec.loader.exec_module(module)
-    if what.startswith("cases "):
-        rows = json.loads(Path(what.removeprefix("cases ")).read_text(encoding="utf-8"))
-        answer: Any = products(module, [GemmProblem.from_dict(row) for row in rows])
-    else:
-        named = {
-            "operator": operator,
-            "epilogues": epilogues,
-            "faults": faults,
-            "results": results,
-            "unaligned": unaligned,
-        }
-        answer = named[what](module)
-    Path(found).write_text(json.dumps(answer), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

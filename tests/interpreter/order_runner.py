@@ -1,25 +1,19 @@
 """Calls kernels in Triton's interpreter many times with one scratch, their programs in another order each time.
 
 The interpreter runs the programs of a grid one after another, so that without this the last of them would always
-be the last to finish a tile. As a script: ``order_runner.py CALLS.json RESULTS.json``.
+be the last to finish a tile.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import random
-import subprocess
-import sys
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from case_runner import all_guarded
+from interpreter_child import interpreter
 
-from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.records import GemmProblem, KernelConfig
 
 
@@ -45,20 +39,19 @@ class Outcome:
     last_programs: tuple[int, ...]
 
 
-def call_often(calls: list[Calls], folder: Path) -> list[Outcome]:
-    """All of them in one process."""
-    given, found = folder / "calls.json", folder / "outcomes.json"
-    given.write_text(json.dumps([one.to_dict() for one in calls]), encoding="utf-8")
-    env = launcher_env(folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"})
-    command = [sys.executable, os.fspath(Path(__file__).resolve()), str(given), str(found)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"exit status {done.returncode}: {(done.stdout + done.stderr)[-3000:]}"
-    rows = json.loads(found.read_text(encoding="utf-8"))
+def call_often(calls: list[Calls]) -> list[Outcome]:
+    """Raises AssertionError for what raises there."""
+    rows = [interpreter().ask(outcome_of, row=one.to_dict()) for one in calls]
     return [Outcome(tuple(r["digests"]), r["message"], tuple(r["last_programs"])) for r in rows]
 
 
-def outcome_of(row: dict[str, Any], order: Order) -> Outcome:
-    """Inside the interpreting process."""
+def outcome_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Inside the interpreting process: an outcome as JSON has it."""
+    with Order() as order:
+        return asdict(called_in_orders(row, order))
+
+
+def called_in_orders(row: dict[str, Any], order: Order) -> Outcome:
     from gemm_tuner.launcher.check import compare
     from gemm_tuner.launcher.kernels import launch_all, load_script
     from gemm_tuner.launcher.operands import interpretable, make_operands
@@ -95,7 +88,13 @@ class Order:
         self.seed, self.last = 0, 0
         self._set_grid_idx = interpreter_builder.set_grid_idx
         self._builder = interpreter_builder
-        interpreter_builder.set_grid_idx = self
+
+    def __enter__(self) -> Order:
+        self._builder.set_grid_idx = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._builder.set_grid_idx = self._set_grid_idx
 
     def __call__(self, x: int, y: int, z: int) -> None:
         extents = self._builder.grid_dim
@@ -108,16 +107,3 @@ class Order:
         self.last = programs[(x * extents[1] + y) * extents[2] + z]
         rest, other_z = divmod(self.last, extents[2])
         self._set_grid_idx(*divmod(rest, extents[1]), other_z)
-
-
-def main(given: str, found: str) -> None:
-    import warnings
-
-    warnings.simplefilter("ignore")
-    order = Order()
-    outcomes = [asdict(outcome_of(row, order)) for row in json.loads(Path(given).read_text(encoding="utf-8"))]
-    Path(found).write_text(json.dumps(outcomes), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -37,7 +37,7 @@ def test_ten_calls_in_ten_orders_of_programs_give_the_same_bits(tmp_path: Path, 
     variant = VARIANTS[name]
     problems = [(problem_for(variant, one), one) for one in sharing_configs(variant)]
     calls = [Calls(script_of(tmp_path, variant, problem), one, problem) for problem, one in problems]
-    outcomes = call_often(calls, tmp_path)
+    outcomes = call_often(calls)
     for one, outcome in zip(calls, outcomes, strict=True):
         assert outcome.message == "", f"{one.config.name}: {outcome.message}"
         assert len(outcome.digests) == 10 and len(set(outcome.digests)) == 1, one.config.name
@@ -50,7 +50,7 @@ def test_tiles_do_not_depend_on_the_order_of_programs(tmp_path: Path, name: str)
     variant = VARIANTS[name]
     problem = WHOLE if variant.by_descriptor else SHARED
     calls = [Calls(script_of(tmp_path, variant, problem), one, problem, count=3) for one in variant.configs]
-    for one, outcome in zip(calls, call_often(calls, tmp_path), strict=True):
+    for one, outcome in zip(calls, call_often(calls), strict=True):
         assert outcome.message == "" and len(set(outcome.digests)) == 1, one.config.name
 
 
@@ -69,7 +69,7 @@ def test_a_sum_in_the_order_of_arrival_is_right_and_found_out(tmp_path: Path, na
     one = next(one for one in variant.configs if one.SPLIT_K > 2)
     problem = problem_for(variant, one)
     templates = broken_templates(tmp_path, *IN_ORDER_OF_ARRIVAL[name])
-    (outcome,) = call_often([Calls(script_of(tmp_path, variant, problem, templates), one, problem)], tmp_path)
+    (outcome,) = call_often([Calls(script_of(tmp_path, variant, problem, templates), one, problem)])
     assert outcome.message == "" and len(set(outcome.digests)) > 1
 
 
@@ -82,4 +82,4 @@ def test_locks_that_are_left_behind_are_found_out(tmp_path: Path, name: str) -> 
     fault = (f"{variant.family}.py.j2", f"tl.store(locks_ptr + {lock}, 0)", f"tl.store(locks_ptr + {lock}, 1)")
     script = script_of(tmp_path, variant, problem, broken_templates(tmp_path, *fault))
     with pytest.raises(AssertionError, match="left locks behind in call 0"):
-        call_often([Calls(script, one, problem)], tmp_path)
+        call_often([Calls(script, one, problem)])

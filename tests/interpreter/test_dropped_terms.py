@@ -55,7 +55,7 @@ def test_every_term_that_is_left_out_shows(tmp_path: Path, name: str, part: int)
         kind: case_for(tmp_path, templates, name, kind, turn) for turn, kind in enumerate(TYPES) if turn % PARTS == part
     }
     cases = [case for case in made.values() if case is not None]
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
     fnuz = {kind for kind in made if kind.endswith("fnuz")}
     left_out = {kind for kind, case in made.items() if case is None}
@@ -67,7 +67,7 @@ def test_a_term_that_no_operand_holds_would_not_show(tmp_path: Path) -> None:
     problem = replace(GemmProblem(16, 32, 64), dtype_c="fp32")
     variant = VARIANTS["gemm_tile"]
     script = script_of(tmp_path, variant, problem, dropping_templates(tmp_path / "templates"))
-    (result,) = interpret([Case(script, variant.configs[0], problem, dropped=(5, 64, 63))], tmp_path)
+    (result,) = interpret([Case(script, variant.configs[0], problem, dropped=(5, 64, 63))])
     assert not result.ok and result.message == "not seen: [64]"
 
 

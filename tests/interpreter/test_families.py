@@ -24,7 +24,7 @@ def design(tmp_path_factory: pytest.TempPathFactory) -> Design:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_features_are_right_two_by_two(design: Design, tmp_path: Path, part: int) -> None:
     cases = [case for _, case in design][part::PARTS]
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
 
 

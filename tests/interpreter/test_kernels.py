@@ -34,7 +34,7 @@ def grid_of(name: str, folder: Path) -> list[Case]:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_size_is_right_by_every_configuration(tmp_path: Path, name: str) -> None:
     cases = grid_of(name, tmp_path)
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
     flags = {tuple(sorted(result.flags.items())) for result in results}
     if "EVEN_K" in results[0].flags:
@@ -114,7 +114,7 @@ def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path
         one = variant.configs[number]
         cases += [case_of(tmp_path, variant, even, one, flags=changed) for changed in flags]
         cases += [case_of(tmp_path, variant, odd, one, flags=changed) for changed in flags[:2]]
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     digests: dict[tuple[GemmProblem, str], set[str]] = {}
     for case, result in zip(cases, results, strict=True):
         assert result.ok, f"{case.key}: {result.message}"
@@ -130,7 +130,7 @@ def test_every_layout_meets_every_configuration_of_a_tile(tmp_path: Path) -> Non
     for layouts, one, dtype in itertools.product(LAYOUTS, variant.configs[:5], ("fp32", "bf16")):
         problem = GemmProblem(45, 37, 83, dtype, dtype, dtype, *layouts, bias=dtype == "bf16")
         cases.append(case_of(tmp_path, variant, problem, one))
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
     assert {(c.problem.layout_a, c.problem.layout_b) for c in cases} == {(ROW, ROW), (ROW, COL), (COL, ROW), (COL, COL)}
 
@@ -141,5 +141,5 @@ def test_slices_without_blocks_read_no_scale_beyond_the_last(tmp_path: Path, nam
     one = KernelConfig(VARIANTS[name].family, 16, 16, 128, 1, SPLIT_K=4, num_warps=4, num_stages=2)
     variant = replace(VARIANTS[name], configs=(one,))
     problem = GemmProblem(16, 128, 640, "fp8_e4m3", "fp8_e4m3", "bf16", ROW, COL, scaling="block")
-    (result,) = interpret([case_of(tmp_path, variant, problem, one)], tmp_path)
+    (result,) = interpret([case_of(tmp_path, variant, problem, one)])
     assert result.ok, result.message

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import module_runner
 import pytest
 from designs import COL, ROW
 from module_files import CONFIGS, choice, choices, write_results
@@ -29,35 +29,33 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "gemm_fp16.py"
 
 
-def answers(module: Path, problems: list[GemmProblem], folder: Path) -> dict[str, str]:
+def answers(module: Path, problems: list[GemmProblem]) -> dict[str, str]:
     """Configuration by problem, after all were found right and all counters zero."""
-    cases = folder / "cases.json"
-    cases.write_text(json.dumps([problem.to_dict() for problem in problems]), encoding="utf-8")
-    found = interpret(module, f"cases {cases}", folder)
+    found = interpret(module, module_runner.products, cases=[problem.to_dict() for problem in problems])
     assert {key: message for key, message, _ in found["rows"] if message} == {}
     assert found["counters"] == 0
     assert found["plans"] == len(problems)
     return {key: name for key, _, name in found["rows"]}
 
 
-def test_tuned_sizes_are_right_by_their_own_kernels_with_and_without_a_bias(module: Path, tmp_path: Path) -> None:
+def test_tuned_sizes_are_right_by_their_own_kernels_with_and_without_a_bias(module: Path) -> None:
     problems, expected = [], {}
     layouts = itertools.cycle(PAIRS)
     for (size, config), bias in itertools.product(CONFIGS.items(), (False, True)):
         problem = GemmProblem(*size, "fp16", "fp16", "fp16", *next(layouts), bias=bias)
         problems.append(problem)
         expected[problem.key] = config.name
-    assert answers(module, problems, tmp_path) == expected
+    assert answers(module, problems) == expected
 
 
-def test_sizes_that_were_not_tuned_are_right_in_every_layout(module: Path, tmp_path: Path) -> None:
+def test_sizes_that_were_not_tuned_are_right_in_every_layout(module: Path) -> None:
     """Odd ones, those that descriptors take, and single rows and columns, which are of both layouts."""
     problems = [
         GemmProblem(*size, "fp16", "fp16", "fp16", *pair, bias=number % 2 == 0)
         for number, (size, pair) in enumerate(itertools.product(ODD + NEAR, PAIRS))
     ]
     problems += [GemmProblem(*size, "fp16", "fp16", "fp16", bias=True) for size in VECTORS]
-    chosen = set(answers(module, problems, tmp_path).values())
+    chosen = set(answers(module, problems).values())
     tuned = {config.name for config in CONFIGS.values()}
     assert {name.rpartition("_BM")[0] for name in chosen & tuned} >= {"gemm_persistent", "gemm_split_k", "gemv"}
     assert chosen - tuned
@@ -69,15 +67,15 @@ def test_types_of_other_sizes_and_results_of_another_type_are_right(tmp_path: Pa
     problems = [
         GemmProblem(*size, "fp16", "fp16", "fp32", ROW, COL, bias=True) for size in ((16, 64, 256), (33, 65, 70))
     ]
-    answers(tmp_path / "to_fp32.py", problems, tmp_path)
+    answers(tmp_path / "to_fp32.py", problems)
     few = [one for one in choices("fp32", [(ROW, ROW)]) if one.config.family in ("gemm_persistent", "gemv")]
     write_module(write_results(tmp_path / "tuned.yaml", few), tmp_path / "fp32.py")
     problems = [GemmProblem(*size, "fp32", "fp32", "fp32") for size in ((48, 96, 64), (48, 96, 65), (2, 64, 128))]
-    answers(tmp_path / "fp32.py", problems, tmp_path)
+    answers(tmp_path / "fp32.py", problems)
 
 
-def test_the_operator_passes_torchs_checks_compiles_and_has_gradients(module: Path, tmp_path: Path) -> None:
-    assert len(interpret(module, "operator", tmp_path)) == 3
+def test_the_operator_passes_torchs_checks_compiles_and_has_gradients(module: Path) -> None:
+    assert len(interpret(module, module_runner.operator)) == 3
 
 
 SCALED = ("tensor", "row_col", "block")
@@ -98,7 +96,7 @@ def test_every_scaling_of_fp8_is_right_at_tuned_sizes_and_others(tmp_path: Path)
         GemmProblem(*size, **fp8, scaling=scaling, bias=number % 2 == 0)  # type: ignore[arg-type]
         for number, (size, scaling) in enumerate(itertools.product(sizes, SCALED))
     ]
-    chosen = answers(tmp_path / "fp8.py", problems, tmp_path)
+    chosen = answers(tmp_path / "fp8.py", problems)
     assert len({name.rpartition("_BM")[0] for name in chosen.values()}) > 2
 
 
@@ -127,7 +125,7 @@ def test_batches_and_epilogues_are_right_in_bf16(tmp_path: Path) -> None:
     write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "bf16.py")
     sizes = (*configs.values(), (17, 33, 65), (24, 40, 56))
     problems = [GemmProblem(*size, **{**shared, **kind}) for kind in kinds for size in sizes]
-    answers(tmp_path / "bf16.py", problems, tmp_path)
+    answers(tmp_path / "bf16.py", problems)
 
 
 def test_epilogues_have_gradients_and_compile(tmp_path: Path) -> None:
@@ -139,7 +137,7 @@ def test_epilogues_have_gradients_and_compile(tmp_path: Path) -> None:
         for name in ("none", "relu", "gelu", "silu")
     ]
     write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "fp32.py")
-    assert interpret(tmp_path / "fp32.py", "epilogues", tmp_path) == ["none", "relu", "gelu", "silu"]
+    assert interpret(tmp_path / "fp32.py", module_runner.epilogues) == ["none", "relu", "gelu", "silu"]
 
 
 def test_one_file_may_hold_several_results_of_the_same_operands(tmp_path: Path) -> None:
@@ -147,16 +145,16 @@ def test_one_file_may_hold_several_results_of_the_same_operands(tmp_path: Path) 
     rows = [replace(one, problem=replace(one.problem, dtype_c=dtype)) for one in plain for dtype in ("fp32", "fp16")]
     made = write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "both.py")
     assert (made.num_sizes, made.left_out) == (len(rows), ())
-    answers(tmp_path / "both.py", [plain[0].problem], tmp_path)
-    assert interpret(tmp_path / "both.py", "results", tmp_path) == ["torch.float16", "torch.float32"]
+    answers(tmp_path / "both.py", [plain[0].problem])
+    assert interpret(tmp_path / "both.py", module_runner.results) == ["torch.float16", "torch.float32"]
 
 
-def test_descriptors_are_left_where_memory_is_not_aligned(module: Path, tmp_path: Path) -> None:
-    assert interpret(module, "unaligned", tmp_path) == ["gemm_persistent", "gemm_tile"]
+def test_descriptors_are_left_where_memory_is_not_aligned(module: Path) -> None:
+    assert interpret(module, module_runner.unaligned) == ["gemm_persistent", "gemm_tile"]
 
 
-def test_calls_that_are_not_taken_are_told_why(module: Path, tmp_path: Path) -> None:
-    said = interpret(module, "faults", tmp_path)
+def test_calls_that_are_not_taken_are_told_why(module: Path) -> None:
+    said = interpret(module, module_runner.faults)
     wanted = {
         "inner": "ValueError: a is (8, 4) and b (5, 8); accepted: a [M, K], b [K, N]",
         "3d": "ValueError: a is (2, 8, 4)",

@@ -61,7 +61,7 @@ def test_nan_and_inf_come_out_where_torch_has_them(tmp_path: Path, name: str) ->
         for poison, _ in itertools.product(poisons_of(problem), range(2 if problem is every[0] else 1)):
             cases.append(Case(script, next(turn), problem, poison=poison))
     assert len({case.config for case in cases}) > 1
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert [(c.key, c.poison, r.message) for c, r in zip(cases, results, strict=True) if not r.ok] == []
 
 
@@ -76,7 +76,7 @@ def test_scales_that_are_nan_come_out(tmp_path: Path, name: str) -> None:
         one = next(one for one in reversed(variant.configs) if takes(variant, problem, one))
         script = script_of(tmp_path, variant, problem)
         cases += [Case(script, one, problem, poison=((scale, 0, NAN),)) for scale in ("scale_a", "scale_b")]
-    results = interpret(cases, tmp_path)
+    results = interpret(cases)
     assert [(c.key, c.poison, r.message) for c, r in zip(cases, results, strict=True) if not r.ok] == []
 
 
@@ -84,5 +84,5 @@ def test_an_infinity_that_the_kernel_loses_is_wrong(tmp_path: Path) -> None:
     variant, base = VARIANTS["gemm_tile"], GemmProblem(19, 21, 23, "fp16", "fp16", "fp16")
     templates = broken_templates(tmp_path, "_macros.j2", "offs_k[None, :] < k_left", "offs_k[None, :] < k_left - 1")
     script = script_of(tmp_path, variant, base, templates)
-    (result,) = interpret([Case(script, variant.configs[0], base, poison=(("a", 2 * 23 - 1, INF),))], tmp_path)
+    (result,) = interpret([Case(script, variant.configs[0], base, poison=(("a", 2 * 23 - 1, INF),))])
     assert not result.ok and result.worst_element[0] == 1 and "inf times the bound" in result.message
