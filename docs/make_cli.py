@@ -1,38 +1,69 @@
-"""Writes docs/cli.md, the --help of tune_gemm.py and of every subcommand:  python docs/make_cli.py"""
+"""Writes docs/cli.md, a table of the flags of tune_gemm.py and of every subcommand:  python docs/make_cli.py"""
 
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
+import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemm_tuner.parser import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cli.md"
-WIDTH = 110
 INTRODUCTION = """\
 # The command line
 
-What `--help_all`, and `--help` of the subcommands, print. `python docs/make_cli.py` writes this page, and a test
-compares it with the parsers. In long flags `-` and `_` mean the same. Without a subcommand the flags tune.
+Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
+`-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
+error; `--json` makes a subcommand print one JSON document. `python docs/make_cli.py` writes this page from the parsers.
 """
+# Flags that the introduction explains, once for all commands.
+EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")
 
 
 def page() -> str:
-    """The page as the parsers are now, at a fixed width."""
+    """The page as the parsers are now."""
     from gemm_tuner import options
     from gemm_tuner.commands import SUBCOMMANDS
 
-    parsers = [options.build_parser()]
-    for name in SUBCOMMANDS:
-        parsers.append(importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}").build_parser())
-    parts = [INTRODUCTION]
-    for parser in parsers:
-        parser.formatter_class = functools.partial(argparse.RawDescriptionHelpFormatter, width=WIDTH)
-        text = "\n".join(line.rstrip() for line in parser.format_help().splitlines())
-        parts.append(f"## {parser.prog}\n\n```text\n{text}\n```\n")
+    parts = [INTRODUCTION, section(options.build_parser(), "tune a list of sizes")]
+    for name, what in SUBCOMMANDS.items():
+        parser = importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}").build_parser()
+        parts.append(section(parser, what))
     return "\n".join(parts)
+
+
+def section(parser: Parser, what: str) -> str:
+    """A parser's flags, group by group, its examples and its exit status."""
+    tables: dict[str, list[str]] = {}
+    for group in parser._action_groups:
+        title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
+        tables.setdefault(title, []).extend(row(action) for action in group._group_actions if is_shown(action))
+    parts = [f"## {parser.prog}\n\n{what[0].upper()}{what[1:]}.\n"]
+    parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
+    commands = re.findall(r"^ +(tune_gemm\.py .*(?:\\\n.*)*)$", parser.examples or parser.epilog or "", re.MULTILINE)
+    if commands:
+        parts.append("\n".join(["```text", *commands, "```"]) + "\n")
+    status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
+    if status:
+        parts.append(f"Exit status: {' '.join(status[1].split())}\n")
+    return "\n".join(parts)
+
+
+def is_shown(action: argparse.Action) -> bool:
+    return bool(action.help) and not set(EXPLAINED) & set(action.option_strings)
+
+
+def row(action: argparse.Action) -> str:
+    """A line of a table: all spellings with the name of the value, and the help on one line."""
+    formatter = argparse.HelpFormatter("")
+    flags = ", ".join(action.option_strings)
+    value = "" if action.nargs == 0 else formatter._format_args(action, action.dest.upper())
+    return f"`{' '.join(filter(None, (flags, value)))}` | {' '.join(formatter._expand_help(action).split())}"
 
 
 if __name__ == "__main__":
