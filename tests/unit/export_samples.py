@@ -16,7 +16,7 @@ from gemm_tuner.records import KernelConfig
 
 GOLDEN = ROOT / "tests" / "golden" / "export"
 H20, MI300X = GOLDEN / "h20.yaml", GOLDEN / "mi300x.yaml"
-SHIPPED = ROOT / "results" / "tuned" / "nvidia_h200_fp8_block.yaml"
+SHIPPED = GOLDEN / "nvidia_h200_fp8_block.yaml"  # a real file of format_version 1
 VLLM = Path("vllm/model_executor/layers/quantization/utils/configs")
 AITER = Path("aiter/ops/triton/configs")
 FILE = VLLM / "N=7168,K=2048,device_name=NVIDIA_H20,dtype=fp8_w8a8,block_shape=[128,128].json"
