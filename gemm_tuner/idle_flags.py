@@ -25,7 +25,7 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 _TIMING = ("starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
 _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
-_CHOICE = ("search", "families", "no_heuristics", "starts_per_round")
+_CHOICE = ("search", "families", "serve", "no_heuristics", "starts_per_round")
 
 
 def of_sizes(

@@ -10,9 +10,10 @@ import pytest
 from samples import config, device
 from tuning import StandInGpu, ledger_of, session, settings
 
-from gemm_tuner import cli, older_configs, prepare, results, serving
+from gemm_tuner import cli, idle_flags, older_configs, prepare, results, serving
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
+from gemm_tuner.options import build_parser
 from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.prune import Pruned
@@ -159,6 +160,16 @@ def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
     with pytest.raises(UserError) as caught:
         serving.require_some(serving.servers((name,), device(arch)), [problem])
     assert caught.value.where == "--serve" and all(word in str(caught.value) for word in words)
+
+
+def test_a_server_is_asked_for_in_vain_where_nothing_is_chosen() -> None:
+    words = ["-m", "64", "-n", "64", "-k", "64", "--serve", "vllm", "--serve", "sglang"]
+    arguments = build_parser().parse(words)
+    asked = cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
+    assert asked.serve == ("vllm", "sglang")
+    assert idle_flags.of_run(asked, "measured") == []
+    (line,) = idle_flags.of_run(asked, "measured", "--benchmark")
+    assert line.startswith("--serve changes nothing")
 
 
 def test_a_server_that_takes_some_is_not_refused() -> None:
