@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Undisturbed
@@ -24,6 +25,7 @@ KINDS = ("parent", "worker", "script", "profiler")
 KILLS = 20
 # Rows and files that a whole run leaves, about; beyond its end there is nothing to kill.
 WHOLE_RUN = 60
+SAMPLE = {("parent", 1), ("parent", 3), ("worker", 0), ("script", 2), ("profiler", 4)}
 KEPT = ("compiles", "timings", "verdicts", "settled")
 
 
@@ -79,18 +81,24 @@ class Kill:
         return False
 
 
-def kills() -> list[Kill]:
-    """Five of each kind, each in its fifth of the run; what compiles comes first, what is profiled later."""
+def kills() -> list[Any]:
+    """Five of each kind, each in its fifth of the run; what compiles comes first, what is profiled later.
+
+    By default those of SAMPLE, the others with ``-m grid``.
+    """
     dice, each = random.Random(20), KILLS // len(KINDS)
     spans = {"parent": (0, WHOLE_RUN), "worker": (0, 6), "script": (6, WHOLE_RUN - 8), "profiler": (6, WHOLE_RUN - 8)}
     found = []
     for kind, (first, last) in spans.items():
         step = (last - first) / each
-        found += [Kill(kind, int(first + step * (turn + dice.random()))) for turn in range(each)]
+        for turn in range(each):
+            kill = Kill(kind, int(first + step * (turn + dice.random())))
+            marks = [] if (kind, turn) in SAMPLE else [pytest.mark.grid]
+            found.append(pytest.param(kill, marks=marks, id=f"{kill.victim}-{kill.point}"))
     return found
 
 
-@pytest.mark.parametrize("kill", kills(), ids=lambda kill: f"{kill.victim}-{kill.point}")
+@pytest.mark.parametrize("kill", kills())
 def test_nothing_is_lost_by_a_kill(kill: Kill, machine: Machine, undisturbed: Undisturbed) -> None:
     process = machine.start(*MEASURED)
     struck = kill.strike(machine, process.pid, lambda: process.poll() is None)

@@ -24,7 +24,7 @@ class Calls:
     script: str
     config: KernelConfig
     problem: GemmProblem
-    count: int = 10
+    count: int = 4
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "problem": self.problem.to_dict()}
