@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What has to be seen on GPUs and has not been since the code changed: one call, a short table last.
-#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret gpus wide (default: all but gpus, about 15 min
-#                                                   on one H200 with 16 cores; gpus needs two)
+#   benchmarks/gpu_checks.sh OUT_DIR [PART ...]     parts: tests module faults twice regret gpus wide (default: all but
+#                                                   gpus, which needs two GPUs)
+# twice, regret, gpus: on the sizes of SUITES, size files or seeds (default: public and hard sizes, and ten of seed 1)
 set -uo pipefail
 out=${1:?usage: benchmarks/gpu_checks.sh OUT_DIR [tests|module|faults|twice|regret|gpus|wide ...]}
 shift
@@ -11,12 +12,14 @@ out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 sizes="$out/sizes.yaml"
-sed 's/}$/, dtype: bf16}/' benchmarks/public_sizes.yaml > "$sizes"
+for suite in ${SUITES:-benchmarks/public_sizes.yaml benchmarks/hard_sizes.yaml 1}; do
+    if [ -f "$suite" ]; then cat "$suite"; else "$python" benchmarks/random_sizes.py "$suite" 10; fi
+done | sed 's/}$/, dtype: bf16}/' > "$sizes"
 
 tune() { # NAME FLAG ...
     local name=$1
     shift
-    "$python" tune_gemm.py --gemm_size_file "$sizes" --output_dir "$out/runs_$name" --o "$out/$name.yaml" --time_breakdown "$@" \
+    "$python" tune_gemm.py --gemm_size_file "$sizes" --output_dir "$out/runs_$name" -o "$out/$name.yaml" --time_breakdown "$@" \
         > "$out/$name.log" 2>&1 || echo "$name ended with $?: $(tail -n 1 "$out/$name.log")"
     grep -E "^(search|compile|screen|finals|check) |noise floor|sizes with" "$out/$name.log"
 }
