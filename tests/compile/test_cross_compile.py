@@ -96,10 +96,29 @@ def work_for(device: Device) -> Work:
     return list(dict.fromkeys(work))
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-def test_every_family_type_and_feature_compiles_and_comes_from_the_cache_again(tmp_path: Path, arch: str) -> None:
+# Of every architecture but these, one part of the work by default; with ``-m grid``, the other parts too.
+WHOLE, PARTS = ("sm_90", "gfx942"), 4
+SHARES = [
+    *(pytest.param(arch, (0,), 1, id=arch) for arch in WHOLE),
+    *(
+        pytest.param(arch, (number % PARTS,), PARTS, id=f"{arch}-part")
+        for number, arch in enumerate(ARCHS)
+        if arch not in WHOLE
+    ),
+    *(
+        pytest.param(arch, tuple({*range(PARTS)} - {number % PARTS}), PARTS, id=f"{arch}-rest", marks=pytest.mark.grid)
+        for number, arch in enumerate(ARCHS)
+        if arch not in WHOLE
+    ),
+]
+
+
+@pytest.mark.parametrize(("arch", "parts", "of"), SHARES)
+def test_every_family_type_and_feature_compiles_and_comes_from_the_cache_again(
+    tmp_path: Path, arch: str, parts: tuple[int, ...], of: int
+) -> None:
     device = space_of(arch).device
-    work = work_for(device)
+    work = [one for part in parts for one in work_for(device)[part::of]]
     # Those wait for a barrier on AMD that waits for stores; what they compile to does not depend on it.
     waiting = {"slices_meet_in_one_launch"}
     assert [(p.key, c.name, why) for p, c in work if (why := set(refusals(c, p, device)) - waiting)] == []

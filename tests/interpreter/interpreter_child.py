@@ -48,11 +48,14 @@ class Interpreter:
             process.stdin.write(request + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         except BaseException:  # the test's own time limit: an answer that comes later is to no request
             self.end()
             raise
         if not line:
-            status, self._process = process.wait(), None
+            status = process.wait()
+            self.end()
             raise AssertionError(f"exit status {status}: {self._log.read_text(errors='replace')[-3000:]}")
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
