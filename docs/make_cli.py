@@ -19,7 +19,8 @@ INTRODUCTION = """\
 
 Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
-error; `--json` makes a subcommand print one JSON document. `python docs/make_cli.py` writes this page from the parsers.
+error; `--json` makes a subcommand print one JSON document. Examples, and the exit status of each subcommand, are in the
+help. `python docs/make_cli.py` writes this page from the parsers.
 """
 # Flags that the introduction explains, once for all commands.
 EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")
@@ -38,18 +39,15 @@ def page() -> str:
 
 
 def section(parser: Parser, what: str) -> str:
-    """A parser's flags, group by group, its examples and its exit status."""
+    """A parser's flags, group by group, that of tuning with its exit status."""
     tables: dict[str, list[str]] = {}
     for group in parser._action_groups:
         title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
         tables.setdefault(title, []).extend(row(action) for action in group._group_actions if is_shown(action))
     parts = [f"## {parser.prog}\n\n{what[0].upper()}{what[1:]}.\n"]
     parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
-    commands = re.findall(r"^ +(tune_gemm\.py .*(?:\\\n.*)*)$", parser.examples or parser.epilog or "", re.MULTILINE)
-    if commands:
-        parts.append("\n".join(["```text", *commands, "```"]) + "\n")
     status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
-    if status:
+    if status and parser.everyday:
         parts.append(f"Exit status: {' '.join(status[1].split())}\n")
     return "\n".join(parts)
 

@@ -176,7 +176,7 @@ def _what_to_do(parser: Parser) -> None:
         const="finalists",
         type=one_of(("finalists", "all")),
         metavar="WHICH",
-        help="check the results of every finalist of each size, or with 'all' of every configuration that was timed; "
+        help="check every finalist of each size, or with 'all' every configuration that was timed; "
         "without it, finalists are checked best first until one is right. Times of two runs are compared by the "
         "subcommand compare",
     )
@@ -218,8 +218,8 @@ def _space(parser: Parser) -> None:
                        help="kernel families to try, such as gemm_tile, which is what others' servers run "
                        "(default: all of the space)")  # fmt: skip
     group.add_argument("--serve", metavar="SERVER", type=one_of(SERVERS), action="append", default=[],
-                       help=f"find for each size the best that this server's own kernel can launch, too, and time its "
-                       f"default beside it: {', '.join(SERVERS)}; may be given again")  # fmt: skip
+                       help=f"also find the best that this server's kernel can launch, and time its default beside it: "
+                       f"{', '.join(SERVERS)}; may be given again")  # fmt: skip
     group.add_argument("--space", metavar="FILE", type=Path, help="axes, in place of rules/space_<arch>.yaml")
     group.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                        help="rules and axes; its Python files are run (default: rules/)")  # fmt: skip
@@ -268,14 +268,12 @@ def _output(parser: Parser) -> None:
     group.add_argument("-o", "--output", "--o", "--tuning_results_file", metavar="FILE", type=Path,
                        help="the tuned YAML (default: tuned.yaml in the run's folder)")  # fmt: skip
     group.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
-                       help="where each run makes a folder; its scripts go to generated/ beside the default, else into "
-                       "DIR (default: %(default)s)")  # fmt: skip
+                       help="where each run makes a folder (default: %(default)s)")  # fmt: skip
     group.add_argument("--fresh", action="store_true",
                        help="start over; otherwise the same command goes on with a run that did not end")  # fmt: skip
     group.add_argument("--cache_limit", metavar="SIZE", type=size_bytes, default=size_bytes("20GiB"),
-                       help="what the compiled kernels of all runs may take when this one ends; the longest unused "
-                       "are removed, none that a run under way uses. They are in the user's cache folder, or in that "
-                       "of the variable GEMM_TUNER_CACHE_DIR (default: 20GiB)")  # fmt: skip
+                       help="size to which the cache of compiled kernels is trimmed when a run ends; it is in the "
+                       "user's cache folder, or in GEMM_TUNER_CACHE_DIR (default: 20GiB)")  # fmt: skip
     group.add_argument("--keep", action="store_true", help="keep the generated scripts and the profiler's raw output")
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")

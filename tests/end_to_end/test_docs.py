@@ -1,4 +1,4 @@
-"""What the documents say can be done: every command in them is run, links lead somewhere, flags exist."""
+"""What documents and help say can be done: every command in them is run, links lead somewhere, flags exist."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gemm_tuner import cli, device, options
 from gemm_tuner.commands import SUBCOMMANDS
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.parser import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -58,6 +59,17 @@ def blocks(page: Path) -> list[str]:
     return found
 
 
+def parsers() -> list[Parser]:
+    modules = (importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}") for name in SUBCOMMANDS)
+    return [options.build_parser(), *(module.build_parser() for module in modules)]
+
+
+def examples(parser: Parser) -> list[str]:
+    """The indented lines of a parser's help, continuations joined."""
+    text = re.sub(r"\\\n\s*", " ", f"{parser.description}\n{parser.examples}\n{parser.epilog}")
+    return [line.strip() for line in text.splitlines() if line.startswith("  ")]
+
+
 def words_of(line: str) -> list[str] | None:
     """The words behind tune_gemm.py; None for a line that is another command.
 
@@ -71,11 +83,14 @@ def words_of(line: str) -> list[str] | None:
 
 
 COMMANDS: dict[str, list[str]] = {}
-for page in PAGES:
-    for line in blocks(page):
+for source, lines in (
+    *((page.name, blocks(page)) for page in PAGES),
+    *((f"{parser.prog} --help", examples(parser)) for parser in parsers()),
+):
+    for line in lines:
         words = words_of(line)
         if words is not None:
-            COMMANDS.setdefault(shlex.join(words), []).append(page.name)
+            COMMANDS.setdefault(shlex.join(words), []).append(source)
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +183,7 @@ def test_scripts_that_the_documents_start_are_there() -> None:
 
 
 def all_flags() -> set[str]:
-    parsers = [options.build_parser()]
-    for name in SUBCOMMANDS:
-        module = importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}")
-        parsers.append(module.build_parser())
-    return {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
+    return {flag for parser in parsers() for action in parser._actions for flag in action.option_strings}
 
 
 def test_flags_in_the_prose_exist() -> None:
