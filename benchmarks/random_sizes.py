@@ -2,8 +2,8 @@
 
     random_sizes.py SEED COUNT > sizes.yaml
 
-M is 1 to 16384 and N and K are 256 to 32768, uniform in their logarithm; of three sizes in four, all sides are rounded to a
-multiple of 8. A, B and C together take at most 1 GiB in bf16.
+M is 1 to 16384 and N and K are 256 to 32768, uniform in their logarithm; of three sizes in four, all sides are rounded
+to a multiple of 8. A, B and C together take at most 1 GiB in bf16.
 """
 
 from __future__ import annotations
