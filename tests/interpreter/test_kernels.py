@@ -13,27 +13,33 @@ from designs import COL, LAYOUTS, ROW, VARIANTS, case_of, sizes_of, takes
 from gemm_tuner.records import GemmProblem, KernelConfig
 
 FP16 = GemmProblem(1, 1, 1, "fp16", "fp16", "fp16")
+PARTS, FIRST = 2, range(1)
 SMS = 4  # as the interpreter's launches have it
 
 
-def grid_of(name: str, folder: Path) -> list[Case]:
-    """Every size with every configuration that takes it, in one layout or another; C_in and bias with some."""
+def grid_of(name: str, folder: Path, parts: range | None = None) -> list[Case]:
+    """Every size with every configuration that takes it, in one layout or another; C_in and bias with some.
+
+    parts: of PARTS, those that are wanted, by default the first. Each part has every size and every configuration.
+    """
     variant, cases = VARIANTS[name], []
     layouts = itertools.cycle(LAYOUTS)
     plain = itertools.cycle((True, False, False))
-    for size, one in itertools.product(sizes_of(variant), variant.configs):
+    for (row, size), (column, one) in itertools.product(enumerate(sizes_of(variant)), enumerate(variant.configs)):
         more = {} if next(plain) else {"bias": True, "beta": 0.5}
         for layout_a, layout_b in itertools.islice(layouts, 5):  # 5: the next pair begins with another layout
             problem = GemmProblem(*size, "fp16", "fp16", "fp16", layout_a, layout_b, **more)  # type: ignore[arg-type]
             if takes(variant, problem, one):
-                cases.append(case_of(folder, variant, problem, one))
+                if (row + column) % PARTS in (FIRST if parts is None else parts):
+                    cases.append(case_of(folder, variant, problem, one))
                 break
     return cases
 
 
+@pytest.mark.parametrize("parts", [FIRST, pytest.param(range(1, PARTS), marks=pytest.mark.grid)], ids=["part", "rest"])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_size_is_right_by_every_configuration(tmp_path: Path, name: str) -> None:
-    cases = grid_of(name, tmp_path)
+def test_every_size_is_right_by_every_configuration(tmp_path: Path, name: str, parts: range) -> None:
+    cases = grid_of(name, tmp_path, parts)
     results = interpret(cases)
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
     flags = {tuple(sorted(result.flags.items())) for result in results}
@@ -103,11 +109,15 @@ WIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.grid)])
 @pytest.mark.parametrize("name", WIDE)
-def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path, name: str) -> None:
+def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path, name: str, turn: int) -> None:
+    """Every configuration in two layouts, and in the other two with ``-m grid``."""
     variant, cases = VARIANTS[name], []
     side = 8 if name == "gemv" else 40
-    for layouts, number in itertools.product(LAYOUTS, WIDE[name]):
+    for (place, layouts), (row, number) in itertools.product(enumerate(LAYOUTS), enumerate(WIDE[name])):
+        if (place in (0, 3)) == ((row + turn) % 2 == 1):  # the two of a turn differ in A and in B
+            continue
         even = GemmProblem(side, 40, 384, "fp16", "fp16", "fp16", *layouts)
         odd = replace(even, m=min(side, 33), n=17, k=47)
         flags = [(), (("WIDE", True),), (("EVEN_K", False),)] + ([] if name == "gemv" else [(("BY_8", True),)])
