@@ -144,7 +144,10 @@ def test_what_looks_for_gpus_ends_with_the_tuner(tmp_path: Path, number: signal.
         f"import os, pathlib, time\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    tuner = subprocess.Popen([sys.executable, "-c", START, str(tmp_path)], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
+    tuner = subprocess.Popen(
+        [sys.executable, "-c", START, str(tmp_path)], cwd=ROOT, env=env, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's jobs may ignore it
+    )  # fmt: skip
     try:
         while not (note.exists() and note.read_text()):
             assert tuner.poll() is None
