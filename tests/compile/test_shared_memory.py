@@ -17,7 +17,8 @@ ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)
 FP32 = GemmProblem(4096, 4096, 4096, "fp32", "fp32", "fp32")
 FP8 = GemmProblem(4096, 4096, 4096, "fp8_e4m3", "fp8_e4m3", "bf16")
-SAMPLE = 6
+SAMPLE = 6  # configurations of an architecture, family and type; with ``-m grid`` alone
+FEW, MANY = 2, pytest.param(SAMPLE, marks=pytest.mark.grid)
 
 
 @pytest.mark.parametrize("layouts", [(ROW, ROW), (COL, ROW), (ROW, COL), (COL, COL)])
@@ -43,8 +44,8 @@ def is_cheap(one: KernelConfig, threads: int, element_bytes: int) -> bool:
     return holds and loads * element_bytes <= 128 and 2 <= accumulators <= 32
 
 
-def cheap_sample(arch: str, family: str, problem: GemmProblem) -> list[KernelConfig]:
-    """Configurations that compile fast, drawn over the whole range of shared memory."""
+def cheap_sample(arch: str, family: str, problem: GemmProblem, count: int) -> list[KernelConfig]:
+    """So many configurations that compile fast, or fewer, drawn over the whole range of shared memory."""
     loaded = space_of(arch)
     device, element_bytes = loaded.device, DTYPES[problem.dtype_a].size_bytes
     axes = {**loaded.families[family], "GROUP_SIZE_M": (8,), "SPLIT_K": (2 if family == "gemm_split_k" else 1,)}
@@ -60,7 +61,7 @@ def cheap_sample(arch: str, family: str, problem: GemmProblem) -> list[KernelCon
     random.Random(f"{arch}{family}{element_bytes}").shuffle(cheap)
     chosen: list[KernelConfig] = []
     for one in cheap:
-        if len(chosen) < SAMPLE and not refusals(one, problem, huge):
+        if len(chosen) < count and not refusals(one, problem, huge):
             chosen.append(one)
     return chosen
 
@@ -83,16 +84,18 @@ def disagreements(
     return wrong
 
 
+@pytest.mark.parametrize("count", [FEW, MANY])
 @pytest.mark.parametrize("arch", ARCHS)
-def test_the_shared_memory_rules_agree_with_the_compiler(tmp_path: Path, arch: str) -> None:
+def test_the_shared_memory_rules_agree_with_the_compiler(tmp_path: Path, arch: str, count: int) -> None:
     rule = "lds_fits" if arch.startswith("gfx") else "shared_memory_fits"
-    work = [(problem, one) for problem in (BF16, FP32) for one in cheap_sample(arch, "gemm_tile", problem)]
-    assert len(work) > SAMPLE
+    work = [(problem, one) for problem in (BF16, FP32) for one in cheap_sample(arch, "gemm_tile", problem, count)]
+    assert len(work) > count
     assert disagreements(arch, rule, work, tmp_path, 0.9) == []
 
 
+@pytest.mark.parametrize("count", [FEW, MANY])
 @pytest.mark.parametrize("arch", [arch for arch in ARCHS if arch.startswith("sm_")])
-def test_the_rule_for_descriptors_drops_nothing_that_fits(tmp_path: Path, arch: str) -> None:
+def test_the_rule_for_descriptors_drops_nothing_that_fits(tmp_path: Path, arch: str, count: int) -> None:
     """And little that it keeps does not: buffers of the epilogue, which it does not count, take a quarter at most."""
     problems = (BF16,) if space_of(arch).device.target.facts.fp8 == "none" else (BF16, FP8)
     families = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
@@ -100,7 +103,7 @@ def test_the_rule_for_descriptors_drops_nothing_that_fits(tmp_path: Path, arch: 
         (problem, one)
         for problem in problems
         for family in families
-        for one in cheap_sample(arch, family, problem)[: SAMPLE // 2]
+        for one in cheap_sample(arch, family, problem, count // 2)
     ]
-    assert len(work) >= SAMPLE
+    assert len(work) >= count
     assert disagreements(arch, "shared_memory_fits_tiles_and_part", work, tmp_path, 0.75) == []

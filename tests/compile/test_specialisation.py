@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from work import compile_work, config_for, space_of
@@ -62,7 +64,13 @@ LAUNCH_ONLY = {
 }
 
 
-@pytest.mark.parametrize("what", LAUNCH_ONLY)
+def sampled(names: Iterable[str], sample: set[str]) -> list[Any]:
+    """Those of the sample by default, all with ``-m grid``: each costs 5 to 15 CPU seconds."""
+    assert sample < set(names)
+    return [pytest.param(name, marks=[] if name in sample else [pytest.mark.grid]) for name in names]
+
+
+@pytest.mark.parametrize("what", sampled(LAUNCH_ONLY, {"tile, sm_90", "split-K, sm_90", "stream-K, gfx942"}))
 def test_launch_arguments_make_no_other_binary(tmp_path: Path, what: str) -> None:
     """Each in a script of its own: Triton itself finds the first one's kernel in its cache."""
     arch, family, more = LAUNCH_ONLY[what]
@@ -94,7 +102,13 @@ def test_the_same_code_under_two_names_is_told(tmp_path: Path) -> None:
     assert len({r.binary_hash for r in (two, wider, slices)}) == 3
 
 
-@pytest.mark.parametrize("what", KERNELS)
+SAMPLE = {
+    *("tile, sm_90, slices", "tile, gfx942", "persistent, gfx942, tn", "split-K, sm_90", "stream-K, gfx942, tt"),
+    "vectors, sm_90",
+}
+
+
+@pytest.mark.parametrize("what", sampled(KERNELS, SAMPLE))
 def test_sizes_of_one_specialisation_share_their_binary(tmp_path: Path, what: str) -> None:
     """The name may split finer than Triton, never coarser: whatever bears a known name is in the cache."""
     arch, family, layouts, split_k, more = KERNELS[what]
