@@ -21,6 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 TEXT_COLUMNS = ("status", "rule", "message")
 SAME_CODE_AS = "same code as "
+FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 
 @dataclass
@@ -180,6 +181,10 @@ class Ledger:
     def named(self, status: Status) -> list[str]:
         """The kept configurations that ended in a status."""
         return [name for name, row in self.rows.items() if row.get("status") == status.value]
+
+    def found_wrong(self) -> dict[str, str]:
+        """The configurations that a check found wrong or unstable, each with what it said."""
+        return {name: self.why_not(name) for status in FOUND_WRONG for name in self.named(status)}
 
     def counts(self) -> dict[str, int]:
         """How many configurations ended in each status; the sum is the space."""

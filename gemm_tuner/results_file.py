@@ -20,8 +20,8 @@ from typing import Any
 from gemm_tuner import results
 from gemm_tuner.documents import load_yaml, printable
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import Choice, Device, GemmProblem
-from gemm_tuner.results import Header
+from gemm_tuner.records import Choice, Device, GemmProblem, Verified
+from gemm_tuner.results import Header, Row
 
 # Between two writes lie at least this many seconds, and at least this many times what the last one took.
 WRITE_EVERY_S = 5.0
@@ -29,14 +29,17 @@ WRITE_SHARE = 20
 OTHER_FILE = "choose another file to write, or move this one away"
 
 Rows = Mapping[GemmProblem, dict[str, Any]]
+# By problem and name of a configuration why it is wrong.
+Wrong = Mapping[GemmProblem, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a results file held before this run: the rows as they stand in it, the first of each problem."""
+    """What a results file held before this run: the first row of each problem, as it stands in the file and as read."""
 
     header: dict[str, Any] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
+    read: Mapping[GemmProblem, Row] = field(default_factory=dict)
     failures: Mapping[GemmProblem, str] = field(default_factory=dict)
     headers: tuple[dict[str, Any], ...] = ()
 
@@ -55,10 +58,12 @@ def read_earlier(path: Path) -> Earlier:
         what = f"is there already and cannot be merged with: {error.one_line()}"
         raise UserError(what, where=printable(path), hint=OTHER_FILE) from error
     rows: dict[GemmProblem, dict[str, Any]] = {}
+    read: dict[GemmProblem, Row] = {}
     for row, item in zip(found.rows, raw["configs"], strict=True):
+        read.setdefault(row.problem, row)
         # As this version writes it: an older format says less of how a row was checked.
         rows.setdefault(row.problem, {**item, **({"verified": row.verified.scalar} if "verified" in item else {})})
-    return Earlier(found.header, rows, dict(found.without_config), found.earlier_headers)
+    return Earlier(found.header, rows, read, dict(found.without_config), found.earlier_headers)
 
 
 def require_same_device(path: Path, earlier: Earlier, device: Device) -> None:
@@ -100,26 +105,54 @@ def with_served(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str,
     return {**new, "stand_in": old["stand_in"], "served": {**missing, **new.get("served", {})}}
 
 
+def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
+    """An earlier row with what this run found of its configurations. wrong: why, by configuration.
+
+    A row whose configuration is wrong is not verified any more and says why; a server's entry that is wrong goes.
+    """
+    row = dict(old)
+    if read.config is not None and read.config.name in wrong:
+        row |= {"verified": Verified.FALSE.scalar, "found_wrong": wrong[read.config.name] or "no message"}
+    gone = {one.consumer for one in read.served if one.config.name in wrong}
+    if gone:
+        left = {name: one for name, one in row.pop("served").items() if name not in gone}
+        stand_in = row.pop("stand_in")
+        row |= {"stand_in": stand_in, "served": left} if left else {}
+    return row
+
+
+def judged(earlier: Earlier, wrong: Wrong, source: str) -> Rows:
+    """The earlier rows with what this run found of them. source: of this run; what the interpreter says of a row that
+    was checked on a GPU changes nothing."""
+    return {
+        problem: without_wrong(row, earlier.read[problem], wrong.get(problem, {}))
+        if source != "predicted" or row.get("source") == "predicted"
+        else row
+        for problem, row in earlier.rows.items()
+    }
+
+
 def merge(
     earlier: Earlier,
     header: dict[str, Any],
     order: Sequence[GemmProblem],
     rows: Rows,
     failed: Mapping[GemmProblem, str],
+    wrong: Wrong,
 ) -> dict[str, Any]:
     """The parts of a results file: earlier rows, each replaced by this run's for the same problem.
 
     order: this run's problems. They take the places that any of them have in the file, in this order, and the rest
     follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
+    wrong: what this run found wrong of each problem.
     """
+    old = judged(earlier, wrong, header["source"])
     new = {problem: rows[problem] for problem in order if problem in rows}
     new = {
-        problem: with_served(row, earlier.rows.get(problem))
-        for problem, row in new.items()
-        if replaces(row, earlier.rows.get(problem))
+        problem: with_served(row, old.get(problem)) for problem, row in new.items() if replaces(row, old.get(problem))
     }
     date = str(earlier.header.get("date", ""))
-    kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in earlier.rows.items() if p not in new}
+    kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in old.items() if p not in new}
     mine = [problem for problem in order if problem in new or problem in kept]
     asked = set(order)
     turns = iter(mine)
@@ -148,10 +181,15 @@ class ResultsFile:
         self._seen = _state(path)
         self._rows: dict[GemmProblem, dict[str, Any]] = {}
         self._failed: dict[GemmProblem, str] = {}
+        self._wrong: dict[GemmProblem, Mapping[str, str]] = {}
         self._is_behind, self._next_write = False, -float("inf")
 
-    def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
-        """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""
+    def settle(
+        self, problem: GemmProblem, choice: Choice | None, reason: str = "", wrong: Mapping[str, str] | None = None
+    ) -> None:
+        """Takes a size's outcome. wrong: why, by name, of configurations that this run found wrong or unstable.
+        Raises ValueError for a choice that no row can hold."""
+        self._wrong[problem] = wrong or {}
         if choice is not None:
             self._rows[problem] = results.choice_row(choice)
         else:
@@ -171,7 +209,9 @@ class ResultsFile:
         with _alone_in(self.path.resolve().parent):
             if _state(self.path) != self._seen:
                 self.earlier = read_earlier(self.path)
-            parts = merge(self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed)
+            parts = merge(
+                self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed, self._wrong
+            )
             results.write_rows(self.path, **parts)
             self._seen = _state(self.path)
         self._is_behind = False

@@ -6,7 +6,7 @@ import datetime
 import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,13 +176,16 @@ class Session:
         """The results file, with the rows that it held when this process began."""
         return ResultsFile(self.results_path, [entry.problem for entry in self.settings.entries])
 
-    def settle(self, problem: GemmProblem, choice: Choice | None, reason: str = "") -> None:
-        """Books a size's outcome, which the store has already; the results file follows within seconds."""
+    def settle(
+        self, problem: GemmProblem, choice: Choice | None, reason: str = "", wrong: Mapping[str, str] | None = None
+    ) -> None:
+        """Books a size's outcome, which the store has already; the results file follows within seconds.
+        wrong: why, by name, of configurations that were found wrong or unstable."""
         if choice is not None:
             self.choices[problem] = choice
         else:
             self.failures[problem] = reason
-        self.results_file.settle(problem, choice, reason)
+        self.results_file.settle(problem, choice, reason, wrong)
         self.results_file.write_when_due(self.header)
 
     def write_results(self) -> None:

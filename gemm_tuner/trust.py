@@ -38,7 +38,13 @@ class Trust:
 
     def row_fault(self, row: Row, header_source: str) -> str:
         """``fault`` of a row as read; header_source: the ``source`` of its file's header, for a row without one."""
-        return self.fault(row.verified, str(row.facts.get("source", header_source)))
+        return known_wrong(row) or self.fault(row.verified, str(row.facts.get("source", header_source)))
+
+
+def known_wrong(row: Row) -> str:
+    """Why a row's configuration must never be exported; empty when no later run found it wrong."""
+    found = row.facts.get("found_wrong", "")
+    return f"was found wrong by a later run ({found})" if found else ""
 
 
 def remark(verified: Verified) -> str:

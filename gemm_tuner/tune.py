@@ -261,16 +261,16 @@ class Tuning:
         store.keep_account(problem, ledger.rows)
         if name is None:
             store.settle(problem, "", reason)
-            self.session.settle(problem, None, reason)
+            self.session.settle(problem, None, reason, ledger.found_wrong())
             return
         device, source = self.session.setting.device, self.launchers[0].source
-        sound = choose.without(finals.ranked(ledger), ledger.named(Status.WRONG) + ledger.named(Status.UNSTABLE))
+        sound = choose.without(finals.ranked(ledger), ledger.found_wrong())
         ties = finals.contests[problem].ties if problem in finals.contests else frozenset()
         store.settle(problem, name)
         incumbents.note_chosen(self.session, ledger, name)
         chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source, ties)
         served = serving.served_choices(self._servers, ledger, finals_us(finals, ledger), store.verdicts)
-        self.session.settle(problem, replace(chosen, served=served))
+        self.session.settle(problem, replace(chosen, served=served), wrong=ledger.found_wrong())
 
 
 def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
@@ -281,7 +281,7 @@ def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
 
 def why_not_right(ledger: Ledger, repeats: int = 0) -> str:
     """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
-    wrong = len(ledger.named(Status.WRONG)) + len(ledger.named(Status.UNSTABLE))
+    wrong = len(ledger.found_wrong())
     of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:
         return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"

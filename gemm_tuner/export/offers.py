@@ -16,7 +16,7 @@ from gemm_tuner.records import GemmProblem, KernelConfig, Verified
 from gemm_tuner.results import Results, Row
 from gemm_tuner.run_record import TABLES
 from gemm_tuner.run_timings import SCREEN, read_predictions, read_timings
-from gemm_tuner.trust import Trust
+from gemm_tuner.trust import Trust, known_wrong
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # of the configs of a size that could stand in
@@ -115,7 +115,8 @@ def collect(
         ):
             offers[row.problem] = served
             continue
-        fault = problem_fault(row.problem) or trust.fault(_own_check(row, config_fault), source)
+        own = "" if config_fault(row.problem, row.config) else known_wrong(row)
+        fault = problem_fault(row.problem) or own or trust.fault(_own_check(row, config_fault), source)
         offer = fault or _offer(row, source, folder_of(row), config_fault)
         if isinstance(offer, Offer):
             offers[row.problem] = offer

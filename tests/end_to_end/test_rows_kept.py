@@ -15,7 +15,7 @@ import yaml
 from gemm_tuner import results
 from gemm_tuner.cli import main
 from gemm_tuner.errors import EXIT_BUG
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.records import GemmProblem, Verified
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "tests" / "data" / "h200_nsys_recording"
@@ -176,6 +176,9 @@ def test_a_size_of_which_none_is_right_now_keeps_its_row(tuned: Path, capfd: pyt
     said = capfd.readouterr().err
     assert rows_of(tuned) == before and results.read(tuned).without_config == ()
     assert said.count("its earlier row stays") == 3
+    rows = results.read(tuned).rows
+    assert [row.verified for row in rows] == [Verified.FALSE] * 3 + [Verified.TRUE]
+    assert all("wrong" in row.facts["found_wrong"] for row in rows[:3])
     assert main(update) == 1  # the finished run, again
 
 

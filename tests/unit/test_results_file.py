@@ -11,8 +11,10 @@ from samples import problem
 
 from gemm_tuner import results
 from gemm_tuner.errors import UserError
+from gemm_tuner.module_export.rows import select
 from gemm_tuner.records import GemmProblem, Verified
 from gemm_tuner.results_file import ResultsFile
+from gemm_tuner.trust import Trust
 
 ONE, TWO, THREE, FOUR = (problem(512 << i, 512, 512) for i in range(4))
 LATER = dataclasses.replace(HEADER, date="2026-02-28T12:00:00Z", triton="3.9.0")
@@ -80,6 +82,38 @@ def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
     assert rows(path) == [(ONE, TILES["a"].name, HEADER.date)]
     assert dict(results.read(path).without_config) == {TWO: "none is right", THREE: "failed"}
     assert file.kept_instead() == {ONE: "none is right"}
+
+
+@pytest.mark.parametrize(
+    ("source", "found_by", "verified"),
+    [
+        ("measured", "measured", Verified.FALSE),
+        ("predicted", "measured", Verified.FALSE),
+        ("predicted", "predicted", Verified.FALSE),
+        ("measured", "predicted", Verified.TRUE),
+    ],
+)
+def test_a_row_that_is_found_wrong_is_no_longer_verified(
+    source: str, found_by: str, verified: Verified, path: Path
+) -> None:
+    right = [choice(size, TILES["a"], 10.0) for size in (TWO, THREE)]
+    write_results(path, [choice(ONE, TILES["a"], 10.0, source=source), *right])
+    file = ResultsFile(path, [ONE, TWO])
+    file.settle(ONE, None, "none is right", {TILES["a"].name: "wrong: at 512 x 512 x 512"})
+    file.settle(TWO, None, "none is right", {TILES["b"].name: "unstable"})  # another one than the row's
+    file.write(lambda: dataclasses.replace(LATER, source=found_by))
+    one, *others = results.read(path).rows
+    assert one.verified is verified and [row.verified for row in others] == [Verified.TRUE] * 2
+    if verified is Verified.FALSE:
+        assert one.facts["found_wrong"] == "wrong: at 512 x 512 x 512" and one.facts["kept_from"] == HEADER.date
+    assert not any("found_wrong" in row.facts for row in others)
+    found = results.read(path)
+    tuned, _ = select(found, Trust(predicted=True, unverified=True))
+    assert (ONE in [one.problem for one in tuned]) is (verified is Verified.TRUE)
+    # A later run that finds it right writes a row that says nothing of it.
+    settled(path, [ONE], {ONE: "a"})
+    assert results.read(path).rows[0].verified is Verified.TRUE
+    assert "found_wrong" not in results.read(path).rows[0].facts
 
 
 def test_a_size_that_failed_before_is_no_failure_once_it_has_a_row(path: Path) -> None:

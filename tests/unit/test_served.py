@@ -95,6 +95,21 @@ def test_a_merge_keeps_what_this_run_was_not_asked_to_serve(tmp_path: Path) -> N
         assert {one.consumer for one in row.served} == kept and row.facts["median_us"] == new.median_us
 
 
+@pytest.mark.parametrize("settles", [True, False])
+def test_a_merge_drops_what_this_run_found_wrong(settles: bool, tmp_path: Path) -> None:
+    other = dataclasses.replace(SERVED, consumer="sglang", config=config(BLOCK_SIZE_M=128))
+    path = write(tmp_path / "r.yaml", with_served(SERVED, other))
+    growing = results_file.ResultsFile(path, [PROBLEM])
+    growing.settle(PROBLEM, with_served(us=9.0) if settles else None, wrong={TILE.name: "wrong: at 64 x 64 x 64"})
+    growing.write(lambda: HEADER)
+    (row,) = results.read(path).rows
+    assert [one.consumer for one in row.served] == ["sglang"] and row.verified is Verified.TRUE
+    growing = results_file.ResultsFile(path, [PROBLEM])
+    growing.settle(PROBLEM, None, wrong={one.config.name: "" for one in (SERVED, other)})
+    growing.write(lambda: HEADER)
+    assert "stand_in" not in path.read_text() and results.read(path).rows[0].served == ()
+
+
 def test_an_export_takes_the_served_entry_and_needs_no_table(tmp_path: Path, capsys: Any) -> None:
     path = write(tmp_path / "r.yaml", with_served(SERVED))
     assert export(path, "--to", "vllm", "-o", tmp_path) == 0
