@@ -10,6 +10,7 @@ from gemm_tuner import choose, contest, gpu_watch, progress
 from gemm_tuner.codegen import Script
 from gemm_tuner.contest import Contest, Judge, Sheet
 from gemm_tuner.finals_plan import FinalsPlan
+from gemm_tuner.finals_times import FinalsTimes, Found
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.gpu_watch import GpuWatch, Sample
 from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, Work
@@ -31,16 +32,15 @@ Finalists = Sequence[tuple[Ledger, list[str]]]
 class Finals:
     """Times and judges. All outcomes are by problem.
 
-    timings:  of all processes that count, one a contender and process.
     ledgers:  of the sizes that have timings.
     next_process: number of the next process of this run.
+    _planned: how many of the planned processes each size has behind it.
     """
 
     session: Session
     scripts: dict[tuple[str, str], Script]
     fleet: Fleet
     plan: FinalsPlan = field(default_factory=FinalsPlan)
-    timings: dict[GemmProblem, list[Timing]] = field(default_factory=dict)
     ledgers: dict[GemmProblem, Ledger] = field(default_factory=dict)
     sheets: dict[GemmProblem, Sheet] = field(default_factory=dict)
     contests: dict[GemmProblem, Contest] = field(default_factory=dict)
@@ -49,6 +49,15 @@ class Finals:
     longest_s: float = 0.0
     watched: dict[str, list[Sample]] = field(default_factory=dict)
     _first: int = 0
+    _planned: dict[GemmProblem, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._times = FinalsTimes(self.session.store)
+
+    @property
+    def timings(self) -> dict[GemmProblem, list[Timing]]:
+        """Of all processes that count, one a contender and process."""
+        return self._times.by_size
 
     def run(self, finalists: Finalists) -> None:
         """All finalists of each size and the vendor library in as many processes as planned; more that choose where
@@ -57,22 +66,39 @@ class Finals:
         self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
         labels = gpu_labels(self.session.setting)
         for ledger, _ in finalists:
-            self.session.store.drop_other_gpus(ledger.problem, FINALS, labels[self.fleet.home[ledger.problem]])
+            self._times.begin(ledger.problem, labels[self.fleet.home[ledger.problem]])
             self.session.store.drop_checks(ledger.problem)
-            for known in (self.timings, self.sheets, self.contests):
+            for known in (self.sheets, self.contests):
                 known.pop(ledger.problem, None)
             self.ledgers[ledger.problem] = ledger
         self._first = self.next_process
-        for index in range(self.plan.processes):
-            if index and not self._may_go_on():
-                break
-            self._process(finalists, self.plan.role(index))
+        self._planned = dict.fromkeys((ledger.problem for ledger, _ in finalists), 0)
+        self._run_planned(finalists)
         self._judge()
         self._add_processes(finalists)
         self._publish_again(finalists)
         for ledger, _ in finalists:
-            self._drop_the_rest(ledger.problem)
+            self._times.drop_the_rest(ledger.problem)
             self._book(ledger)
+
+    def _run_planned(self, finalists: Finalists) -> None:
+        """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up."""
+        while self._planned and (index := min(self._planned.values())) < self.plan.processes:
+            if self.next_process > self._first and not self._may_go_on():
+                return
+            batch = [(ledger, names) for ledger, names in finalists if self._planned[ledger.problem] == index]
+            self._process(batch, self.plan.role(index))
+            for ledger, _ in batch:
+                self._planned[ledger.problem] += 1
+            for problem in self._take_moved():
+                self._planned[problem] = 1
+                self._times.set_role(problem, self.plan.role(0))
+
+    def _take_moved(self) -> set[GemmProblem]:
+        """The sizes that moved to another GPU since this was asked last."""
+        moved = self._times.take_moved()
+        self._planned.update(dict.fromkeys(moved, 0))
+        return moved
 
     def _add_processes(self, finalists: Finalists) -> None:
         """More of the sizes that are undecided, less what cannot win any more."""
@@ -85,6 +111,8 @@ class Finals:
             if not undecided or not self._may_go_on():
                 return
             self._process(undecided, Role.CHOOSE)
+            if self._take_moved():
+                self._run_planned(finalists)
             self._judge()
 
     def _publish_again(self, finalists: Finalists) -> None:
@@ -97,15 +125,19 @@ class Finals:
             better = self.judge.overruling(self.sheets[problem], order[0], ledger.kept) if order else ""
             if better and self._may_go_on():
                 overruled.append((ledger, names, better))
-                self._set_role(problem, Role.CHOOSE)
+                self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
             return
+        moved: set[GemmProblem] = set()
         for _ in range(PUBLISH_AGAIN):
             self._process([(ledger, names) for ledger, names, _ in overruled], Role.PUBLISH)
+            moved |= self._take_moved()
+        if moved:
+            self._run_planned(finalists)
         self._judge()
         for ledger, _, better in overruled:
             held = self.contests[ledger.problem]
-            if better in held.order:
+            if better in held.order and ledger.problem not in moved:
                 order = (better, *(name for name in held.order if name != better))
                 self.contests[ledger.problem] = replace(held, order=order)
 
@@ -144,8 +176,8 @@ class Finals:
                     replace(planner.work(ledger, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
                 )
         if work:
-            for timing in self._block(planner, work, number, role).values():
-                self.timings[timing.problem].append(timing)
+            for problem, found in self._block(planner, work, number, role).items():
+                self.timings.setdefault(problem, []).extend(found.values())
             self.longest_s = max(self.longest_s, self.session.budget.clock() - begun)
 
     def _title(self, number: int) -> str:
@@ -163,26 +195,25 @@ class Finals:
             return True
         return number in recorded or (recorded == {0} and number == self._first)
 
-    def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> dict[Key, Timing]:
+    def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> Found:
         """One process; repeated once, if there is time, when heat or the power supply slowed a GPU down in it. What it
         finds is in the store as soon as a size is through."""
         session, labels = self.session, gpu_labels(self.session.setting)
         for attempt in ("", ", again: the GPU was throttled"):
             begun = session.budget.clock()
-            found: dict[Key, Timing] = {}
+            found: Found = {}
 
-            def enter(timings: Mapping[Key, Timing], into: dict[Key, Timing] = found) -> None:
-                mine = {key: replace(timing, process=number, role=role) for key, timing in timings.items()}
-                into.update(mine)
+            def enter(timings: Mapping[Key, Timing], into: Found = found) -> None:
                 gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
-                session.store.add_timings(mine.values(), FINALS, gpus.__getitem__)
+                mine = (replace(timing, process=number, role=role) for timing in timings.values())
+                self._times.enter(mine, gpus.__getitem__, into)
 
             for one in work:
                 session.store.drop_process(one.problem, FINALS, number)
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = progress.step(f"{self._title(number)}{attempt}", total, session.console)
             with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
-                runs = self.fleet.time(work, planner.finals(number, self._deadline()), step.on_event, enter)
+                runs = self.fleet.time(work, planner.finals(number, self._deadline()), step.on_event, enter, True)
             for run in runs:
                 session.count_run(run)
             slowed = watch.throttled()
@@ -200,16 +231,6 @@ class Finals:
             notes = self.session.notes.setdefault("gpu", {})
             before = notes.get(title, {}).get("throttled", False)
             notes[title] = {**found, "throttled": slowed or before}
-
-    def _set_role(self, problem: GemmProblem, role: Role) -> None:
-        self.session.store.set_role(problem, FINALS, role)
-        self.timings[problem] = [replace(timing, role=role) for timing in self.timings[problem]]
-
-    def _drop_the_rest(self, problem: GemmProblem) -> None:
-        """Forgets processes that an earlier start of this run, or earlier finals of this size, have left."""
-        stored = {timing.process for timing in self.session.store.timings(problem, FINALS)}
-        for process in stored - {timing.process for timing in self.timings.get(problem, ())}:
-            self.session.store.drop_process(problem, FINALS, process)
 
     def _book(self, ledger: Ledger) -> None:
         """Enters a size's published times in its account; a finalist that failed in a process has failed."""

@@ -76,10 +76,12 @@ class Fleet:
         plans_of: Callable[[list[Work]], list[tuple[Plan, Path]]],
         on_event: OnEvent,
         on_found: OnFound,
+        whole_sizes: bool = False,
     ) -> list[StageRun]:
         """Times all work, each size on its GPU, all GPUs at once.
 
         plans_of: the profiler starts for one GPU's share. The work of a GPU that fails goes to the others.
+        whole_sizes: an unfinished size of a GPU that fails is timed on another from its first configuration on.
         Raises EnvironmentFault when no GPU is left.
         """
         runs: list[StageRun] = []
@@ -91,6 +93,7 @@ class Fleet:
 
         left = list(work)
         while left:
+            self.deal({work.problem: float(len(work.entries)) for work in left})
             shares = {gpu: [w for w in left if self.home[w.problem] == gpu] for gpu in self.alive()}
             jobs = {gpu: plans_of(share) for gpu, share in shares.items() if share}
             failed: list[Work] = []
@@ -104,7 +107,10 @@ class Fleet:
                         self._bury(gpu, fault)
                         failed += shares[gpu]
             left = without_done(failed, done)
-            self.deal({work.problem: float(len(work.entries)) for work in left})
+            if whole_sizes:
+                unfinished = {work.problem for work in left}
+                left = [work for work in failed if work.problem in unfinished]
+                done = {key for key in done if key[0] not in unfinished}
         return runs
 
     def _run(self, gpu: int, plans: list[tuple[Plan, Path]], on_event: OnEvent, on_found: OnFound) -> list[StageRun]:

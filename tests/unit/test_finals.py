@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, scripts_of, session
+from tuning import StandInGpu, ledger_of, lost, scripts_of, session
 
 from gemm_tuner import gpu_watch
 from gemm_tuner.budget import Budget
@@ -19,7 +19,7 @@ from gemm_tuner.fleet import Fleet
 from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import Role, Status, Timing
+from gemm_tuner.records import GemmProblem, Role, Status, Timing
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import OnEvent, nobody
@@ -194,6 +194,87 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
     ]
     assert finals.timings[ONE][: len(before)] == before
     assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
+
+
+class Pair:
+    """The finals of two sizes on two GPUs, the second one 1.6 times as slow; the first one is lost in a process."""
+
+    def __init__(self, folder: Path, lost_in: int, *, sizes: int = 2, moves: tuple[float, ...] = (0.0,)) -> None:
+        problems = [problem(512, 512, k) for k in (64, 128, 256, 512)[:sizes]]
+        self.session = session(folder, *problems, gpus=2)
+        self.ledgers = [ledger_of(size, CONFIGS) for size in problems]
+        self.labels = gpu_labels(self.session.setting)
+        self.first, self.other = (Uncertain({A: us, B: us, C: 1.5 * us}, moves) for us in (1.0, 1.6))
+        self.first.before = lambda plan: lost(plan) if plan.process == lost_in else None
+        self.finals = Finals(self.session, scripts_of(self.ledgers), Fleet([self.first, self.other], print))
+
+    def run(self) -> Finals:
+        self.finals.run([(ledger, list(ledger.kept)) for ledger in self.ledgers])
+        return self.finals
+
+    def timed_by(self, gpu: StandInGpu) -> list[GemmProblem]:
+        return [work.problem for plan in gpu.plans for work in plan.work]
+
+
+def assert_of_one_gpu(pair: Pair, size: GemmProblem, gpu: int, processes: int = 5) -> None:
+    """In memory and in the store a size's finals are those of one GPU, three processes choosing and the others not."""
+    assert pair.session.store.timed_on(size, FINALS) == {pair.labels[gpu]: processes * 5}
+    for timings in (pair.finals.timings[size], pair.session.store.timings(size, FINALS)):
+        roles = {timing.process: timing.role for timing in timings}
+        assert len(timings) == processes * 5 and len(roles) == processes
+        assert list(roles.values()).count(Role.PUBLISH) == 2
+    assert pair.session.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
+    assert pair.session.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.mark.parametrize("lost_in", range(5))
+def test_a_size_whose_gpu_dies_is_had_anew_on_another_and_no_other_size_is(lost_in: int, tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in)
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    (stayed,) = {ledger.problem for ledger in pair.ledgers} - {moved}
+    assert pair.timed_by(pair.first) == [moved] * (lost_in + 1)
+    assert pair.timed_by(pair.other).count(stayed) == 5 == pair.timed_by(pair.other).count(moved)
+    assert_of_one_gpu(pair, moved, 1)
+    assert_of_one_gpu(pair, stayed, 1)
+
+
+def test_a_size_that_was_through_when_its_gpu_died_has_its_next_processes_all_on_another(tmp_path: Path) -> None:
+    """In the third process the first GPU dies at the second of its two sizes."""
+    pair = Pair(tmp_path, lost_in=-1, sizes=4)
+    pair.first.after_a_size = lambda plan: lost(plan) if plan.process == 2 else None
+    pair.run()
+    for ledger in pair.ledgers:
+        assert_of_one_gpu(pair, ledger.problem, 1)
+
+
+def test_a_size_that_needs_no_more_stays_with_a_gpu_that_died(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=-1, sizes=4)
+    pair.first.after_a_size = lambda plan: lost(plan) if plan.process == 4 else None
+    pair.run()
+    through, unfinished = pair.timed_by(pair.first)[:2]
+    assert_of_one_gpu(pair, through, 0)
+    assert_of_one_gpu(pair, unfinished, 1)
+
+
+def test_a_size_whose_gpu_dies_in_a_further_process_has_all_planned_ones_on_another(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=5, moves=(0.05, 0.0, 0.0))
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    assert len(pair.first.plans) == 6
+    assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
+    assert len([timing for timing in pair.finals.timings[moved] if timing.name == C]) == 5
+    assert pair.session.published[moved][C].us == pytest.approx(240.0, rel=0.01)
+
+
+def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_other_alone(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=1)
+    pair.other.after_a_size = lambda plan: pair.session.interruption._event.set() if plan.process == 1 else None
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    assert pair.session.store.timed_on(moved, FINALS) == {pair.labels[1]: 5}
+    assert {timing.process for timing in pair.finals.timings[moved]} == {1}
+    assert pair.session.published[moved][A].processes == 1
 
 
 def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.outcomes import Key
-from gemm_tuner.records import GemmProblem, Timing
-from gemm_tuner.starts import StageRun
-from gemm_tuner.watching import nobody
+from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.starts import OnFound, StageRun
+from gemm_tuner.watching import OnEvent, nobody
 
 SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
 NAMES = ("a", "b", "c")
@@ -200,3 +200,30 @@ def test_what_is_left_keeps_what_was_asked_of_it() -> None:
     asked = Work(one.problem, one.entries, True, "b", 60, 3.5)
     left = without_done([asked, other], {(one.problem, "a"), *((other.problem, name) for name in NAMES)})
     assert left == [Work(one.problem, one.entries[1:], True, "b", 60, 3.5)]
+
+
+def test_a_size_that_must_stay_whole_is_timed_anew_from_its_first_configuration() -> None:
+    """The first GPU brings one configuration of its size and dies; else the other goes on behind it."""
+
+    class Dying(StandInGpu):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+            size = plan.work[0].problem
+            on_found({(size, "a"): Timing(size, "a", Status.CRASHED, message="it failed")})
+            raise EnvironmentFault("the GPU fell off the bus")
+
+    for whole, expected in ((True, NAMES), (False, NAMES[1:])):
+        alive = StandInGpu()
+        fleet, _ = fleet_of(Dying(), alive)
+        size = next(size for size in SIZES if fleet.home[size] == 0)
+        fleet.time(wanted(size), one_start, nobody, nobody, whole)
+        assert [tuple(name for _, name in work.entries) for plan in alive.plans for work in plan.work] == [expected]
+
+
+def test_work_of_a_size_whose_gpu_died_before_is_dealt_to_another() -> None:
+    """A size that was through when its GPU died, and is to be timed again."""
+    dead, alive = StandInGpu(before=lost), StandInGpu()
+    fleet, _ = fleet_of(dead, alive)
+    size, through = (size for size in SIZES if fleet.home[size] == 0)
+    fleet.time(wanted(size), one_start, nobody, nobody)
+    assert fleet.home[through] == 0
+    assert names_of(fleet.time(wanted(through), one_start, nobody, nobody)) == {(through, name) for name in NAMES}
