@@ -18,6 +18,8 @@ from gemm_tuner.records import KernelConfig, Role, Status, Timing
 
 # Of contenders that noise cannot tell from the fastest, a simpler one is preferred when it is at most this much slower.
 TIE_PCT = 0.5
+# What runs beside the contenders of a size.
+BESIDE = frozenset((VENDOR, AGAIN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +220,23 @@ def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
 
 
 def sheet_of(timings: Iterable[Timing]) -> Sheet:
-    """The finals of a size from its timings, one a contender and process. One that failed in a process is out."""
+    """The finals of a size from its timings, one a contender and process.
+
+    A contender that failed in a process, or that no publishing process has a time of, is out: it could not be
+    reported. A process without contenders does not count.
+    """
     timings = list(timings)
     out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
+    sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
+    processes = {t.process for t in sound if t.name not in BESIDE}
+    sound = [t for t in sound if t.process in processes]
+    publishes = {t.process for t in sound if t.role == Role.PUBLISH}
+    reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
     by_process: dict[int, dict[str, tuple[float, ...]]] = {}
-    publishes: set[int] = set()
-    twin = ""
-    for timing in timings:
-        if timing.status == Status.OK and timing.samples_us and timing.name not in out:
+    for timing in sound:
+        if timing.name in reported:
             by_process.setdefault(timing.process, {})[timing.name] = timing.samples_us
-            publishes |= {timing.process} if timing.role == Role.PUBLISH else set()
-            twin = timing.message if timing.name == AGAIN else twin
+    twin = next((t.message for t in sound if t.name == AGAIN), "")
     every = sorted(by_process)
     choosing = [number for number in every if number not in publishes] or every
     publishing = sorted(publishes) or choosing
@@ -275,7 +283,8 @@ def noise_pct(sheet: Sheet) -> float | None:
     if not sheet.twin or sheet.twin not in names or AGAIN not in names:
         return None
     apart = sheet.all.log_us[:, names.index(AGAIN)] - sheet.all.log_us[:, names.index(sheet.twin)]
-    return percent(float(np.nanmedian(np.abs(apart))))
+    known = apart[~np.isnan(apart)]
+    return percent(float(np.median(np.abs(known)))) if len(known) else None
 
 
 def two_digits(degrees: float) -> float:

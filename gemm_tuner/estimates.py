@@ -49,9 +49,10 @@ class Cells:
         return Cells(tuple(names), self.log_us[:, at], self.blocks[:, at])
 
     def at(self, processes: Sequence[int]) -> Cells:
-        """These of several processes, two or more."""
+        """These of several processes, two or more, less the names that ran in none of them."""
         rows = self.log_us[list(processes)]
-        return Cells(self.names, rows, rows)
+        ran = [at for at in range(len(self.names)) if not np.isnan(rows[:, at]).all()]
+        return Cells(tuple(self.names[at] for at in ran), rows[:, ran], rows[:, ran])
 
     def column(self, name: str) -> Array:
         """The log times of a contender in the processes in which it ran."""

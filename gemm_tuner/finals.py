@@ -24,6 +24,7 @@ from gemm_tuner.session import Session
 # Once more, where another than the chosen one was clearly faster in the publishing processes.
 PUBLISH_AGAIN = 2
 TITLE = "finals"
+NOT_PUBLISHED = "the trace of no process that publishes has it"
 
 Finalists = Sequence[tuple[Ledger, list[str]]]
 
@@ -233,11 +234,14 @@ class Finals:
             notes[title] = {**found, "throttled": slowed or before}
 
     def _book(self, ledger: Ledger) -> None:
-        """Enters a size's published times in its account; a finalist that failed in a process has failed."""
+        """Enters a size's published times in its account. A finalist that failed in a process has failed; another
+        without a published time is missing in the trace."""
         published = self.session.published.get(ledger.problem, {})
-        for timing in self.timings.get(ledger.problem, ()):
-            if timing.name in ledger.kept and timing.name not in published:
-                ledger.record_timing(timing, FINALS)
+        lost = [t for t in self.timings.get(ledger.problem, ()) if t.name in ledger.kept and t.name not in published]
+        for timing in lost:
+            ledger.record(timing.name, Status.MISSING_IN_TRACE, NOT_PUBLISHED)
+        for timing in filter(has_failed, lost):
+            ledger.record_timing(timing, FINALS)
         for name, found in published.items():
             if name in ledger.kept:
                 ledger.record_finals(name, found.us, found.samples_us)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gemm_tuner import prepare
 from gemm_tuner.finals import Finals
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import KernelConfig
+from gemm_tuner.records import KernelConfig, Status
 from gemm_tuner.session import Session
 
 
@@ -41,6 +41,14 @@ def note_chosen(session: Session, ledger: Ledger, name: str) -> None:
             session.notes.setdefault("older_not_run", {})[ledger.problem.key] = why
         counts = session.notes.setdefault("updated", {"kept": 0, "replaced": 0})
         counts["kept" if config.name == name else "replaced"] += 1
+
+
+def unbeaten(session: Session, ledger: Ledger) -> str:
+    """Why the older configuration of a size keeps its row without a new time: it is in no trace, so that nothing beat
+    it; "" where that is not so."""
+    config = older(session, ledger)
+    missing = config is not None and config.name in ledger.named(Status.MISSING_IN_TRACE)
+    return "the older configuration was not beaten: the profiler's trace lacks it" if missing else ""
 
 
 def preferred(session: Session, ledger: Ledger, order: list[str], finals: Finals) -> list[str]:

@@ -142,14 +142,15 @@ class Tuning:
             again: list[tuple[Ledger, list[str]]] = []
             order: list[tuple[Ledger, list[str]]] = []
             for ledger, _ in finalists:
-                others = [] if finals.decided(ledger) else self._next_best(ledger, repeats)
-                names = [] if others else self._in_order(ledger, finals)
+                unbeaten = incumbents.unbeaten(self.session, ledger)
+                others = [] if finals.decided(ledger) or unbeaten else self._next_best(ledger, repeats)
+                names = [] if others or unbeaten else self._in_order(ledger, finals)
                 if others:
                     again.append((ledger, others))
                 elif names:
                     order.append((ledger, names))
                 else:
-                    self._book(ledger, finals, None, [], why_nothing_timed(ledger))
+                    self._book(ledger, finals, None, [], unbeaten or why_nothing_timed(ledger))
             self._check_served(order, finals, compiling)
             again += self._check(order, finals, compiling, repeats)
             if not again:

@@ -116,6 +116,40 @@ def test_one_that_the_trace_of_a_process_lacks_is_judged_by_the_others() -> None
     assert hold(timings).order == (SIMPLE.name, COMPLEX.name)
 
 
+def missing(timings: list[Timing], name: str, processes: tuple[int, ...]) -> list[Timing]:
+    return [
+        replace(t, status=Status.MISSING_IN_TRACE, samples_us=()) if (t.name, t.process) == (name, one) else t
+        for t in timings
+        for one in ([t.process] if t.process in processes else [-1])
+    ]
+
+
+@pytest.mark.parametrize(("processes", "publishing"), [(2, (1,)), (3, (1,)), (5, (1, 3))])
+def test_one_that_the_traces_of_all_publishing_processes_lack_is_out(
+    processes: int, publishing: tuple[int, ...]
+) -> None:
+    timings = Machine(call=0.002).finals([99.0, 100.0, 102.0], 0, processes, vendor_us=90.0)
+    found = {}
+    for lost in (NAMES[0], VENDOR, AGAIN):
+        sheet = sheet_of(missing(timings, lost, publishing))
+        judge = judge_of([(sheet, CONFIGS)])
+        found[lost] = judge.hold(sheet, CONFIGS, 5).order
+        published = judge.published(sheet)
+        assert lost not in published and set(found[lost]) <= set(published)
+        assert judge.overruling(sheet, found[lost][0], CONFIGS) in ("", *found[lost])
+    assert NAMES[0] not in found[NAMES[0]] and len(found[NAMES[0]]) == 2
+    assert found[VENDOR] == found[AGAIN] and set(found[VENDOR]) == set(NAMES[:3])
+
+
+def test_publishing_processes_whose_traces_lack_all_contenders_do_not_count() -> None:
+    timings = Machine(call=0.002).finals([99.0, 100.0], 0, 3, vendor_us=90.0)
+    for name in NAMES[:2]:
+        timings = missing(timings, name, (1,))
+    sheet = sheet_of(timings)
+    assert sheet.all.processes == 2
+    assert set(Judge().hold(sheet, CONFIGS).order) == set(NAMES[:2]) <= set(Judge().published(sheet))
+
+
 def test_the_noise_is_what_a_kernel_differs_from_itself() -> None:
     one = tuple(100 + np.random.default_rng(0).random(30))
     again = timing(AGAIN, tuple(us * 1.004 for us in one), message=SIMPLE.name)

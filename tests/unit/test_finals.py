@@ -18,6 +18,7 @@ from gemm_tuner.finals_plan import FinalsPlan
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
+from gemm_tuner.outcomes import Key
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, Role, Status, Timing
 from gemm_tuner.run_identity import gpu_labels
@@ -309,6 +310,32 @@ def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Pat
     match.session.store.add_timings(screened, SCREEN)
     match.finals.run([(match.ledgers[0], [A])])
     assert match.finals.ranked(match.ledgers[0]).order == (C, B)
+
+
+class Lossy(StandInGpu):
+    """Whose publishing processes lack one contender of the first size in their traces."""
+
+    lost = ""
+
+    def _time(self, plan: Plan, work: Work) -> dict[Key, Timing]:
+        found = super()._time(plan, work)
+        if plan.process in (1, 3) and work.problem == ONE:
+            found[ONE, self.lost] = Timing(ONE, self.lost, Status.MISSING_IN_TRACE)
+        return found
+
+
+@pytest.mark.parametrize("lost", [A, VENDOR, AGAIN])
+def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_one(lost: str, tmp_path: Path) -> None:
+    gpu = Lossy(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002)
+    gpu.lost = lost
+    match = Match(tmp_path, gpu)
+    finals = match.run()
+    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed.restore(match.ledgers, match.ledgers)
+    for one in (finals, resumed):
+        assert one.contests[ONE].order == ((B, C) if lost == A else (A, B, C))
+        assert lost not in match.session.published[ONE]
+    assert match.ledgers[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
 
 
 def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:

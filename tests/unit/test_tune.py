@@ -263,6 +263,18 @@ def test_an_older_choice_that_is_wrong_gives_way(tmp_path: Path) -> None:
     assert chosen(done)[512] == B and done.notes["updated"] == {"kept": 0, "replaced": 1}
 
 
+def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> None:
+    def hide(plan: Plan) -> None:
+        gpu.statuses = {OLD.name: Status.MISSING_IN_TRACE} if plan.process in (1, 3) else {}
+
+    gpu = StandInGpu(us={**TIMES, OLD.name: 50.0}, before=hide)
+    run = update(tmp_path, 50.0, gpu)
+    done = run.run()
+    assert ONE not in done.choices and "not beaten" in done.failures[ONE] and TWO in done.choices
+    again = run.again(StandInGpu()).run()
+    assert again.failures == done.failures
+
+
 def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
     gpu = StandInGpu(us=TIMES, statuses={OLD.name: Status.CRASHED})
     run = update(tmp_path, 10.0, gpu)
