@@ -103,8 +103,9 @@ def check(
 
 
 def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Verdict], reason: str) -> None:
+    judgement = serving.judgement(servers_of(session), ledger)
     if not name:
-        session.settle(ledger.problem, None, reason, ledger.found_wrong())
+        session.settle(ledger.problem, None, reason, judgement)
         return
     predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
     device = session.setting.device
@@ -112,7 +113,7 @@ def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Ve
     served = serving.served_choices(
         servers_of(session), ledger, predicted_us(ledger), session.store.verdicts, Verified.INTERPRETED
     )
-    session.settle(ledger.problem, replace(chosen, served=served), wrong=ledger.found_wrong())
+    session.settle(ledger.problem, replace(chosen, served=served), judgement=judgement)
 
 
 def restore(session: Session, ledger: Ledger) -> None:

@@ -277,6 +277,7 @@ class ServedChoice:
     time_us: float
     verified: Verified
     default_us: float | None = None
+    kept_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

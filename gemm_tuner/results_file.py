@@ -12,7 +12,7 @@ import dataclasses
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,18 @@ WRITE_SHARE = 20
 OTHER_FILE = "choose another file to write, or move this one away"
 
 Rows = Mapping[GemmProblem, dict[str, Any]]
-# By problem and name of a configuration why it is wrong.
-Wrong = Mapping[GemmProblem, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a run says of an earlier row of a problem.
+
+    wrong: why, by name, of configurations that it found wrong or unstable.
+    asked: the servers whose best configuration it looked for.
+    """
+
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,12 +107,20 @@ def replaces(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
     return old is None or new.get("source") != "predicted" or old.get("source") in (None, "predicted")
 
 
-def with_served(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A row with what an older one of the same problem served to consumers that this run was not asked about."""
-    missing = {name: one for name, one in (old or {}).get("served", {}).items() if name not in new.get("served", {})}
-    if not missing or old is None:
+def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Container[str], date: str) -> dict[str, Any]:
+    """A row with what an older one of the same problem served to consumers that this run was not asked about.
+
+    date: of the run that the older row is from, unless it says otherwise.
+    """
+    if old is None:
         return new
-    return {**new, "stand_in": old["stand_in"], "served": {**missing, **new.get("served", {})}}
+    since = old.get("kept_from", date)
+    others = {
+        name: {**one, "kept_from": one.get("kept_from", since)}
+        for name, one in old.get("served", {}).items()
+        if name not in asked and name not in new.get("served", {})
+    }
+    return {**new, "stand_in": old["stand_in"], "served": {**others, **new.get("served", {})}} if others else new
 
 
 def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
@@ -121,12 +139,12 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
     return row
 
 
-def judged(earlier: Earlier, wrong: Wrong, source: str) -> Rows:
+def judged(earlier: Earlier, judgements: Mapping[GemmProblem, Judgement], source: str) -> Rows:
     """The earlier rows with what this run found of them. source: of this run; what the interpreter says of a row that
     was checked on a GPU changes nothing."""
     return {
-        problem: without_wrong(row, earlier.read[problem], wrong.get(problem, {}))
-        if source != "predicted" or row.get("source") == "predicted"
+        problem: without_wrong(row, earlier.read[problem], judgements[problem].wrong)
+        if problem in judgements and (source != "predicted" or row.get("source") == "predicted")
         else row
         for problem, row in earlier.rows.items()
     }
@@ -138,31 +156,34 @@ def merge(
     order: Sequence[GemmProblem],
     rows: Rows,
     failed: Mapping[GemmProblem, str],
-    wrong: Wrong,
+    judgements: Mapping[GemmProblem, Judgement],
 ) -> dict[str, Any]:
     """The parts of a results file: earlier rows, each replaced by this run's for the same problem.
 
     order: this run's problems. They take the places that any of them have in the file, in this order, and the rest
     follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
-    wrong: what this run found wrong of each problem.
+    judgements: what this run says of the earlier rows.
     """
-    old = judged(earlier, wrong, header["source"])
+    old = judged(earlier, judgements, header["source"])
     new = {problem: rows[problem] for problem in order if problem in rows}
-    new = {
-        problem: with_served(row, old.get(problem)) for problem, row in new.items() if replaces(row, old.get(problem))
-    }
     date = str(earlier.header.get("date", ""))
+    new = {
+        problem: with_served(row, old.get(problem), judgements[problem].asked, date)
+        for problem, row in new.items()
+        if replaces(row, old.get(problem))
+    }
     kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in old.items() if p not in new}
     mine = [problem for problem in order if problem in new or problem in kept]
-    asked = set(order)
+    ordered = set(order)
     turns = iter(mine)
-    places = [next(turns) if problem in asked else problem for problem in earlier.rows] + list(turns)
-    dates = {row["kept_from"] for row in kept.values()}
+    places = [next(turns) if problem in ordered else problem for problem in earlier.rows] + list(turns)
+    written = [new[problem] if problem in new else kept[problem] for problem in places]
+    dates = {one.get("kept_from") for row in written for one in (row, *row.get("served", {}).values())}
     headers = {str(one.get("date", "")): one for one in (*earlier.headers, earlier.header)}
-    reasons = {**{p: why for p, why in earlier.failures.items() if p not in asked}, **failed}
+    reasons = {**{p: why for p, why in earlier.failures.items() if p not in ordered}, **failed}
     return {
         "header": header,
-        "rows": [new[problem] if problem in new else kept[problem] for problem in places],
+        "rows": written,
         "failures": [(problem, why) for problem, why in reasons.items() if problem not in new and problem not in kept],
         "earlier_headers": [one for date, one in headers.items() if date in dates],
     }
@@ -181,15 +202,14 @@ class ResultsFile:
         self._seen = _state(path)
         self._rows: dict[GemmProblem, dict[str, Any]] = {}
         self._failed: dict[GemmProblem, str] = {}
-        self._wrong: dict[GemmProblem, Mapping[str, str]] = {}
+        self._judgements: dict[GemmProblem, Judgement] = {}
         self._is_behind, self._next_write = False, -float("inf")
 
     def settle(
-        self, problem: GemmProblem, choice: Choice | None, reason: str = "", wrong: Mapping[str, str] | None = None
+        self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
-        """Takes a size's outcome. wrong: why, by name, of configurations that this run found wrong or unstable.
-        Raises ValueError for a choice that no row can hold."""
-        self._wrong[problem] = wrong or {}
+        """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""
+        self._judgements[problem] = judgement or Judgement()
         if choice is not None:
             self._rows[problem] = results.choice_row(choice)
         else:
@@ -210,7 +230,7 @@ class ResultsFile:
             if _state(self.path) != self._seen:
                 self.earlier = read_earlier(self.path)
             parts = merge(
-                self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed, self._wrong
+                self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed, self._judgements
             )
             results.write_rows(self.path, **parts)
             self._seen = _state(self.path)

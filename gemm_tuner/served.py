@@ -16,7 +16,7 @@ NAMES = ("vllm", "sglang", "aiter")
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
-_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us")
+_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", "kept_from")
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str,
             time_key: round(float(one.time_us), 3),
             "verified": one.verified.scalar,
             **({} if one.default_us is None else {"default_us": round(float(one.default_us), 3)}),
+            **({"kept_from": one.kept_from} if one.kept_from else {}),
         }
         for one in served
     }
@@ -62,7 +63,10 @@ def _served(name: str, raw: object, where: str) -> ServedChoice:
         if not 0 < raw[key] < math.inf:
             raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number above 0")
     default_us = float(raw["default_us"]) if "default_us" in raw else None
-    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us)
+    if "kept_from" in raw:
+        check_kind(raw, "kept_from", "text", where)
+    kept_from = str(raw.get("kept_from", ""))
+    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from)
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:

@@ -20,6 +20,7 @@ from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import Device, GemmProblem, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.results_file import Judgement
 from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.served import STAND_IN
 from gemm_tuner.sizes import SizeEntry
@@ -228,6 +229,13 @@ def served_choices(
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
             found.append(ServedChoice(server.name, ledger.kept[name], round(us[name], 3), verified, default_us))
     return tuple(found)
+
+
+def judgement(wanted: Iterable[Server], ledger: Ledger) -> Judgement:
+    """What a run that looked for these servers says of an earlier row of a size."""
+    problem = ledger.problem
+    asked = frozenset(one.name for one in wanted if one.given is None or problem in one.given)
+    return Judgement(ledger.found_wrong(), asked)
 
 
 def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[str]:

@@ -6,7 +6,7 @@ import datetime
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from gemm_tuner.interruption import Interruption
 from gemm_tuner.launch import visible_gpu
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import Choice, GemmProblem
-from gemm_tuner.results_file import ResultsFile
+from gemm_tuner.results_file import Judgement, ResultsFile
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings
 from gemm_tuner.starts import StageRun
@@ -177,15 +177,14 @@ class Session:
         return ResultsFile(self.results_path, [entry.problem for entry in self.settings.entries])
 
     def settle(
-        self, problem: GemmProblem, choice: Choice | None, reason: str = "", wrong: Mapping[str, str] | None = None
+        self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
-        """Books a size's outcome, which the store has already; the results file follows within seconds.
-        wrong: why, by name, of configurations that were found wrong or unstable."""
+        """Books a size's outcome, which the store has already; the results file follows within seconds."""
         if choice is not None:
             self.choices[problem] = choice
         else:
             self.failures[problem] = reason
-        self.results_file.settle(problem, choice, reason, wrong)
+        self.results_file.settle(problem, choice, reason, judgement)
         self.results_file.write_when_due(self.header)
 
     def write_results(self) -> None:

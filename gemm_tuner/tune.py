@@ -262,7 +262,7 @@ class Tuning:
         store.keep_account(problem, ledger.rows)
         if name is None:
             store.settle(problem, "", reason)
-            self.session.settle(problem, None, reason, ledger.found_wrong())
+            self.session.settle(problem, None, reason, serving.judgement(self._servers, ledger))
             return
         device, source = self.session.setting.device, self.launchers[0].source
         sound = choose.without(finals.ranked(ledger), ledger.found_wrong())
@@ -271,7 +271,8 @@ class Tuning:
         incumbents.note_chosen(self.session, ledger, name)
         chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source, ties)
         served = serving.served_choices(self._servers, ledger, finals_us(finals, ledger), store.verdicts)
-        self.session.settle(problem, replace(chosen, served=served), wrong=ledger.found_wrong())
+        judgement = serving.judgement(self._servers, ledger)
+        self.session.settle(problem, replace(chosen, served=served), judgement=judgement)
 
 
 def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:

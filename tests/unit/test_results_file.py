@@ -13,7 +13,7 @@ from gemm_tuner import results
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export.rows import select
 from gemm_tuner.records import GemmProblem, Verified
-from gemm_tuner.results_file import ResultsFile
+from gemm_tuner.results_file import Judgement, ResultsFile
 from gemm_tuner.trust import Trust
 
 ONE, TWO, THREE, FOUR = (problem(512 << i, 512, 512) for i in range(4))
@@ -99,8 +99,8 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     right = [choice(size, TILES["a"], 10.0) for size in (TWO, THREE)]
     write_results(path, [choice(ONE, TILES["a"], 10.0, source=source), *right])
     file = ResultsFile(path, [ONE, TWO])
-    file.settle(ONE, None, "none is right", {TILES["a"].name: "wrong: at 512 x 512 x 512"})
-    file.settle(TWO, None, "none is right", {TILES["b"].name: "unstable"})  # another one than the row's
+    file.settle(ONE, None, "none is right", Judgement({TILES["a"].name: "wrong: at 512 x 512 x 512"}))
+    file.settle(TWO, None, "none is right", Judgement({TILES["b"].name: "unstable"}))  # another one than the row's
     file.write(lambda: dataclasses.replace(LATER, source=found_by))
     one, *others = results.read(path).rows
     assert one.verified is verified and [row.verified for row in others] == [Verified.TRUE] * 2

@@ -75,6 +75,14 @@ def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path) -> None:
     assert tuned(tmp_path / "b", StandInGpu(us=TIMES, wrong=every), "vllm").choices[SIZE].served == ()
 
 
+def test_an_earlier_entry_goes_where_every_one_that_the_server_can_launch_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.yaml"
+    every = frozenset((GOOD.name, NEXT.name, DEFAULT.name))
+    for folder, gpu, kept in (("a", StandInGpu(us=TIMES), 1), ("b", StandInGpu(us=TIMES, wrong=every), 0)):
+        tuned(tmp_path / folder, gpu, "vllm", results_file=path)
+        assert [len(row.served) for row in results.read(path).rows] == [kept, 0]
+
+
 def test_a_default_that_is_fastest_is_served_and_one_that_fails_has_no_time(tmp_path: Path) -> None:
     (one,) = tuned(tmp_path, StandInGpu(us={**TIMES, DEFAULT.name: 60.0}), "vllm").choices[SIZE].served
     assert (one.config, one.time_us, one.default_us) == (DEFAULT, 60.0, 60.0)
