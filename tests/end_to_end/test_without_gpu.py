@@ -117,7 +117,7 @@ def test_a_given_configuration_that_does_not_fit_the_target_is_not_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = "BLOCK_SIZE_M: 256, BLOCK_SIZE_N: 256, BLOCK_SIZE_K: 256, num_warps: 8, num_stages: 5"
+    blocks = "BLOCK_SIZE_M: 128, BLOCK_SIZE_N: 128, BLOCK_SIZE_K: 128, num_warps: 8, num_stages: 5"
     (tmp_path / "given.yaml").write_text(f"- {{M: 512, N: 512, K: 2560, {blocks}}}\n")
     assert main(["--gemm_size_file", "given.yaml", "--compare_wo_tuning", "--arch", "sm_90"]) == 1
     printed = capfd.readouterr()

@@ -126,10 +126,9 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
         assert not is_running(int((tmp_path / file).read_text()))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
-    ("death", "exit_status"),
-    [("os._exit(9)", 9), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("sys.exit(3)", 3)],
+    ("death", "exit_status", "workers"),
+    [("os._exit(9)", 9, 1), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, 2), ("sys.exit(3)", 3, 1)],
 )
 def test_a_worker_that_dies_costs_that_config_only(tmp_path: Path, death: str, exit_status: int, workers: int) -> None:
     tasks = good_tasks(tmp_path)
