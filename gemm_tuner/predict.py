@@ -20,6 +20,10 @@ CHECKED_A_SIZE = 3
 def run(session: Session, ledgers: list[Ledger]) -> None:
     """Settles every size with a predicted row: compiled for the target, checked on the CPU, never run."""
     count = session.settings.predicted_candidates
+    for ledger in ledgers:
+        if session.store.settled(ledger.problem) is None:
+            # Of a check that was cut short some verdicts are missing: it is run again.
+            session.store.drop_checks(ledger.problem)
     servers = servers_of(session)
     tried = {}
     for ledger in ledgers:

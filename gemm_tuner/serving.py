@@ -252,8 +252,8 @@ def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[st
 
 
 def is_right(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a configuration was checked and always right."""
-    return bool(verdicts) and all(verdict.ok for verdict in verdicts)
+    """Whether a configuration's check came to its end, at the tuned and at the odd size, and was always right."""
+    return len({verdict.problem for verdict in verdicts}) >= 2 and all(verdict.ok for verdict in verdicts)
 
 
 def to_check(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, session
+from tuning import StandInGpu, ledger_of, scripts_of, session
 
 from gemm_tuner.budget import Budget, Cost, Costs
 from gemm_tuner.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
 from gemm_tuner.launcher.plan import FINALS, SCREEN, VERIFY, Plan
 from gemm_tuner.session import Session
 from gemm_tuner.starts import OnFound, StageRun
+from gemm_tuner.steps import check_candidates
 from gemm_tuner.tune import NOT_CHECKED, Tuning
 from gemm_tuner.watching import OnEvent, nobody
 
@@ -181,3 +184,27 @@ def test_what_is_left_decides_over_finalists_then_rounds_then_processes(
 def test_a_plan_that_asks_for_less_than_the_least_keeps_it() -> None:
     plan = fitted(FinalsPlan(finalists=1, rounds=3, processes=2), 1, 0.0, Cost(10.0, 0.1))
     assert (plan.finalists, plan.rounds, plan.processes) == (1, 3, 1)
+
+
+def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run has the GPU for five minutes when this one, which has 100 s, is about to check."""
+    size, only, now = problem(512, 512, 512), config(), [0.0]
+    ours = session(tmp_path, size)
+    ours.budget = Budget(100.0, 0.0, clock=lambda: now[0])
+    ledger = ledger_of(size, [only])
+    deadlines: list[float] = []
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        now[0] += 300
+        ours.budget.waited_s += 300
+        yield
+
+    class Gpu(StandInGpu):
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+            deadlines.append(plan.deadline - time.time())
+            super().verdicts(plan, folder, on_event)
+
+    monkeypatch.setattr(ours, "gpus_held", held)
+    check_candidates(ours, Gpu(), scripts_of([ledger]), [(ledger, [only.name])], lambda *_: None, None)
+    assert deadlines == [pytest.approx(100.0, abs=10)]
