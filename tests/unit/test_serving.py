@@ -10,7 +10,7 @@ import pytest
 from samples import config, device
 from tuning import StandInGpu, ledger_of, session, settings
 
-from gemm_tuner import cli, idle_flags, older_configs, prepare, results, serving
+from gemm_tuner import cli, idle_flags, older_configs, predict, prepare, results, serving
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.options import build_parser
@@ -189,7 +189,8 @@ def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too(
     ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
     servers = serving.servers(("vllm",), SM_90)
     assert serving.predicted_best(servers, ledger, list(ledger.kept)) == [GOOD.name, NEXT.name]
-    right = [Verdict(SIZE, NEXT.name, True, 0.0, 0.1)]
+    at_both = (SIZE, replace(SIZE, m=93, n=93, k=135))
+    right = [Verdict(problem, NEXT.name, True, 0.0, 0.1) for problem in at_both]
     wrong = [Verdict(SIZE, GOOD.name, False, 9.0, 9.0)]
     us = {name: ledger.predicted_us[name] for name in (GOOD.name, NEXT.name)}
     (one,) = serving.served_choices(
@@ -197,6 +198,28 @@ def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too(
     )
     assert (one.config, one.verified, one.default_us) == (NEXT, Verified.INTERPRETED, None)
     assert one.time_us == pytest.approx(us[NEXT.name])
+
+
+def test_a_check_that_was_cut_short_is_no_check(tmp_path: Path) -> None:
+    """One verdict of two, however good: a kill between them leaves that in the store."""
+    run = session(tmp_path, SIZE, OTHER)
+    ledgers = [ledger_of(SIZE, (GOOD, NEXT)), ledger_of(OTHER, (GOOD,))]
+    servers = serving.servers(("vllm",), SM_90)
+    us = {name: ledgers[0].predicted_us[name] for name in (GOOD.name, NEXT.name)}
+    run.store.add_verdict(SIZE, Verdict(SIZE, GOOD.name, True, 0.0, 0.1))
+    run.store.add_failure(SIZE, NEXT.name, Status.WRONG, "off")
+    run.store.add_failure(OTHER, GOOD.name, Status.WRONG, "off")
+    run.store.settle(OTHER, "", "none is right")
+    assert serving.served_choices(servers, ledgers[0], us, run.store.verdicts, Verified.INTERPRETED) == ()
+    ((_, names),) = serving.to_check(servers[0], [(ledgers[0], us)], run.store.verdicts)
+    assert names == [GOOD.name, NEXT.name]
+    # Starting again, such a size is checked anew.
+    for ledger in ledgers:
+        for name in ledger.kept:
+            ledger.record(name, Status.SPILLED, "so that nothing is compiled")
+    predict.run(run, ledgers)
+    assert run.store.verdicts(SIZE, GOOD.name) == [] and run.store.failures(SIZE) == []
+    assert [name for name, _, _ in run.store.failures(OTHER)] == [GOOD.name]
 
 
 def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path) -> None:
