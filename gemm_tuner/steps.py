@@ -57,8 +57,6 @@ def check_candidates(
     def script_of(ledger: Ledger, name: str) -> str:
         return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
 
-    deadline = session.budget.unix_time(session.budget.until())
-    plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists, deadline=deadline)
     with session.gpus_held(), session.stage("check"), progress.step("check", len(order), session.console) as step:
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
@@ -67,6 +65,9 @@ def check_candidates(
 
         verification = Verification(order, settled, session.store, all_of_them=settings.check_all_finalists)
         begun = session.budget.clock()
+        # Only now: waiting for the GPU does not count.
+        deadline = session.budget.unix_time(session.budget.until())
+        plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists, deadline=deadline)
         checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
         if session.setting.source == "measured":
             session.pace.count_check(len(order), session.budget.clock() - begun)
