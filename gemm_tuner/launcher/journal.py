@@ -75,7 +75,7 @@ EVENTS: dict[str, dict[str, Check]] = {
     "compiles": {"compiled": _is_count, "from_cache": _is_count},
 }
 # Fields that an event may have beside those of EVENTS.
-OPTIONAL: dict[str, Check] = {**_OF, "early_stopped": _is_flag, "stable": _is_flag}
+OPTIONAL: dict[str, Check] = {**_OF, "early_stopped": _is_flag, "stable": _is_flag, "flushes": _is_count}
 
 
 def read_journal(path: Path, works: int | None = None) -> list[dict[str, Any]]:

@@ -116,6 +116,7 @@ def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> 
     bench.spin_up()
     if plan.capture_range:
         torch.cuda.profiler.start()
+        bench.begin_recording()
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
     left = sum(len(work.entries) for work in plan.work)
     for index, work in enumerate(plan.work):

@@ -52,7 +52,7 @@ class Bench:
         self.torch, self.method, self.journal, self.device = torch, method, journal, device
         self._deadline = self._until = deadline
         self._stop = stop
-        self._number = 0
+        self._number = self._flushed = 0
         self._scopes = scopes
         self._tired = False
         self.process = process
@@ -66,6 +66,11 @@ class Bench:
     def support(self, symbol: str) -> None:
         kernel, grid, positional = self._support[symbol]
         kernel[grid](*positional)
+        self._flushed += symbol == FLUSH_SYMBOL
+
+    def begin_recording(self) -> None:
+        """Says that the profiler records from here on: flushes before are not in its trace."""
+        self._flushed = 0
 
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
@@ -143,9 +148,9 @@ class Bench:
     def _journal_call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         self.journal.write(
             "call", now=False, n=self._number, work=candidate.work, name=candidate.name,
-            symbols=candidate.symbols, warm=warm,
+            symbols=candidate.symbols, warm=warm, flushes=self._flushed,
         )  # fmt: skip
-        self._number += 1
+        self._number, self._flushed = self._number + 1, 0
 
 
 class Candidate:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,12 +16,14 @@ import pytest
 import torch
 from samples import problem
 
+from gemm_tuner.attribution import calls_of
 from gemm_tuner.launcher import timing
-from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launcher.plan import AGAIN, BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, STOP_FILE, Journal, Method, Work
 from gemm_tuner.launcher.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
 
 SIZE = problem(16, 16, 16)
 NAMES = ("a", "b", "c")
+SUPPORT = Bench.support
 
 
 class Kernel:
@@ -56,6 +59,9 @@ class Launcher:
         self._journal, self.stop = io.StringIO(), folder / STOP_FILE
         how = Method(warmup_calls=1, timed_calls=3, **method)
         self.bench = Bench(how, Journal(self._journal), False, "cpu", deadline, self.stop)
+
+    def journal(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._journal.getvalue().splitlines()]
 
     def events(self, *kinds: str) -> list[tuple[str, str]]:
         rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
@@ -107,6 +113,32 @@ def test_the_gpu_rests_after_a_size_of_long_calls_only(
     assert slept == []
     finals(launcher.bench, 1, work("a", rounds=5), [Script(a=runs)])
     assert slept == [timing.REST_S] * rests
+
+
+@pytest.mark.parametrize("stage", [screen, finals])
+def test_the_journal_explains_every_row_of_the_trace_flushes_included(
+    stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
+    monkeypatch.setattr(Bench, "support", SUPPORT)
+    monkeypatch.setattr(timing, "SPIN_UP_FLUSHES", 7)
+    monkeypatch.setattr(timing, "REST_S", 0)
+    monkeypatch.setattr(timing, "TIRING_CALL_US", -1)
+    launched = list[str]()
+    script = Script(**{name: partial(launched.append, f"{name}_kernel") for name in NAMES})
+    launcher = Launcher(tmp_path, flush_bytes=4096)
+    symbols = (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)
+    launcher.bench._support = {name: (Kernel(partial(launched.append, name)), (1,), ()) for name in symbols}
+    launcher.bench.spin_up()
+    launched.clear()
+    launcher.bench.begin_recording()
+    launcher.bench.spin_up()
+    for index in range(2):
+        stage(launcher.bench, index, work(*NAMES), [script])
+    calls = calls_of(launcher.journal())
+    assert [name for call in calls for name in call.rows] == launched
+    assert launched.count(FLUSH_SYMBOL) == 7 + sum(not call.warm for call in calls) + 7 * (stage is finals)
+    assert {call.round for call in calls if not call.warm} == ({1, 2, 3} if stage is finals else {None})
 
 
 def test_processes_run_in_other_orders(tmp_path: Path) -> None:
