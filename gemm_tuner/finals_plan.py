@@ -59,16 +59,16 @@ class FinalsPlan:
         return min(self.most_times * self.rounds, max(math.ceil(LEAST_PART * self.rounds), wanted))
 
 
-def fitted(plan: FinalsPlan, sizes: int, left_s: float, start: Cost) -> FinalsPlan:
+def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost) -> FinalsPlan:
     """The plan, or as much of it as ``left_s`` seconds leave time for: fewer finalists, then rounds, then processes.
 
-    sizes: in all. start: what a profiler start takes, and each of its calls. One process of LEAST_FINALISTS and
-    LEAST_ROUNDS is left in any case.
+    sizes: in all. tiring: of these, whose calls are so long that the GPU rests after them. start: what a profiler start
+    takes, and each of its calls. One process of LEAST_FINALISTS and LEAST_ROUNDS is left in any case.
     """
 
     def takes_s(finalists: int, rounds: int, processes: int) -> float:
         calls = sizes * (finalists + BESIDE_FINALISTS) * rounds
-        return processes * (start.of(calls) + sizes * REST_S)
+        return processes * (start.of(calls) + tiring * REST_S)
 
     least = min(LEAST_FINALISTS, plan.finalists), min(LEAST_ROUNDS, plan.rounds)
     processes = most_that_fits(plan.processes, 1, lambda count: takes_s(*least, count) <= left_s)

@@ -13,7 +13,7 @@ from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.finals import Finalists, Finals
 from gemm_tuner.finals_plan import FinalsPlan, fitted, plan_of
 from gemm_tuner.fleet import Fleet, Launcher
-from gemm_tuner.launcher.plan import SCREEN
+from gemm_tuner.launcher.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.other_checks import ALL, check_others
 from gemm_tuner.prepare import best_predicted
@@ -52,7 +52,8 @@ class Tuning:
         if not session.budget.bounded or session.setting.source != "measured":
             return whole
         checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)
-        return fitted(whole, sizes, session.budget.left_s() - checks_s, session.pace.start())
+        tiring = sum(ledger.best_screened_us() > TIRING_CALL_US for ledger in self.ledgers)
+        return fitted(whole, sizes, tiring, session.budget.left_s() - checks_s, session.pace.start())
 
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""

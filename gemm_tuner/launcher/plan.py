@@ -17,6 +17,8 @@ from gemm_tuner.records import GemmProblem
 # Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
 # some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
 REST_S = 0.3
+# It rests after finals whose calls take more than this each, L2 flush and launch included.
+TIRING_CALL_US = 150.0
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
 # The second contender of the same kernel in finals: what tells them apart is noise.

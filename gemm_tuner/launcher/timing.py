@@ -21,6 +21,7 @@ from gemm_tuner.launcher.plan import (
     END_SYMBOL,
     FLUSH_SYMBOL,
     REST_S,
+    TIRING_CALL_US,
     VENDOR,
     Journal,
     Method,
@@ -35,9 +36,6 @@ EARLY_STOP_SLACK_US = 100.0
 SPIN_UP_FLUSHES = 2000
 # Of finals whose time is over.
 LEAST_ROUNDS = 5
-# After finals whose calls take more than this each, L2 flush and launch included, a GPU rests: one that a large size
-# has driven to its power limit lowers its clocks, and takes some tenths of a second to raise them again.
-TIRING_CALL_US = 150.0
 
 
 class Bench:

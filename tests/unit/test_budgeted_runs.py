@@ -16,7 +16,8 @@ from tuning import StandInGpu, ledger_of, scripts_of, session
 
 from gemm_tuner.budget import Budget, Cost, Costs
 from gemm_tuner.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
-from gemm_tuner.launcher.plan import FINALS, SCREEN, VERIFY, Plan
+from gemm_tuner.launcher.plan import FINALS, SCREEN, TIRING_CALL_US, VERIFY, Plan
+from gemm_tuner.records import Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.steps import check_candidates
@@ -176,13 +177,32 @@ def test_what_is_left_decides_over_finalists_then_rounds_then_processes(
     left_s: float, expected: tuple[int, int, int]
 ) -> None:
     """Two sizes, 10 s a start, 0.1 s a call, 0.3 s of rest a size; the vendor library and a twin run beside them."""
-    plan = fitted(FinalsPlan(processes=5), 2, left_s + 1e-6, Cost(10.0, 0.1))
+    plan = fitted(FinalsPlan(processes=5), 2, 2, left_s + 1e-6, Cost(10.0, 0.1))
     assert (plan.finalists, plan.rounds, plan.processes) == expected
     assert plan.rounds_at(1.0) <= FinalsPlan().rounds or expected == (8, 30, 5)
 
 
+def test_no_rest_is_counted_for_sizes_of_short_calls() -> None:
+    left_s = 5 * 10.0 + 5 * (2 * 10 * 30 * 0.1 + 0.3) + 1e-6  # one rest a process
+    plans = [fitted(FinalsPlan(processes=5), 2, tiring, left_s, Cost(10.0, 0.1)) for tiring in (0, 1, 2)]
+    assert [plan.finalists for plan in plans] == [8, 8, 7]
+
+
+@pytest.mark.parametrize(("us", "finalists"), [(TIRING_CALL_US - 1, 8), (TIRING_CALL_US + 1, 7)])
+def test_a_size_is_one_of_long_calls_by_its_screening(us: float, finalists: int, tmp_path: Path) -> None:
+    """The budget leaves time for all finals without a rest, and for a bit less with one a process."""
+    made = session(tmp_path, *SIZES)
+    made.costs, made.profiler_name = Costs(), "ncu"
+    ledgers = [ledger_of(size, CONFIGS) for size in SIZES]
+    ledgers[0].record_timing(Timing(SIZES[0], CONFIGS[0].name, Status.OK, (us,) * 5), SCREEN)
+    plan, checks_s = FinalsPlan(), made.pace.check().of(len(SIZES))
+    calls = len(SIZES) * (plan.finalists + 2) * plan.rounds
+    made.budget = Budget(checks_s + plan.processes * made.pace.start().of(calls) + 1e-3, 0.0, Clock())
+    assert Tuning(made, ledgers, [StandInGpu()]).plan.finalists == finalists
+
+
 def test_a_plan_that_asks_for_less_than_the_least_keeps_it() -> None:
-    plan = fitted(FinalsPlan(finalists=1, rounds=3, processes=2), 1, 0.0, Cost(10.0, 0.1))
+    plan = fitted(FinalsPlan(finalists=1, rounds=3, processes=2), 1, 1, 0.0, Cost(10.0, 0.1))
     assert (plan.finalists, plan.rounds, plan.processes) == (1, 3, 1)
 
 
