@@ -121,13 +121,13 @@ class Judge:
             critical = estimates.best_of_critical(len(cells.names) - 1, two_digits(spread.degrees))
             width = critical * float(np.sqrt(2 * spread.variance))
         apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
+        shared = (~np.isnan(apart)).sum(axis=0)
+        middles = np.nansum(apart, axis=0) / np.maximum(shared, 1)
         found = {}
-        for name, column in zip(cells.names, apart.T, strict=True):
-            shared = column[~np.isnan(column)]
-            if name == base or not len(shared):
+        for name, middle, count in zip(cells.names, middles.tolist(), shared.tolist(), strict=True):
+            if name == base or not count:
                 continue
-            parts = processes or (len(shared) if cells.processes > 1 else len(cells.blocks))
-            middle = float(np.mean(shared))
+            parts = processes or (count if cells.processes > 1 else len(cells.blocks))
             low = middle - width / np.sqrt(parts)
             found[name] = Gap(percent(middle), percent(low) if np.isfinite(low) else float("-inf"))
         return found

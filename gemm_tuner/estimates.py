@@ -139,10 +139,10 @@ def difference_spread(cells: Cells) -> Spread:
 def level_spread(cells: Cells) -> Spread:
     """The variance of a contender's time over processes, what moves all of them included. The contenders of a process
     move together, so that they are one degree of freedom."""
-    known = [column for column in cells.log_us.T if (~np.isnan(column)).sum() > 1]
-    if cells.processes < 2 or not known:
+    known = cells.log_us[:, (~np.isnan(cells.log_us)).sum(axis=0) > 1]
+    if cells.processes < 2 or not known.size:
         return NOTHING_KNOWN
-    variance = float(np.mean([np.nanvar(column, ddof=1) for column in known]))
+    variance = float(np.mean(np.nanvar(known, axis=0, ddof=1)))
     return Spread(max(LEAST_VARIANCE, variance), cells.processes - 1)
 
 
