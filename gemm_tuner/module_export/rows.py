@@ -68,7 +68,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(problem, f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
-        reason = trust.row_fault(row, str(found.header.get("source", "")))
+        reason = trust.row_fault(row, str(found.header_of(row).get("source", "")))
         if not reason and row.problem in tuned:
             reason = "is in the results file twice"
         if reason:

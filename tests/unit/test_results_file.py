@@ -116,6 +116,18 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     assert "found_wrong" not in results.read(path).rows[0].facts
 
 
+def test_a_row_without_a_source_has_that_of_its_own_run_s_header(path: Path) -> None:
+    write_results(
+        path, [choice(ONE, TILES["a"], 10.0, source="predicted")], dataclasses.replace(HEADER, source="predicted")
+    )
+    path.write_text(path.read_text().replace("  source: predicted\n  verified: true", "  verified: true"))
+    settled(path, [TWO], {TWO: "b"})
+    found = results.read(path)
+    assert "source" not in found.rows[0].facts
+    tuned, _ = select(found, Trust())
+    assert [one.problem for one in tuned] == [TWO]
+
+
 def test_a_size_that_failed_before_is_no_failure_once_it_has_a_row(path: Path) -> None:
     write_results(path, [], failed=ONE)
     settled(path, [ONE], {ONE: "a"})
