@@ -116,7 +116,8 @@ def opened(
     """
     codegen.environment(settings.templates_dir)
     if settings.results_file is not None:
-        require_same_device(settings.results_file, read_earlier(settings.results_file), setting.device)
+        earlier = read_earlier(settings.results_file)
+        require_same_device(settings.results_file, earlier, setting.device.name, setting.device.target.arch)
     profiler: profilers.Profiler | None = None
     if setting.source == "measured":
         # A check needs no profiler: proton is always there and never started.

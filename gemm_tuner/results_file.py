@@ -20,7 +20,7 @@ from typing import Any
 from gemm_tuner import results
 from gemm_tuner.documents import load_yaml, printable
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import Choice, Device, GemmProblem, Verified
+from gemm_tuner.records import Choice, GemmProblem, Verified
 from gemm_tuner.results import Header, Row
 
 # Between two writes lie at least this many seconds, and at least this many times what the last one took.
@@ -76,13 +76,13 @@ def read_earlier(path: Path) -> Earlier:
     return Earlier(found.header, rows, read, dict(found.without_config), found.earlier_headers)
 
 
-def require_same_device(path: Path, earlier: Earlier, device: Device) -> None:
+def require_same_device(path: Path, earlier: Earlier, name: str, arch: str) -> None:
     """Raises UserError when the file's rows are of another GPU: one header cannot stand for both."""
     header = earlier.header
     if not earlier.rows:
         return
     theirs = (header.get("device", ""), header.get("arch", ""))
-    mine = (device.name, device.target.arch)
+    mine = (name, arch)
     if theirs != mine:
         raise UserError(
             f"holds rows of {theirs[0]} ({theirs[1]}) and this run is for {mine[0]} ({mine[1]})",
@@ -222,15 +222,18 @@ class ResultsFile:
             self.write(header)
 
     def write(self, header: Callable[[], Header]) -> None:
-        """Writes what the file lacks. Raises EnvironmentFault when it cannot be written."""
+        """Writes what the file lacks. Raises EnvironmentFault when it cannot be written, UserError when it has become
+        one of another GPU meanwhile, or no results file."""
         if not self._is_behind:
             return
-        begun = self._clock()
+        begun, mine = self._clock(), header()
         with _alone_in(self.path.resolve().parent):
             if _state(self.path) != self._seen:
-                self.earlier = read_earlier(self.path)
+                earlier = read_earlier(self.path)
+                require_same_device(self.path, earlier, mine.device, mine.arch)
+                self.earlier = earlier
             parts = merge(
-                self.earlier, dataclasses.asdict(header()), self._order, self._rows, self._failed, self._judgements
+                self.earlier, dataclasses.asdict(mine), self._order, self._rows, self._failed, self._judgements
             )
             results.write_rows(self.path, **parts)
             self._seen = _state(self.path)

@@ -84,6 +84,15 @@ def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
     assert file.kept_instead() == {ONE: "none is right"}
 
 
+def test_rows_of_another_gpu_that_were_written_meanwhile_are_left_alone(path: Path) -> None:
+    file = ResultsFile(path, [ONE])
+    file.settle(ONE, choice(ONE, TILES["a"], 10.0))
+    write_results(path, [choice(TWO, TILES["a"], 10.0)], dataclasses.replace(HEADER, device="NVIDIA H100"))
+    with pytest.raises(UserError, match="holds rows of NVIDIA H100"):
+        file.write(lambda: HEADER)
+    assert [size for size, _, _ in rows(path)] == [TWO]
+
+
 @pytest.mark.parametrize(
     ("source", "found_by", "verified"),
     [
