@@ -7,13 +7,15 @@ import errno
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from gemm_tuner import bug_report, commands, idle_flags, options, program
 from gemm_tuner.commands import Consoles
+from gemm_tuner.consumer_kernel import ConsumerKernel
+from gemm_tuner.documents import show
 from gemm_tuner.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.parser import see_help
 from gemm_tuner.problem_keys import Defaults
@@ -23,6 +25,7 @@ from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_file, one_size, sizes_of
 
 PIPED_WIDTH = 200
+FROM = "--kernel_from"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -163,6 +166,22 @@ def servers_of(asked: list[str], older: Mapping[GemmProblem, Mapping[str, Kernel
     return tuple(name for name in SERVERS if name in asked or any(name in one for one in older.values()))
 
 
+def kernels_of(asked: list[str], served: Collection[str]) -> dict[str, ConsumerKernel]:
+    """The kernels of --kernel_from, by server. served: the servers that there are. Raises UserError."""
+    places: dict[str, Path] = {}
+    for text in asked:
+        server, equals, path = text.partition("=")
+        if not equals or server not in SERVERS:
+            server, path = next(iter(served)) if len(served) == 1 else "", text
+        if server not in served or server in places:
+            accepted = f"SERVER=PATH once for each of {', '.join(served)}" if served else "it beside --serve SERVER"
+            raise UserError(f"{show(text)} is of no server, or of one that has another", where=FROM, accepted=accepted)
+        places[server] = Path(path)
+    from gemm_tuner import consumer_kernel
+
+    return consumer_kernel.read_all(places)
+
+
 def check_results_file(path: Path | None, size_file: str | None) -> None:
     """Finds before hours of tuning what would go wrong after them. Raises UserError."""
     if path is None:
@@ -203,6 +222,8 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
     older_served = read_older_served(arguments.update)
+    served = servers_of(arguments.serve, older_served)
+    given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
     return Settings(
         entries=entries,
         templates_dir=arguments.templates,
@@ -226,7 +247,8 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         compare=arguments.compare or "",
         search=arguments.search,
         families=arguments.families,
-        serve=servers_of(arguments.serve, older_served),
+        serve=served,
+        kernels=kernels_of(arguments.kernel_from, given_to or served),
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,

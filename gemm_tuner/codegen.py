@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jinja2
 
+from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
@@ -18,6 +19,7 @@ from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Target
 
 SCRIPT_TEMPLATE = "script.py.j2"
+CONSUMER_TEMPLATE = "block_fp8.py.j2"  # around a server's own kernel
 LAUNCH_OPTIONS = {
     "cuda": ("num_warps", "num_stages"),
     "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
@@ -63,13 +65,19 @@ def render(
     configs: Iterable[KernelConfig],
     target: Target,
     package_root: str,
+    kernel: ConsumerKernel | None = None,
 ) -> str:
-    """The script's text. Raises UserError for a template that is missing, misspelt or does not parse."""
+    """The script's text. kernel: the server's own, of a family that is one.
+
+    Raises UserError for a template that is missing, misspelt or does not parse.
+    """
     rows = [(c.name, c.binary_name, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
     try:
         template = environment(template_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
             family=family,
+            body=CONSUMER_TEMPLATE if kernel else f"{family}.py.j2",
+            kernel=kernel,
             p=problem_class,
             configs=rows,
             fields=("name", "binary", *CONFIG_FIELDS),
@@ -91,6 +99,7 @@ def write_script(
     problem: GemmProblem,
     configs: Iterable[KernelConfig],
     target: Target,
+    kernel: ConsumerKernel | None = None,
 ) -> Script:
     """Renders and writes ``out_dir/<family>_<class>.py``.
 
@@ -99,15 +108,17 @@ def write_script(
     """
     problem_class = problem.as_class()
     root = str(Path(__file__).resolve().parent.parent)
-    text = render(template_dir, family, problem_class, configs, target, root)
+    text = render(template_dir, family, problem_class, configs, target, root, kernel)
     path = out_dir / f"{family}_{problem.class_key}.py"
     write_text_atomically(path, text)
-    return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, target))
+    return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, target, kernel))
 
 
-def kernel_sha(template_dir: Path, family: str, problem: GemmProblem, target: Target) -> str:
+def kernel_sha(
+    template_dir: Path, family: str, problem: GemmProblem, target: Target, kernel: ConsumerKernel | None = None
+) -> str:
     """12 hex digits over the script without its configurations."""
-    text = render(template_dir, family, problem.as_class(), (), target, "")
+    text = render(template_dir, family, problem.as_class(), (), target, "", kernel)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -133,9 +144,11 @@ def specialisation(problem: GemmProblem, config: KernelConfig, target: Target) -
     even = "".join("e" if k % (config.BLOCK_SIZE_K * slices) == 0 else "o" for slices in (1, config.SPLIT_K))
     largest = max((m + 256) * (k + 256), (k + 256) * (n + 256), (m + 256) * (n + 256))
     width = "w" if largest >= 2**31 else "s"
+    # Servers' own kernels take the blocks of scales of a row as a stride, too.
+    scales = f"s{divisibility(-(-k // SCALE_BLOCK))}" if config.is_of_a_server else ""
     small_side = ("a" if m <= n else "b") if config.family == "gemv" else ""
     large = "".join(name for name, extent in extents_bytes(problem, config).items() if extent >= 2**31)
-    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{even}{width}{small_side}"
+    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{scales}{even}{width}{small_side}"
     return classes + (f"_{large}" if large else "")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from gemm_tuner import codegen
 from gemm_tuner.codegen import Script, specialisation
 from gemm_tuner.compile_worker import CompileTask
+from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Target
 
@@ -19,9 +20,14 @@ Binary = tuple[str, str, str]  # script, binary_name, specialisation
 
 
 def write_scripts(
-    templates_dir: Path, out_dir: Path, wanted: Iterable[tuple[GemmProblem, KernelConfig]], target: Target
+    templates_dir: Path,
+    out_dir: Path,
+    wanted: Iterable[tuple[GemmProblem, KernelConfig]],
+    target: Target,
+    kernels: Iterable[ConsumerKernel] = (),
 ) -> dict[tuple[str, str], Script]:
-    """One script a family and problem class, by (family, class key)."""
+    """One script a family and problem class, by (family, class key). kernels: servers' own, each a family."""
+    of_family = {kernel.family: kernel for kernel in kernels}
     by_script: dict[tuple[str, str], dict[str, KernelConfig]] = {}
     classes: dict[str, GemmProblem] = {}
     for problem, config in wanted:
@@ -29,7 +35,7 @@ def write_scripts(
         by_script.setdefault((config.family, problem.class_key), {})[config.name] = config
     return {
         (family, class_key): codegen.write_script(
-            templates_dir, out_dir, family, classes[class_key], configs.values(), target
+            templates_dir, out_dir, family, classes[class_key], configs.values(), target, of_family.get(family)
         )
         for (family, class_key), configs in by_script.items()
     }

@@ -123,7 +123,7 @@ class Finals:
         for ledger, names in finalists:
             problem = ledger.problem
             order = self._contest(ledger).order
-            better = self.judge.overruling(self.sheets[problem], order[0], ledger.kept) if order else ""
+            better = self.judge.overruling(self.sheets[problem], order[0], ledger.own) if order else ""
             if better and self._may_go_on():
                 overruled.append((ledger, names, better))
                 self._times.set_role(problem, Role.CHOOSE)
@@ -265,7 +265,8 @@ class Finals:
         kept = {problem: self.ledgers[problem].kept for problem in self.sheets}
         self.judge = contest.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
-            self.contests[problem] = self.judge.hold(sheet, kept[problem], self.plan.most_choosing)
+            own = self.ledgers[problem].own  # a server's own kernel cannot win a size
+            self.contests[problem] = self.judge.hold(sheet, own, self.plan.most_choosing)
             self.session.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
@@ -284,12 +285,13 @@ class Finals:
         problem = ledger.problem
         if not self.decided(ledger):
             screened = self.session.store.timings(problem, SCREEN)
-            return choose.rank_screened(problem, [timing for timing in screened if ledger.may_run(timing.name)])
+            ranked = choose.rank_screened(problem, [timing for timing in screened if ledger.may_run(timing.name)])
+            return choose.without(ranked, ledger.kept.keys() - ledger.own.keys())
         return choose.Ranked(problem, self.contests[problem].order, self.session.published[problem])
 
     def is_clearly_faster(self, ledger: Ledger, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist of a size is faster than an older choice by more than ``by_pct``, beyond noise."""
-        return self.judge.clearly_faster(self.sheets[ledger.problem], new, old, by_pct, ledger.kept)
+        return self.judge.clearly_faster(self.sheets[ledger.problem], new, old, by_pct, ledger.own)
 
 
 def has_failed(timing: Timing) -> bool:

@@ -58,6 +58,8 @@ def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
     why: dict[str, str] = {}
     if task:
         why.update(dict.fromkeys(_CHOICE, f"{task} takes the configurations of the file"))
+        if task == "--compare_wo_tuning":
+            why["kernel_from"] = "the configurations of the sizes themselves are checked"
     if source == "predicted":
         why.update(dict.fromkeys(_WITHOUT_A_GPU, "without a GPU nothing is timed"))
     elif source == "replayed":

@@ -103,6 +103,21 @@ class Ledger:
         self.kept[config.name] = config
         self.predicted_us[config.name] = predicted_us
 
+    @property
+    def own(self) -> dict[str, KernelConfig]:
+        """Those that can be a size's own configuration: all but those of servers' own kernels."""
+        return {name: config for name, config in self.kept.items() if not config.is_of_a_server}
+
+    def extend(self, configs: pd.DataFrame, found: Sequence[KernelConfig], predicted_us: Sequence[float]) -> None:
+        """Takes further configurations among the kept ones: those of servers' own kernels, which are in no space.
+        configs: their rows; predicted_us: the model's times."""
+        places = np.arange(len(self.configs), len(self.configs) + len(configs))
+        self.configs = pd.concat([self.configs, configs], ignore_index=True)
+        self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, places))
+        for config, us in zip(found, predicted_us, strict=True):
+            self.kept[config.name] = config
+            self.predicted_us[config.name] = us
+
     def ended(self, name: str) -> bool:
         """Whether it is known what became of a configuration."""
         return "status" in self.rows.get(name, {})
@@ -158,12 +173,16 @@ class Ledger:
         frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
         return frame
 
-    def fastest(self, count: int) -> list[str]:
-        """The names that were screened to the end and came out fastest, best first; of those with the same code one."""
+    def fastest(self, count: int, among: Collection[str] | None = None) -> list[str]:
+        """The names that were screened to the end and came out fastest, best first; of those with the same code one.
+        among: of these only."""
         full = {
             name: row["screen_us"]
             for name, row in self.rows.items()
-            if row.get("status") == Status.OK.value and "screen_us" in row and not row.get("message")
+            if row.get("status") == Status.OK.value
+            and "screen_us" in row
+            and not row.get("message")
+            and (among is None or name in among)
         }
         return sorted(full, key=lambda name: (full[name], name))[:count]
 

@@ -220,6 +220,10 @@ def _space(parser: Parser) -> None:
     group.add_argument("--serve", metavar="SERVER", type=one_of(SERVERS), action="append", default=[],
                        help=f"also find the best that this server's kernel can launch, and time its default beside it: "
                        f"{', '.join(SERVERS)}; may be given again")  # fmt: skip
+    group.add_argument("--kernel_from", metavar="[SERVER=]PATH", action="append", default=[],
+                       help="with --serve: measure the server's own block-scaled fp8 kernel, taken from the text of "
+                       "this .py file or of the package in this folder, such as site-packages/vllm, in place of "
+                       "gemm_tile; may be given again, with SERVER= where several are served")  # fmt: skip
     group.add_argument("--space", metavar="FILE", type=Path, help="axes, in place of rules/space_<arch>.yaml")
     group.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                        help="rules and axes; its Python files are run (default: rules/)")  # fmt: skip

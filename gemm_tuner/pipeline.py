@@ -62,7 +62,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     say_idle(settings, setting, console)
     require_a_type([entry.problem for entry in settings.entries], setting.device)
-    servers = serving.servers(settings.serve, setting.device)
+    servers = serving.servers(settings.serve, setting.device, kernels=settings.kernels)
     serving.require_some(servers, [entry.problem for entry in settings.entries])
     if setting.recording is not None:
         recorded.require_all(settings, setting.device, setting.recording)
@@ -70,12 +70,14 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         if resume.is_finished(session.store):
             return say_finished(session)
         candidates = prepare.load_space(settings, setting.device)
-        ledgers, empty = [], {}
+        ledgers, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, setting.device)
         for entry in settings.entries:
             try:
                 pruned = prepare.cut_space(candidates, entry.problem, setting.device)
                 pruned = serving.widened(pruned, servers, candidates, entry.problem)
-                ledgers.append(prepare.ledger_of(candidates, entry.problem, setting.device, pruned))
+                ledger = prepare.ledger_of(candidates, entry.problem, setting.device, pruned)
+                serving.extend(ledger, servers, kernel_space)
+                ledgers.append(ledger)
             except UserError as error:
                 empty[entry.problem] = error
         if not ledgers:
@@ -258,8 +260,8 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
     if setting.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
     say_idle(settings, setting, console, "--benchmark")
-    ledgers, servers = given(settings, setting), serving.given(settings.entries, setting.device)
-    serving.admit_given(ledgers, settings.entries, setting.device)
+    ledgers, servers = given(settings, setting), serving.given(settings.entries, setting.device, settings.kernels)
+    serving.admit_given(servers, ledgers, settings.entries)
     with opened(settings, setting, console, out, resumes=False) as (launchers, session):
         try:
             Tuning(session, ledgers, launchers, given=servers).run_given()

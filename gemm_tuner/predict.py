@@ -27,7 +27,7 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
     servers = servers_of(session)
     tried = {}
     for ledger in ledgers:
-        best = best_predicted(ledger, list(ledger.kept), count)
+        best = best_predicted(ledger, list(ledger.own), count)
         tried[ledger.problem] = list(
             dict.fromkeys((*best, *serving.predicted_best(servers, ledger, list(ledger.kept))))
         )
@@ -46,8 +46,8 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
                 ledger.record(name, Status.OK, "compiled; its time is predicted")
             if session.store.settled(ledger.problem) is not None:
                 restore(session, ledger)
-            elif fitting:
-                order.append((ledger, fitting[:CHECKED_A_SIZE]))
+            elif own := [name for name in fitting if name in ledger.own]:
+                order.append((ledger, own[:CHECKED_A_SIZE]))
             else:
                 session.settle(ledger.problem, None, "none of the candidates compiles and fits")
         check_served(session, scripts, order, compiling)
@@ -55,7 +55,8 @@ def run(session: Session, ledgers: list[Ledger]) -> None:
 
 
 def servers_of(session: Session) -> tuple[serving.Server, ...]:
-    return serving.servers(session.settings.serve, session.setting.device)
+    settings = session.settings
+    return serving.servers(settings.serve, session.setting.device, kernels=settings.kernels)
 
 
 def predicted_us(ledger: Ledger) -> dict[str, float]:
@@ -111,7 +112,7 @@ def settle(session: Session, ledger: Ledger, name: str | None, verdicts: list[Ve
     if not name:
         session.settle(ledger.problem, None, reason, judgement)
         return
-    predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK)}
+    predicted = {other: ledger.predicted_us[other] for other in ledger.named(Status.OK) if other in ledger.own}
     device = session.setting.device
     chosen = choose.predicted_choice(ledger.problem, name, ledger.kept, predicted, verdicts, device)
     served = serving.served_choices(

@@ -112,7 +112,8 @@ def space_file(settings: Settings, arch: str) -> Any:
 def load_space(settings: Settings, device: Device) -> Space:
     """All configurations for the device's architecture, and the rules. Raises UserError."""
     arch = device.target.arch
-    families = (*settings.families, STAND_IN) if settings.families and settings.serve else settings.families
+    stands_in = any(name not in settings.kernels for name in settings.serve)
+    families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
     configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), families)
     rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     names = space.names(configs).to_numpy(dtype=object)

@@ -7,7 +7,7 @@ a unit (``_bytes``, ``_us``, ``_pct``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -93,12 +93,19 @@ class KernelConfig:
     @property
     def binary_name(self) -> str:
         """The kernel's symbol. Configurations that differ in launch arguments alone share their kernel: the name has
-        no GROUP_SIZE_M, and of PROGRAMS_PER_SM only that there are any."""
+        no GROUP_SIZE_M, which is a constant in servers' own kernels only, and of PROGRAMS_PER_SM only that there are
+        any."""
         parts: dict[str, int | str] = {**self._parts()}
-        del parts["GM"]
+        if not self.is_of_a_server:
+            del parts["GM"]
         if "PS" in parts:
             parts["PS"] = ""
         return _joined(self.family, parts)
+
+    @property
+    def is_of_a_server(self) -> bool:
+        """Whether its kernel is a server's own, which nothing but that server launches."""
+        return self.family in KERNEL_FAMILIES.values()
 
     def _parts(self) -> dict[str, int]:
         """The values that the name shows, by their short names."""
@@ -121,6 +128,8 @@ def _joined(family: str, parts: Mapping[str, int | str]) -> str:
     return "_".join([family, *(f"{short}{value}" for short, value in parts.items())])
 
 
+# The families of servers' own kernels (--kernel_from), by server.
+KERNEL_FAMILIES = {"vllm": "vllm_block_fp8", "sglang": "sglang_block_fp8"}
 NAME_PARTS = (
     ("BLOCK_SIZE_M", "BM"),
     ("BLOCK_SIZE_N", "BN"),
@@ -270,6 +279,8 @@ class ServedChoice:
 
     time_us:    median kernel time in the finals of the size, or the model's time where nothing ran.
     default_us: of what the consumer launches without a tuned file, in the same finals; None where it was not timed.
+    kernel:     the consumer's own kernel that was measured, as --kernel_from found it; empty where config's family
+                stood in for it.
     """
 
     consumer: str
@@ -278,6 +289,13 @@ class ServedChoice:
     verified: Verified
     default_us: float | None = None
     kept_from: str = ""
+    kernel: str = ""
+
+    @property
+    def measured(self) -> KernelConfig:
+        """The configuration as it was launched."""
+        family = KERNEL_FAMILIES.get(self.consumer) if self.kernel else None
+        return replace(self.config, family=family) if family else self.config
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from gemm_tuner.documents import load_yaml, printable
 from gemm_tuner.errors import UserError
 from gemm_tuner.records import Choice, GemmProblem, Verified
 from gemm_tuner.results import Header, Row
+from gemm_tuner.served import with_stand_in
 
 # Between two writes lie at least this many seconds, and at least this many times what the last one took.
 WRITE_EVERY_S = 5.0
@@ -120,7 +121,7 @@ def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Conta
         for name, one in old.get("served", {}).items()
         if name not in asked and name not in new.get("served", {})
     }
-    return {**new, "stand_in": old["stand_in"], "served": {**others, **new.get("served", {})}} if others else new
+    return {**new, **with_stand_in({**others, **new.get("served", {})})} if others else new
 
 
 def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
@@ -131,11 +132,11 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
     row = dict(old)
     if read.config is not None and read.config.name in wrong:
         row |= {"verified": Verified.FALSE.scalar, "found_wrong": wrong[read.config.name] or "no message"}
-    gone = {one.consumer for one in read.served if one.config.name in wrong}
+    gone = {one.consumer for one in read.served if one.measured.name in wrong}
     if gone:
         left = {name: one for name, one in row.pop("served").items() if name not in gone}
-        stand_in = row.pop("stand_in")
-        row |= {"stand_in": stand_in, "served": left} if left else {}
+        row.pop("stand_in", None)
+        row |= with_stand_in(left) if left else {}
     return row
 
 

@@ -19,11 +19,13 @@ KEY_DIGITS = 8
 OLDER = "older configurations"
 PACKAGE = Path(__file__).resolve().parent
 # Beside the templates: what writes, compiles and reads kernels.
-KERNEL_SOURCES = ("codegen.py", "descriptors.py", "compile_worker.py", "compile_stage.py", "binary.py")
+KERNEL_SOURCES = (
+    *("codegen.py", "consumer_kernel.py", "descriptors.py", "compile_worker.py", "compile_stage.py", "binary.py"),
+)
 # What times, checks, joins and decides: sizes that other sources settled are not compared with those of these.
 TIMING_SOURCES = (
     *("launcher/*.py", "profilers/*.py", "attribution.py", "outcomes.py", "plans.py", "starts.py", "verify.py"),
-    *("final*.py", "contest*.py", "estimates.py", "choose.py", "tune.py", "serving.py"),
+    *("final*.py", "contest*.py", "estimates.py", "choose.py", "tune.py", "serving*.py"),
 )
 
 
@@ -63,6 +65,7 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "heuristics": settings.heuristics,
         "families": ", ".join(settings.families),
         "servers": ", ".join(settings.serve),
+        **{f"kernel of {name}": kernel.label for name, kernel in sorted(settings.kernels.items())},
         "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
         f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,

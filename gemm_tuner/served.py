@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_tuner.config_keys import config_form, config_of
@@ -16,7 +16,7 @@ NAMES = ("vllm", "sglang", "aiter")
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
-_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", "kept_from")
+_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", "kept_from", "kernel")
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
@@ -31,10 +31,17 @@ def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str,
             "verified": one.verified.scalar,
             **({} if one.default_us is None else {"default_us": round(float(one.default_us), 3)}),
             **({"kept_from": one.kept_from} if one.kept_from else {}),
+            **({"kernel": one.kernel} if one.kernel else {}),
         }
         for one in served
     }
-    return {"stand_in": STAND_IN, "served": rows}
+    return with_stand_in(rows)
+
+
+def with_stand_in(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a row for its served entries: the family that stands in for the kernels of those without one."""
+    stands_in = any("kernel" not in one for one in rows.values())
+    return {**({"stand_in": STAND_IN} if stands_in else {}), "served": dict(rows)}
 
 
 def served_of(entry: dict[Any, Any], where: str) -> tuple[ServedChoice, ...]:
@@ -44,9 +51,10 @@ def served_of(entry: dict[Any, Any], where: str) -> tuple[ServedChoice, ...]:
         accepted = f"a mapping of {', '.join(NAMES)}"
         raise UserError(f"served is {show(raw)}", where=where, accepted=accepted)
     refuse_unknown(raw, NAMES, f"{where}, served")
-    if raw and entry.get("stand_in") != STAND_IN:
+    found = tuple(_served(name, one, f"{where}, served {name}") for name, one in raw.items())
+    if any(not one.kernel for one in found) and entry.get("stand_in") != STAND_IN:
         raise UserError(f"stand_in is {show(entry.get('stand_in'))}", where=where, accepted=STAND_IN)
-    return tuple(_served(name, one, f"{where}, served {name}") for name, one in raw.items())
+    return found
 
 
 def _served(name: str, raw: object, where: str) -> ServedChoice:
@@ -63,10 +71,10 @@ def _served(name: str, raw: object, where: str) -> ServedChoice:
         if not 0 < raw[key] < math.inf:
             raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number above 0")
     default_us = float(raw["default_us"]) if "default_us" in raw else None
-    if "kept_from" in raw:
-        check_kind(raw, "kept_from", "text", where)
-    kept_from = str(raw.get("kept_from", ""))
-    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from)
+    for key in [key for key in ("kept_from", "kernel") if key in raw]:
+        check_kind(raw, key, "text", where)
+    kept_from, kernel = str(raw.get("kept_from", "")), str(raw.get("kernel", ""))
+    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from, kernel)
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:

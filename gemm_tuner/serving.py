@@ -1,8 +1,8 @@
 """``--serve``: beside the winner of each size, the best that a server's own kernel can launch.
 
-A server launches a plain tile kernel, for which the family STAND_IN stands. Its configurations are searched apart from
-the others, the best of them come into the finals together with the server's default, and each is checked like any
-finalist.
+A server launches a plain tile kernel, for which the family STAND_IN stands, or its own kernel where --kernel_from found
+one. Its configurations are searched apart from the others, the best of them come into the finals together with the
+server's default, and each is checked like any finalist. What is served is told as a configuration of STAND_IN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gemm_tuner import prepare, prune, space
+from gemm_tuner import model, prepare, prune, space
+from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.errors import UserError
 from gemm_tuner.export import CONSUMERS
 from gemm_tuner.export.consumer import Consumer
@@ -21,8 +22,8 @@ from gemm_tuner.prepare import Space
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import Device, GemmProblem, KernelConfig, ServedChoice, Verdict, Verified
 from gemm_tuner.results_file import Judgement
-from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.served import STAND_IN
+from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry
 
 FINALISTS = 4  # of each size and server, beside its default
@@ -37,6 +38,7 @@ class Server:
 
     given: the one configuration of each size that it is to launch, by name, where these are not searched for.
     older: the configurations of an older results file, which must be beaten by ``least_pct``.
+    kernel: its own, where that is measured; its configurations are then of the kernel's family.
     """
 
     consumer: Consumer
@@ -44,6 +46,11 @@ class Server:
     given: Mapping[GemmProblem, str] | None = None
     older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
     least_pct: float = 0.0
+    kernel: ConsumerKernel | None = None
+
+    @property
+    def family(self) -> str:
+        return self.kernel.family if self.kernel else STAND_IN
 
     @property
     def name(self) -> str:
@@ -60,15 +67,23 @@ class Server:
     def can_launch(self, problem: GemmProblem, config: KernelConfig) -> bool:
         if self.given is not None and self.given.get(problem) != config.name:
             return False
-        return not self.fault(problem) and not self.consumer.config_fault(problem, config, self._arch)
+        if config.family != self.family or self.fault(problem):
+            return False
+        return not self.consumer.config_fault(problem, replace(config, family=STAND_IN), self._arch)
+
+    def launched(self, config: KernelConfig) -> KernelConfig:
+        """A configuration of STAND_IN as it is measured."""
+        return replace(config, family=self.family) if config.family == STAND_IN else config
 
     def default(self, problem: GemmProblem) -> KernelConfig | None:
         """What it launches without a tuned file; None where that is not known."""
-        return None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
+        found = None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
+        return None if found is None else self.launched(found)
 
     def musts(self, problem: GemmProblem) -> list[KernelConfig]:
         """What is timed whatever the search finds: the default and the older configuration."""
-        return [one for one in (self.default(problem), self.older.get(problem)) if one is not None]
+        older = self.older.get(problem)
+        return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
 
     def launchable(self, ledger: Ledger) -> list[str]:
         """The kept configurations of a size that it can launch."""
@@ -80,29 +95,42 @@ def servers(
     device: Device,
     older: Mapping[GemmProblem, Mapping[str, KernelConfig]] | None = None,
     least_pct: float = 0.0,
+    kernels: Mapping[str, ConsumerKernel] | None = None,
 ) -> tuple[Server, ...]:
-    """older: by problem and server the configurations of an older results file, to be beaten by ``least_pct``."""
+    """older: by problem and server the configurations of an older results file, to be beaten by ``least_pct``.
+    kernels: servers' own, by server."""
     made = []
     for name in dict.fromkeys(names):
         mine = {problem: configs[name] for problem, configs in (older or {}).items() if name in configs}
-        made.append(Server(CONSUMERS[name], device, older=mine, least_pct=least_pct))
+        kernel = (kernels or {}).get(name)
+        made.append(Server(CONSUMERS[name], device, older=mine, least_pct=least_pct, kernel=kernel))
     return tuple(made)
 
 
-def given(entries: Iterable[SizeEntry], device: Device) -> tuple[Server, ...]:
-    """The servers of a results file's rows, each with the configurations that its rows give it."""
-    by_name: dict[str, dict[GemmProblem, str]] = {}
+def given(
+    entries: Iterable[SizeEntry], device: Device, kernels: Mapping[str, ConsumerKernel] | None = None
+) -> tuple[Server, ...]:
+    """The servers of a results file's rows, each with the configurations that its rows give it. kernels: servers' own,
+    by server."""
+    by_name: dict[str, dict[GemmProblem, KernelConfig]] = {}
     for entry in entries:
         for one in entry.served:
-            by_name.setdefault(one.consumer, {})[entry.problem] = one.config.name
-    return tuple(Server(CONSUMERS[name], device, configs) for name, configs in by_name.items())
+            by_name.setdefault(one.consumer, {})[entry.problem] = one.config
+    made = [(Server(CONSUMERS[name], device, kernel=(kernels or {}).get(name)), by_name[name]) for name in by_name]
+    return tuple(
+        replace(server, given={problem: server.launched(config).name for problem, config in configs.items()})
+        for server, configs in made
+    )
 
 
-def admit_given(ledgers: Iterable[Ledger], entries: Iterable[SizeEntry], device: Device) -> None:
+def admit_given(wanted: Iterable[Server], ledgers: Iterable[Ledger], entries: Iterable[SizeEntry]) -> None:
     """Takes what a results file's rows give servers among the candidates of their sizes."""
+    by_name = {server.name: server for server in wanted}
     for ledger, entry in zip(ledgers, entries, strict=True):
         for one in entry.served:
-            ledger.admit(one.config, prepare.predicted_us(ledger.problem, one.config, device))
+            server = by_name[one.consumer]
+            config = server.launched(one.config)
+            ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
 
 
 def require_some(wanted: Iterable[Server], problems: Sequence[GemmProblem]) -> None:
@@ -118,23 +146,43 @@ def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem
     """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
     compare with families that the server does not have."""
     kept = set(pruned.kept.tolist())
-    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
     for server in wanted:
-        if server.fault(problem):
-            continue
-        mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
-        frame = candidates.configs.iloc[mine]
-        if not len(frame):
-            continue
-        found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
-        configs = space.configs_of(frame.iloc[found])
-        kept.update(
-            int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)
-        )
+        if server.kernel is None:
+            kept.update(places_of(server, candidates, problem))
     places = np.array(sorted(kept), dtype=np.intp)
     rejected_by = pruned.rejected_by.copy()
     rejected_by[places] = ""
     return replace(pruned, kept=places, rejected_by=rejected_by)
+
+
+def places_of(server: Server, candidates: Space, problem: GemmProblem) -> list[int]:
+    """Where in the space the configurations of STAND_IN are that the rules keep and a server can launch."""
+    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
+    mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
+    frame = candidates.configs.iloc[mine]
+    if not len(frame) or server.fault(problem):
+        return []
+    found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
+    configs = map(server.launched, space.configs_of(frame.iloc[found]))
+    return [int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)]
+
+
+def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -> Space | None:
+    """The space of STAND_IN, of which servers' own kernels have the axes; None where there are no such kernels."""
+    if not any(server.kernel for server in wanted):
+        return None
+    return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
+
+
+def extend(ledger: Ledger, wanted: Iterable[Server], candidates: Space | None) -> None:
+    """Takes the configurations of servers' own kernels among the candidates of a size. candidates: ``kernel_space``."""
+    for server in wanted:
+        if candidates is None or server.kernel is None:
+            continue
+        rows = candidates.configs.iloc[places_of(server, candidates, ledger.problem)].assign(family=server.family)
+        if len(rows):
+            predicted_us = model.predict_us(prune.columns_of(rows), ledger.problem, server.device)
+            ledger.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
 def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:
@@ -156,46 +204,6 @@ def added(wanted: Sequence[Server], ledger: Ledger, finalists: Sequence[str]) ->
         musts = [config.name for config in server.musts(ledger.problem)]
         names += [name for name in musts if name in ledger.kept and ledger.may_run(name)]
     return list(dict.fromkeys(names))
-
-
-@dataclass(frozen=True)
-class WithServers:
-    """A search of all candidates of a size and, beside it, of those that each server can launch."""
-
-    inner: Search
-    launchable: tuple[Mapping[GemmProblem, frozenset[str]], ...]
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        asked = {problem: list(names) for problem, names in self.inner.propose(sizes, device).items()}
-        for one in self.launchable:
-            views = [only(size, one[size.problem]) for size in sizes if one.get(size.problem)]
-            for problem, names in (self.inner.propose(views, device) if views else {}).items():
-                asked[problem] = list(dict.fromkeys((*asked.get(problem, ()), *names)))
-        return asked
-
-    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
-        return self.inner.likely_next(sizes, device, asked, count)
-
-
-def only(size: SizeView, names: frozenset[str]) -> SizeView:
-    """A size as if it had no other candidates than these."""
-    candidates = size.candidates[size.candidates.index.isin(names)]
-    return replace(size.only(names), candidates=candidates)
-
-
-def with_servers(search: Search, wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> Search:
-    """The search that servers' configurations take part in; the same one where there are no servers."""
-    ledgers = list(ledgers)
-    apart: list[dict[GemmProblem, frozenset[str]]] = []
-    for server in wanted:
-        found = {ledger.problem: frozenset(server.launchable(ledger)) for ledger in ledgers}
-        if found not in apart:
-            apart.append(found)
-    return WithServers(search, tuple(apart)) if apart else search
 
 
 def predicted_best(wanted: Sequence[Server], ledger: Ledger, names: Sequence[str]) -> list[str]:
@@ -227,7 +235,9 @@ def served_choices(
         if name is not None:
             default = server.default(ledger.problem) if verified is Verified.TRUE else None
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
-            found.append(ServedChoice(server.name, ledger.kept[name], round(us[name], 3), verified, default_us))
+            config = replace(ledger.kept[name], family=STAND_IN)
+            kernel = server.kernel.label if server.kernel else ""
+            found.append(ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel))
     return tuple(found)
 
 
@@ -244,11 +254,12 @@ def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[st
     kept = ledger.kept
     names = [name for name in us if name in kept and ledger.may_run(name)]
     names = [name for name in names if server.can_launch(ledger.problem, kept[name])]
-    older = server.older.get(ledger.problem)
-    if older is None or older.name not in names:
+    given = server.older.get(ledger.problem)
+    older = server.launched(given).name if given else ""
+    if older not in names:
         return names
-    better = [name for name in names if us[name] * (1 + server.least_pct / 100) < us[older.name]]
-    return [*better, older.name, *(name for name in names if name not in better and name != older.name)]
+    better = [name for name in names if us[name] * (1 + server.least_pct / 100) < us[older]]
+    return [*better, older, *(name for name in names if name not in better and name != older)]
 
 
 def is_right(verdicts: Sequence[Verdict]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.sizes import SizeEntry
 
@@ -17,7 +18,7 @@ class Settings:
 
     compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
     families: the kernel families to try; empty for all of the space.
-    serve:    the servers that each size gets a configuration for, too.
+    serve:    the servers that each size gets a configuration for, too. kernels: their own ones, by server, where given.
     budget_s: wall time of the run, from ``started`` (of time.monotonic()) on; 0 is no bound.
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
               older_served: those that its rows have for servers.
@@ -37,6 +38,7 @@ class Settings:
     heuristics: bool = True
     families: tuple[str, ...] = ()
     serve: tuple[str, ...] = ()
+    kernels: Mapping[str, ConsumerKernel] = field(default_factory=dict)
     profiler: str = "auto"
     replay_dir: Path | None = None
     gpu_ids: tuple[int, ...] | None = None

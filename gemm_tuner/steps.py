@@ -21,8 +21,9 @@ ODD_COMPILES_A_SIZE = 2
 def write_scripts(
     session: Session, wanted: Iterable[tuple[GemmProblem, KernelConfig]]
 ) -> dict[tuple[str, str], Script]:
-    target = session.setting.device.target
-    return compile_stage.write_scripts(session.settings.templates_dir, session.folder.scripts, wanted, target)
+    settings, target = session.settings, session.setting.device.target
+    kernels = settings.kernels.values()
+    return compile_stage.write_scripts(settings.templates_dir, session.folder.scripts, wanted, target, kernels)
 
 
 def check_candidates(

@@ -22,6 +22,7 @@ from gemm_tuner.records import GemmProblem, Status, Verdict
 from gemm_tuner.rounds import Rounds
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import make_search
+from gemm_tuner.serving_search import with_servers
 from gemm_tuner.session import Session
 from gemm_tuner.steps import check_candidates, write_scripts
 
@@ -72,7 +73,7 @@ class Tuning:
                 compiling.restore(open_ones)
             if open_ones:
                 search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
-                search = serving.with_servers(search, self._servers, open_ones)
+                search = with_servers(search, self._servers, open_ones)
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
                 if compiling:
                     self.session.note_compiling(compiling.busy_s)
@@ -162,10 +163,10 @@ class Tuning:
     def _best(self, ledger: Ledger) -> list[str]:
         """A size's finalists: its fastest by screening. Those that the model finds fastest where a budget left no time
         to screen any."""
+        own = ledger.own
         if self.session.budget.bounded and self.session.setting.source == "measured" and not ledger.timed():
-            runnable = [name for name in ledger.kept if ledger.may_run(name)]
-            return best_predicted(ledger, runnable, self.plan.finalists)
-        return ledger.fastest(self._places(ledger))
+            return best_predicted(ledger, [name for name in own if ledger.may_run(name)], self.plan.finalists)
+        return ledger.fastest(self._places(ledger), own)
 
     def _compiled(self, finalists: Finalists, compiling: Compiling | None) -> Finalists:
         """The finalists less those that do not compile, or not in time: not all have been screened."""
@@ -245,7 +246,11 @@ class Tuning:
             return self.given
         settings = self.session.settings
         return serving.servers(
-            settings.serve, self.session.setting.device, settings.older_served, settings.min_improvement_pct
+            settings.serve,
+            self.session.setting.device,
+            settings.older_served,
+            settings.min_improvement_pct,
+            settings.kernels,
         )
 
     def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
@@ -254,9 +259,9 @@ class Tuning:
         pace = self.session.pace
         if repeats == MORE_FINALS or not self.session.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
             return []
-        count = self._places(ledger)
-        whole = ledger.fastest(count)
-        return [*whole, *(name for name in ledger.timed() if name not in whole)][:count]
+        count, own = self._places(ledger), ledger.own
+        whole = ledger.fastest(count, own)
+        return [*whole, *(name for name in ledger.timed() if name in own and name not in whole)][:count]
 
     def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
         problem, store = ledger.problem, self.session.store
@@ -277,9 +282,13 @@ class Tuning:
 
 
 def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
-    """The times of a size's finals by name, in the order of the contest, microseconds."""
+    """The times of a size's finals by name, microseconds: in the order of the contest, then those of servers' own
+    kernels, fastest first."""
     ranked = finals.ranked(ledger)
-    return {name: ranked.times[name].us for name in ranked.order if name in ranked.times}
+    of_servers = sorted(
+        ranked.times.keys() & (ledger.kept.keys() - ledger.own.keys()), key=lambda n: ranked.times[n].us
+    )
+    return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
 
 
 def why_not_right(ledger: Ledger, repeats: int = 0) -> str:

@@ -36,7 +36,7 @@ FLAGS = (
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
     "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit", "--families",
-    "--wait", "--no_wait", "--serve",
+    "--wait", "--no_wait", "--serve", "--kernel_from",
 )  # fmt: skip
 
 

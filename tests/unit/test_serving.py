@@ -19,6 +19,7 @@ from gemm_tuner.problem_keys import Defaults
 from gemm_tuner.prune import Pruned
 from gemm_tuner.records import KernelConfig, ServedChoice, Status, Verdict, Verified
 from gemm_tuner.search import make_search
+from gemm_tuner.serving_search import with_servers
 from gemm_tuner.session import Session
 from gemm_tuner.sizes import SizeEntry, load_sizes
 from gemm_tuner.tune import Tuning
@@ -124,12 +125,12 @@ def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> N
     split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
     ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
     inner = make_search("quick")
-    search = serving.with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [ledger])
+    search = with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [ledger])
     from gemm_tuner.rounds import view_of
 
     names = search.propose([view_of(ledger)], SM_90)[SIZE]
     assert len(names) == 16 + 2 and names[16:] == [GOOD.name, NEXT.name]
-    assert serving.with_servers(inner, (), [ledger]) is inner
+    assert with_servers(inner, (), [ledger]) is inner
 
 
 def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path) -> None:
@@ -228,9 +229,10 @@ def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path)
     entries = (SizeEntry(SIZE, SPLIT, served), SizeEntry(OTHER, WINNER))
     run = session(tmp_path, SIZE, OTHER, compile_stage=False)
     ledgers = [prepare.given_ledger(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
-    serving.admit_given(ledgers, entries, SM_90)
+    served_to = serving.given(entries, SM_90)
+    serving.admit_given(served_to, ledgers, entries)
     gpu = StandInGpu(us={**TIMES, SPLIT.name: 90.0, DEFAULT.name: 20.0, WINNER.name: 50.0})
-    Tuning(run, ledgers, (gpu,), given=serving.given(entries, SM_90)).run_given()
+    Tuning(run, ledgers, (gpu,), given=served_to).run_given()
     one = run.choices[SIZE]
     assert (one.config, one.median_us) == (SPLIT, pytest.approx(90.0))
     assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0),)
