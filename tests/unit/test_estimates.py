@@ -61,7 +61,9 @@ def test_what_shifts_a_round_for_all_is_no_difference() -> None:
     drift = np.array([1.0, 1.3, 0.9, 1.1, 1.05])
     cells = cells_of([{"a": 100 * drift, "b": 102 * drift, "c": 104 * drift}])
     assert [cells.us(name) / cells.us("a") for name in "abc"] == pytest.approx([1.0, 1.02, 1.04])
-    assert estimates.difference_spread(cells).variance == estimates.LEAST_VARIANCE
+    assert estimates.difference_spread(cells) == NOTHING_KNOWN
+    again = cells_of([{name: 100 * (1 + 0.02 * at) * drift for at, name in enumerate("abc")} for _ in range(2)])
+    assert estimates.difference_spread(again).variance == estimates.LEAST_VARIANCE
 
 
 def test_the_time_of_one_contender_is_the_median_of_its_calls() -> None:
