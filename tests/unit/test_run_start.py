@@ -277,6 +277,7 @@ def test_another_model_is_refused(commands: Commands) -> None:
         *("TRITON_F32_DEFAULT", "TRITON_PTXAS_PATH", "LLVM_IR_ENABLE_DUMP", "AMDGCN_USE_BUFFER_OPS", "HSA_XNACK"),
         *("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_CUBLASLT"),
         *("NVIDIA_TF32_OVERRIDE", "ROCBLAS_LAYER", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD"),
     ],
 )
 def test_a_variable_that_changes_code_or_times_counts(
@@ -296,6 +297,7 @@ def test_a_variable_that_changes_code_or_times_counts(
     [
         *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
         *("TRITON_CACHE_DIR", "TRITON_HOME", "CUDA_CACHE_PATH", "TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE", "LANG"),
+        *("TORCH_LOGS", "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_DRIVER_CAPABILITIES"),
     ],
 )
 def test_what_is_seen_and_where_caches_are_does_not_count(
