@@ -22,10 +22,12 @@ PACKAGE = Path(__file__).resolve().parent
 KERNEL_SOURCES = (
     *("codegen.py", "consumer_kernel.py", "descriptors.py", "compile_worker.py", "compile_stage.py", "binary.py"),
 )
-# What times, checks, joins and decides: sizes that other sources settled are not compared with those of these.
-TIMING_SOURCES = (
-    *("launcher/*.py", "profilers/*.py", "attribution.py", "outcomes.py", "plans.py", "starts.py", "verify.py"),
-    *("final*.py", "contest*.py", "estimates.py", "choose.py", "tune.py", "serving*.py"),
+# Cannot change a time or a choice. All else of the package counts: sizes that other sources settled are not compared
+# with those of these.
+NOT_TIMING = (
+    *("commands/", "compact/", "compare/", "machine_check/", "module_export/", "report/", "size_sources/"),
+    *("__main__.py", "bug_report.py", "idle_flags.py", "parser.py", "preview.py", "program.py", "progress.py"),
+    *("run_record.py", "run_summary.py", "short_forms.py", "show.py", "terminal_table.py", "trust.py"),
 )
 
 
@@ -37,11 +39,14 @@ def job_key(settings: Settings, source: str, task: str) -> str:
     return digest.hexdigest()[:KEY_DIGITS]
 
 
-def sources_sha(folder: Path, patterns: Iterable[str]) -> str:
-    """12 hex digits over the files of a folder, their names included."""
+def sources_sha(folder: Path, patterns: Iterable[str], but: tuple[str, ...] = ()) -> str:
+    """12 hex digits over the files of a folder, their names included. but: how the names of those begin that do not
+    count."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        digest.update(f"{path.name}\n".encode() + path.read_bytes())
+        name = path.relative_to(folder).as_posix()
+        if not name.startswith(but):
+            digest.update(f"{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -57,7 +62,7 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "version of the tuner": __version__,
         "profiler": profiler,
         "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} {sources_sha(PACKAGE, KERNEL_SOURCES)}",
-        "timing code": sources_sha(PACKAGE, TIMING_SOURCES),
+        "timing code": sources_sha(PACKAGE, ("**/*.py",), but=(*NOT_TIMING, *KERNEL_SOURCES)),
         **({} if setting.recording else environment()),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",

@@ -20,7 +20,7 @@ from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing
 from gemm_tuner.run_folder import RunFolder
-from gemm_tuner.run_identity import KERNEL_SOURCES, TIMING_SOURCES, differences, fingerprint
+from gemm_tuner.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
 from gemm_tuner.run_lock import RunLock
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry
@@ -309,21 +309,26 @@ def test_what_is_seen_and_where_caches_are_does_not_count(
 
 
 def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for pattern in (*KERNEL_SOURCES, *TIMING_SOURCES):
-        assert list((ROOT / "gemm_tuner").glob(pattern)), pattern
+    for name in (*KERNEL_SOURCES, *NOT_TIMING):
+        assert (ROOT / "gemm_tuner" / name).exists(), name
     copy = tmp_path / "package"
     shutil.copytree(ROOT / "gemm_tuner", copy)
     asked = settings(tmp_path, ONE)
     before = fingerprint(asked, setting(), "nsys")
     monkeypatch.setattr("gemm_tuner.run_identity.PACKAGE", copy)
     assert fingerprint(asked, setting(), "nsys") == before
-    for name, part in (("launcher/timing.py", "timing code"), ("contest.py", "timing code"), ("codegen.py", "kernel")):
+    counting = ("launcher/timing.py", "contest.py", "serving.py", "search/guided.py", "export/aiter.py", "a_new_one.py")
+    for name, part in (*((one, "timing code") for one in counting), ("codegen.py", "kernel")):
         with (copy / name).open("a") as file:
             file.write("# another\n")
         now = fingerprint(asked, setting(), "nsys")
         (line,) = differences(before, now)
         assert line.startswith(part)
         before = now
+    for name in ("show.py", "report/text.py", "commands/export.py"):
+        with (copy / name).open("a") as file:
+            file.write("# another\n")
+        assert fingerprint(asked, setting(), "nsys") == before
 
 
 def changed(asked: Settings, **changes: Any) -> list[str]:
