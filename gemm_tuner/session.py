@@ -146,7 +146,7 @@ class Session:
         machine = self.setting.machine
         return results.Header(
             tool_version=__version__,
-            date=self.started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            date=self.started_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             device=self.setting.device.name,
             arch=self.setting.device.target.arch,
             num_sms=self.setting.device.num_sms,
