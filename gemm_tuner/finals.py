@@ -62,7 +62,7 @@ class Finals:
 
     def run(self, finalists: Finalists) -> None:
         """All finalists of each size and the vendor library in as many processes as planned; more that choose where
-        they can be expected to tell; and publishing ones again where those that there were chose another."""
+        they can be expected to tell; and new publishing ones where the first contradict the choice."""
         finalists = [(ledger, names) for ledger, names in finalists if names]
         self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
         labels = gpu_labels(self.session.setting)
@@ -79,7 +79,8 @@ class Finals:
         self._add_processes(finalists)
         self._publish_again(finalists)
         for ledger, _ in finalists:
-            self._times.drop_the_rest(ledger.problem)
+            if not self.session.interruption.asked:
+                self._times.drop_the_rest(ledger.problem)
             self._book(ledger)
 
     def _run_planned(self, finalists: Finalists) -> None:
@@ -117,14 +118,14 @@ class Finals:
             self._judge()
 
     def _publish_again(self, finalists: Finalists) -> None:
-        """Where another finalist was clearly faster in the publishing processes, it is the winner: these have chosen
-        then, and new ones publish."""
+        """Where another finalist was clearly faster in the publishing processes, these choose too and new ones publish.
+        The other wins unless it is clearly slower in all that chose."""
         overruled = []
         for ledger, names in finalists:
             problem = ledger.problem
             order = self._contest(ledger).order
             better = self.judge.overruling(self.sheets[problem], order[0], ledger.own) if order else ""
-            if better and self._may_go_on():
+            if better and self._may_go_on(PUBLISH_AGAIN):
                 overruled.append((ledger, names, better))
                 self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
@@ -138,13 +139,13 @@ class Finals:
         self._judge()
         for ledger, _, better in overruled:
             held = self.contests[ledger.problem]
-            if better in held.order and ledger.problem not in moved:
+            if better in held.ties and ledger.problem not in moved:
                 order = (better, *(name for name in held.order if name != better))
                 self.contests[ledger.problem] = replace(held, order=order)
 
-    def _may_go_on(self) -> bool:
-        """Whether a further process is wanted and the run's budget, if it has one, leaves time for it."""
-        return not self.session.interruption.asked and self._has_time_for(self.longest_s)
+    def _may_go_on(self, processes: int = 1) -> bool:
+        """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
+        return not self.session.interruption.asked and self._has_time_for(processes * self.longest_s)
 
     def _has_time_for(self, seconds: float) -> bool:
         """Whether the budget leaves so many seconds beside the check."""
@@ -159,7 +160,7 @@ class Finals:
 
     def _process(self, finalists: Finalists, role: Role) -> None:
         """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
-        number, begun = self.next_process, self.session.budget.clock()
+        number = self.next_process
         self.next_process += 1
         if not self._was_recorded(number):
             return
@@ -170,7 +171,7 @@ class Finals:
             left = [name for name in names if name not in failed]
             done = [t for t in self.session.store.timings(problem, FINALS) if t.process == number]
             if left and {timing.name for timing in done}.issuperset(left):
-                timings += [replace(timing, role=role) for timing in done]
+                self._times.enter_again(done, role)
             elif left:
                 again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
                 work.append(
@@ -179,7 +180,6 @@ class Finals:
         if work:
             for problem, found in self._block(planner, work, number, role).items():
                 self.timings.setdefault(problem, []).extend(found.values())
-            self.longest_s = max(self.longest_s, self.session.budget.clock() - begun)
 
     def _title(self, number: int) -> str:
         one = self.plan.processes == 1 or self._recorded() == {0}
@@ -201,7 +201,6 @@ class Finals:
         finds is in the store as soon as a size is through."""
         session, labels = self.session, gpu_labels(self.session.setting)
         for attempt in ("", ", again: the GPU was throttled"):
-            begun = session.budget.clock()
             found: Found = {}
 
             def enter(timings: Mapping[Key, Timing], into: Found = found) -> None:
@@ -214,12 +213,14 @@ class Finals:
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = progress.step(f"{self._title(number)}{attempt}", total, session.console)
             with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
+                begun = session.budget.clock()  # only now: waiting for the GPU does not count
                 runs = self.fleet.time(work, planner.finals(number, self._deadline()), step.on_event, enter, True)
             for run in runs:
                 session.count_run(run)
             slowed = watch.throttled()
             self._note_gpu(TITLE + attempt, watch.samples, slowed)
             spent_s = session.budget.clock() - begun
+            self.longest_s = max(self.longest_s, spent_s)
             if not slowed or session.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found

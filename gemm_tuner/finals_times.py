@@ -49,6 +49,14 @@ class FinalsTimes:
         moved, self._moved = self._moved, set()
         return moved
 
+    def enter_again(self, timings: Iterable[Timing], role: Role) -> None:
+        """Enters what an earlier start of this run has stored of a process of a size, in the role that it has now."""
+        timings = [replace(timing, role=role) for timing in timings]
+        for problem, process in {(timing.problem, timing.process) for timing in timings}:
+            self.store.set_role(problem, FINALS, role, process)
+        for timing in timings:
+            self.by_size.setdefault(timing.problem, []).append(timing)
+
     def set_role(self, problem: GemmProblem, role: Role) -> None:
         """Gives all processes of a size a role."""
         self.store.set_role(problem, FINALS, role)

@@ -189,9 +189,10 @@ class Store:
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(problem.key, stage, process)])
 
-    def set_role(self, problem: GemmProblem, stage: str, role: Role) -> None:
-        """Gives all processes that timed a size a role."""
-        self._write("UPDATE timings SET role = ? WHERE size = ? AND stage = ?", [(role, problem.key, stage)])
+    def set_role(self, problem: GemmProblem, stage: str, role: Role, process: int | None = None) -> None:
+        """Gives a process that timed a size a role; None is all of them."""
+        statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ifnull(?, process)"
+        self._write(statement, [(role, problem.key, stage, process)])
 
     def drop_checks(self, problem: GemmProblem) -> None:
         """Forgets what checks found of a size."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -336,6 +338,46 @@ def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_on
         assert one.contests[ONE].order == ((B, C) if lost == A else (A, B, C))
         assert lost not in match.session.published[ONE]
     assert match.ledgers[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
+
+
+def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match, now = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0})), [0.0]
+    budget = match.session.budget = Budget(100.0, 0.0, clock=lambda: now[0])
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        wait_s = 0.0 if budget.waited_s else 300.0
+        now[0] += wait_s + 2
+        budget.waited_s += wait_s
+        yield
+
+    monkeypatch.setattr(match.session, "gpus_held", held)
+    match.run()
+    assert len(match.works()) == 5 and match.finals.longest_s < 300
+
+
+def test_stored_processes_have_the_same_roles_in_memory_and_in_the_store(tmp_path: Path) -> None:
+    """Killed when the first five have been told to choose; then the time is over after them."""
+
+    def killed(plan: Plan) -> None:
+        if plan.process == 5:
+            raise KeyboardInterrupt
+
+    times, at = {A: 1.0, B: 1.02, C: 1.5}, {1: {A: 1.2}, 3: {A: 1.2}}
+    match = Match(tmp_path, Uncertain(times, (0.0, 0.0, 0.0), at))
+    match.gpu.before = killed
+    with pytest.raises(KeyboardInterrupt):
+        match.run()
+    match.gpu = Uncertain(times, (0.0, 0.0, 0.0), at)
+    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals.plan = FinalsPlan(more=0)
+    match.finals._publish_again = lambda finalists: None  # type: ignore[method-assign]
+    finals = match.run()
+    roles = {(t.process, t.role) for t in finals.timings[ONE]}
+    assert {role for _, role in roles} == {Role.CHOOSE, Role.PUBLISH}
+    assert {(t.process, t.role) for t in match.session.store.timings(ONE, FINALS)} == roles
 
 
 def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:
