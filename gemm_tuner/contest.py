@@ -297,10 +297,6 @@ def percent(log_ratio: float) -> float:
     return float(np.expm1(log_ratio) * 100)
 
 
-def vendor_of(timings: Iterable[Timing]) -> Timing | None:
-    return next((t for t in timings if t.name == VENDOR and t.status == Status.OK and t.samples_us), None)
-
-
 def call_noise(timings: Sequence[Timing]) -> float | None:
     """The relative standard deviation of a size's calls in one process, by the kernel that ran as two contenders; None
     when none did."""

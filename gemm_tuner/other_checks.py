@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, Verdict
 from gemm_tuner.session import Session
-from gemm_tuner.steps import check_candidates
+from gemm_tuner.steps import check_candidates, only_keep
 from gemm_tuner.verify import Checker
 
 ALL = "all"
@@ -24,13 +23,10 @@ def check_others(
 ) -> None:
     """Books what is wrong or unstable among them. No choice changes: what was chosen has been checked before."""
 
-    def nothing_to_settle(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-        """The size is settled."""
-
     order = []
     for ledger in ledgers:
         known = session.store.checked(ledger.problem)
         names = [name for name in ledger.timed() if name not in known]
         if names:
             order.append((ledger, names))
-    check_candidates(session, checker, scripts, order, nothing_to_settle, compiling)
+    check_candidates(session, checker, scripts, order, only_keep, compiling)

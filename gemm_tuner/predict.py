@@ -12,7 +12,7 @@ from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import best_predicted
 from gemm_tuner.records import GemmProblem, Status, Verdict, Verified
 from gemm_tuner.session import Session
-from gemm_tuner.steps import check_candidates, write_scripts
+from gemm_tuner.steps import check_candidates, only_keep, write_scripts
 
 CHECKED_A_SIZE = 3
 
@@ -73,16 +73,13 @@ def check_served(
 ) -> None:
     """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
 
-    def in_the_store(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-        """The verdicts are kept as they come."""
-
     times = [(ledger, predicted_us(ledger)) for ledger, _ in order]
     for server in servers_of(session):
         wanted = [
             (ledger, names[:CHECKED_A_SIZE])
             for ledger, names in serving.to_check(server, times, session.store.verdicts)
         ]
-        check_candidates(session, interpreter(session), scripts, wanted, in_the_store, compiling)
+        check_candidates(session, interpreter(session), scripts, wanted, only_keep, compiling)
 
 
 def interpreter(session: Session) -> InterpreterLauncher:

@@ -26,6 +26,10 @@ def write_scripts(
     return compile_stage.write_scripts(settings.templates_dir, session.folder.scripts, wanted, target, kernels)
 
 
+def only_keep(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+    """For ``check_candidates`` where no size is to be settled: the store has the verdicts."""
+
+
 def check_candidates(
     session: Session,
     checker: Checker,

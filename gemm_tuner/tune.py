@@ -24,7 +24,7 @@ from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import make_search
 from gemm_tuner.serving_search import with_servers
 from gemm_tuner.session import Session
-from gemm_tuner.steps import check_candidates, write_scripts
+from gemm_tuner.steps import check_candidates, only_keep, write_scripts
 
 # Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
 # more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
@@ -230,15 +230,12 @@ class Tuning:
         """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
         leaves time for no more than the check of the sizes' own."""
 
-        def in_the_store(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-            """The verdicts are kept as they come."""
-
         times = [(ledger, finals_us(finals, ledger)) for ledger, _ in order]
         for server in self._servers:
             if not self.session.budget.has_time_for(2 * self.session.pace.check().of(len(order))):
                 return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
-            check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, in_the_store, compiling)
+            check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, only_keep, compiling)
 
     @property
     def _servers(self) -> tuple[serving.Server, ...]:
