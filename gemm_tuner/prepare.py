@@ -134,11 +134,6 @@ def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned
     return prune.apply(candidates.columns, problem, device, candidates.rules)
 
 
-def open_ledger(candidates: Space, problem: GemmProblem, device: Device) -> Ledger:
-    """The account of a size, with what the rules kept. Raises UserError when that is nothing."""
-    return ledger_of(candidates, problem, device, cut_space(candidates, problem, device))
-
-
 def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> Ledger:
     """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
     fault = type_fault(problem, device)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from samples import RULES, TEMPLATES, device, problem, shipped
+from tuning import open_ledger
 
 from gemm_tuner import prepare, space
 from gemm_tuner.ledger import COLUMNS, Ledger
@@ -20,7 +21,7 @@ SIZE = problem(17, 5120, 5120)
 
 @pytest.fixture
 def ledger() -> Ledger:
-    return prepare.open_ledger(shipped("sm_90"), SIZE, device("sm_90"))
+    return open_ledger(shipped("sm_90"), SIZE, device("sm_90"))
 
 
 def settled(ledger: Ledger) -> list[str]:
@@ -121,7 +122,7 @@ def test_the_file_reads_back(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_given_configuration_needs_no_place_in_the_space(tmp_path: Path) -> None:
-    config = next(iter(prepare.open_ledger(shipped("sm_90"), SIZE, device("sm_90")).kept.values()))
+    config = next(iter(open_ledger(shipped("sm_90"), SIZE, device("sm_90")).kept.values()))
     given = prepare.given_ledger(SIZE, config, device("sm_90"))
     assert isinstance(given.pruned, Pruned)
     given.record(config.name, Status.OK)
@@ -132,7 +133,7 @@ def test_a_given_configuration_needs_no_place_in_the_space(tmp_path: Path) -> No
 def test_without_heuristics_there_is_more_to_account_for(ledger: Ledger) -> None:
     asked = Settings((), TEMPLATES, RULES, Path(), heuristics=False)
     everything = prepare.load_space(asked, device("sm_90"))
-    assert set(prepare.open_ledger(everything, SIZE, device("sm_90")).kept) > set(ledger.kept)
+    assert set(open_ledger(everything, SIZE, device("sm_90")).kept) > set(ledger.kept)
 
 
 def test_a_configuration_from_elsewhere_is_admitted_once(ledger: Ledger) -> None:

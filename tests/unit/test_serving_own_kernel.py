@@ -10,7 +10,7 @@ import pytest
 import yaml
 from consumer_sources import SGLANG, write_source
 from samples import config, device
-from tuning import SM_90, StandInGpu, ledger_of, session, setting, settings
+from tuning import SM_90, StandInGpu, ledger_of, open_ledger, session, setting, settings
 
 from gemm_tuner import consumer_kernel, prepare, results, run_identity, serving
 from gemm_tuner.consumer_kernel import ConsumerKernel
@@ -143,7 +143,7 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
     (stand_in,) = serving.servers(asked.serve, SM_90)
     assert len(found) > 20 and all(stand_in.can_launch(SIZE, replace(one, family="gemm_tile")) for one in found)
     assert [servers[0].can_launch(SIZE, one) for one in (found[0], TILE, WINNER)] == [True, False, False]
-    other = prepare.open_ledger(candidates, GemmProblem(512, 512, 512), SM_90)
+    other = open_ledger(candidates, GemmProblem(512, 512, 512), SM_90)
     serving.extend(other, servers, serving.kernel_space(servers, asked, SM_90))
     assert other.own == other.kept
 

@@ -14,7 +14,7 @@ import pandas as pd
 from rich.console import Console
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
-from gemm_tuner import codegen, run_folder
+from gemm_tuner import codegen, prepare, run_folder
 from gemm_tuner.budget import Budget
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EnvironmentFault
@@ -24,7 +24,7 @@ from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.prepare import Setting
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import GemmProblem, KernelConfig, Status, Timing
+from gemm_tuner.records import Device, GemmProblem, KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry
@@ -67,6 +67,11 @@ def ledger_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: 
     times = list(predicted_us) or [0.001 * (1 + index) for index in range(len(configs))]
     names = [one.name for one in configs]
     return Ledger(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
+
+
+def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> Ledger:
+    """The account of a size with what the rules keep of a space."""
+    return prepare.ledger_of(candidates, size, of, prepare.cut_space(candidates, size, of))
 
 
 def scripts_of(ledgers: Iterable[Ledger]) -> Scripts:
