@@ -231,7 +231,7 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
     sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
     processes = {t.process for t in sound if t.name not in BESIDE}
     sound = [t for t in sound if t.process in processes]
-    publishes = {t.process for t in sound if t.role == Role.PUBLISH}
+    publishes = publishing_of(sound)
     reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
     by_process: dict[int, dict[str, tuple[float, ...]]] = {}
     for timing in sound:
@@ -248,6 +248,18 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
     cells = estimates.cells_of([by_process[number] for number in every])
     chose, published = (cells.at([every.index(one) for one in part]) for part in (choosing, publishing))
     return Sheet(chose, published, cells, samples, twin)
+
+
+def publishing_of(timings: Sequence[Timing]) -> set[int]:
+    """The processes that publish; of two or more at least one publishes and one chooses, since a time that chose
+    flatters. Where the roles say otherwise, the last with the most contenders changes its role."""
+    contenders_of: dict[int, int] = {}
+    for timing in timings:
+        contenders_of[timing.process] = contenders_of.get(timing.process, 0) + (timing.name not in BESIDE)
+    publishes = {timing.process for timing in timings if timing.role == Role.PUBLISH}
+    if len(contenders_of) > 1 and len(publishes) in (0, len(contenders_of)):
+        publishes ^= {max(contenders_of, key=lambda process: (contenders_of[process], process))}
+    return publishes
 
 
 def contenders(cells: Cells, names: Iterable[str]) -> Cells:

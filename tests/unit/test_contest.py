@@ -24,13 +24,15 @@ def timing(name: str, samples_us: tuple[float, ...], status: Status = Status.OK,
     return Timing(SIZE, name, status, samples_us, message)
 
 
-def in_processes(us: dict[str, tuple[float, ...]], rounds: int = 5) -> list[Timing]:
-    """Timings without noise of calls: each contender's time in each choosing process."""
-    return [
+def in_processes(us: dict[str, tuple[float, ...]], rounds: int = 5, publishes: bool = True) -> list[Timing]:
+    """Timings without noise of calls: each contender's time in each choosing process; one more publishes the mean."""
+    chose = [
         Timing(SIZE, name, Status.OK, (one,) * rounds, "", number)
         for name, times in us.items()
         for number, one in enumerate(times)
     ]
+    means = {name: float(np.mean(times)) for name, times in us.items() if publishes}
+    return chose + [Timing(SIZE, n, Status.OK, (one,) * rounds, "", 50, Role.PUBLISH) for n, one in means.items()]
 
 
 def hold(timings: list[Timing], most: int = 0) -> Contest:
@@ -185,6 +187,16 @@ def test_noise_and_a_single_round_are_no_proof_against_an_older_choice() -> None
     assert not Judge().clearly_faster(once, "not there", SIMPLE.name, 2.0, KNOWN)
 
 
+@pytest.mark.parametrize("role", [Role.CHOOSE, Role.PUBLISH])
+def test_no_samples_choose_and_publish_where_there_are_two_processes(role: Role) -> None:
+    """A run that ended between two steps may have left all processes with the same role."""
+    timings = [replace(t, role=role) for t in Machine().finals([100.0, 101.0], 0, 3)]
+    some = [replace(t, process=3) for t in timings if t.process == 0 and t.name == NAMES[0]]
+    sheet = sheet_of(timings + some)
+    assert sheet.choosing.processes + sheet.publishing.processes == sheet.all.processes == 4
+    assert set(NAMES[:2]) <= set(sheet.publishing.names)
+
+
 def test_what_is_published_is_from_the_processes_that_publish() -> None:
     timings = [
         Timing(SIZE, SIMPLE.name, Status.OK, (us, us * 1.02, us * 0.98), "", number, role)
@@ -205,8 +217,8 @@ def test_a_single_process_has_a_time_and_no_interval_over_processes() -> None:
 
 def test_another_that_is_clearly_faster_in_the_publishing_processes_overrules() -> None:
     def finals(published: dict[str, tuple[float, float]]) -> list[Timing]:
-        chose = in_processes({SIMPLE.name: (100.0, 100.1, 100.0), COMPLEX.name: (101.0, 101.1, 101.1)})
-        after = in_processes(published)
+        chose = in_processes({SIMPLE.name: (100.0, 100.1, 100.0), COMPLEX.name: (101.0, 101.1, 101.1)}, 5, False)
+        after = in_processes(published, 5, False)
         return chose + [replace(one, process=3 + one.process, role=Role.PUBLISH) for one in after]
 
     def overruling(published: dict[str, tuple[float, float]]) -> str:
