@@ -42,7 +42,7 @@ def lock_folder() -> Path:
             raise UserError(f"{named} is no folder", where=LOCK_DIR, accepted="a folder that all users may write")
         return Path(named)
     shared = (folder for folder in FOLDERS if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH)
-    return next(shared, Path(tempfile.gettempdir()))
+    return next((folder for folder in shared if os.access(folder, os.W_OK)), Path(tempfile.gettempdir()))
 
 
 def lock_name(uuid: str) -> str:

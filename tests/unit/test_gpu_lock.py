@@ -218,3 +218,16 @@ def test_the_folder_is_one_that_all_users_may_write(tmp_path: Path, monkeypatch:
     shared.chmod(0o1777)
     monkeypatch.setattr(gpu_lock, "FOLDERS", (tmp_path / "absent", mine, shared))
     assert gpu_lock.lock_folder() == shared
+
+
+def test_a_folder_for_all_users_on_a_read_only_file_system_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, shared = tmp_path / "closed", tmp_path / "shared"
+    for folder in (closed, shared):
+        folder.mkdir()
+        folder.chmod(0o1777)
+    monkeypatch.delenv(gpu_lock.LOCK_DIR, raising=False)
+    monkeypatch.setattr(gpu_lock, "FOLDERS", (closed, shared))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed)  # root may write anywhere
+    assert gpu_lock.lock_folder() == shared
