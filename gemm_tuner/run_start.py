@@ -86,6 +86,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
         if store.fact("fingerprint") is None:  # killed before it had begun
             older_configs.keep(store, settings.older, settings.older_served)
             store.set_fact("fingerprint", now)
+            store.set_fact("began_s", time.time())
         now = {**now, **_older_as_begun(store, settings)}
         if resume.is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):

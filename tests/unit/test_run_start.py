@@ -165,9 +165,12 @@ def test_a_run_under_way_is_not_disturbed(commands: Commands) -> None:
 def test_a_run_killed_before_it_had_begun_is_begun(commands: Commands) -> None:
     first = commands.run()
     store = Store(first / "run.sqlite")
-    store._write("DELETE FROM facts WHERE name = 'fingerprint'", [()])
+    store._write("DELETE FROM facts WHERE name IN ('fingerprint', 'began_s')", [()])
     store.close()
     assert commands.run(iters=60) == first
+    store = Store(first / "run.sqlite")
+    assert store.fact("began_s")
+    store.close()
     with pytest.raises(UserError):
         commands.run()
 
