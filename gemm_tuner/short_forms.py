@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.problem_keys import dtype_c_for
+from gemm_tuner.records import AMD_NAME_PARTS, NAME_PARTS
 
 _NAME = re.compile(r"(?:gemm_)?(?P<family>\w+?)_BM(?P<m>\d+)_BN(?P<n>\d+)_BK(?P<k>\d+)(?P<rest>(?:_[A-Z]+\d+)*)")
 _FIELD = re.compile(r"_([A-Z]+)(\d+)")
+_BLOCKS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+_SHORT = {field: short.lower() for field, short in (*NAME_PARTS, *AMD_NAME_PARTS) if field not in _BLOCKS}
+_UNUSED_IN_ENTRIES = {"SPLIT_K": 1, "NUM_KSPLIT": 1, "cache_modifier": None}
 _MEANINGS = {
     "nn": "A row-major, B row-major",
     "nt": "A row-major, B column-major",
@@ -77,6 +81,22 @@ def short_config(name: str) -> str:
         return name
     fields = [f"{field.lower()}{value}" for field, value in _FIELD.findall(match["rest"]) if field + value != "SK1"]
     return " ".join([match["family"], f"{match['m']}x{match['n']}x{match['k']}", *fields])
+
+
+def short_entry(entry: Mapping[str, object]) -> str:
+    """An entry of a consumer's file for a table, such as ``64x128x128 gm32 w4 s2``.
+
+    Fields that this tool has no short name for stand as ``name=value``; those at the value that turns them off are left
+    out.
+    """
+    blocks = [str(entry[key]) for key in _BLOCKS if key in entry]
+    fields = [
+        f"{_SHORT[key]}{value}" if key in _SHORT else f"{key}={value}"
+        for key, value in entry.items()
+        if (key not in _BLOCKS or len(blocks) < len(_BLOCKS))
+        and not (key in _UNUSED_IN_ENTRIES and value == _UNUSED_IN_ENTRIES[key])
+    ]
+    return " ".join((["x".join(blocks)] if len(blocks) == len(_BLOCKS) else []) + fields)
 
 
 def _dimensions(problem: GemmProblem) -> str:

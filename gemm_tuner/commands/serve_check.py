@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gemm_tuner.commands import Consoles, json_document
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import SERVED, serve
+from gemm_tuner.export.sidecar import MEASURED_KINDS
 from gemm_tuner.flag_types import one_of, positive
 from gemm_tuner.parser import Parser
+from gemm_tuner.short_forms import short_entry
+from gemm_tuner.show import say_left_out
+from gemm_tuner.terminal_table import Column, print_table
 
 DESCRIPTION = """\
 Reads config files as their consumer does, and prints for each M which entry serves it and where that is from.
-Where the provenance beside the files knows the times, it says what the entry costs against the tuned config of
-that M. The files may be this tool's or anybody's: a key that the loader stops at is found as well.
+Where the provenance beside the files knows the times, it prints that of the entry (us), that of the best config of
+any kernel family, which the consumer may not be able to launch (best us), and the consumer's default over the
+entry's. The files may be this tool's or anybody's: a key that the loader stops at is found as well.
 """
 EXAMPLES = """\
 examples:
@@ -57,7 +63,7 @@ def main(words: list[str], shown: Consoles) -> int:
     json_document.put(document(answers, remarks), arguments)
     if not arguments.json:
         for answer in answers:
-            shown.out.print(table_of(answer))
+            print_answer(shown.out, answer)
             for told in filter(None, (answer.file.remark, answer.fault and f"[red]{escape(answer.fault)}")):
                 shown.out.print(told, highlight=False)
         for remark in remarks:
@@ -65,21 +71,39 @@ def main(words: list[str], shown: Consoles) -> int:
     return EXIT_UNVERIFIED if remarks or any(answer.fault for answer in answers) else EXIT_OK
 
 
-def table_of(answer: serve.Answer) -> Table:
-    """One row an M."""
-    table = Table(box=None, pad_edge=False, title=escape(answer.file.label), title_justify="left")
-    for name in ("M", "key"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("config", "from"):
-        table.add_column(name, overflow="fold")
-    for name in ("us", "tuned us", "default us", "slower"):
-        table.add_column(name, justify="right", no_wrap=True)
+def print_answer(console: Console, answer: serve.Answer) -> None:
+    """One row an M: what serves it, its time, that of the best config of any family, and the default's ratio."""
+    columns = (
+        Column("M", is_number=True),
+        Column("key", is_number=True),
+        Column("config", wraps=True),
+        Column("from"),
+        Column("us", is_number=True),
+        Column("best us", is_number=True, rank=2),
+        Column("default / us", is_number=True, rank=1),
+    )
+    rows = []
     for one in answer.servings:
-        config = " ".join(f"{key}={value}" for key, value in one.config.items())
-        times = [f"{us:.2f}" if us is not None else "-" for us in (one.time_us, one.tuned_us, one.default_us)]
-        cost = f"{one.cost_pct:+.1f} %" if one.cost_pct is not None else "-"
-        table.add_row(f"{one.m}", escape(one.key), escape(config), escape(one.kind or "unknown"), *times, cost)
-    return table
+        ratio = f"{one.default_us / one.time_us:.3f}" if one.default_us and one.time_us else ""
+        config = short_entry(one.config) if console.is_terminal else words_of(one.config)
+        rows.append((str(one.m), one.key, config, origin(one), us_text(one.time_us), us_text(one.tuned_us), ratio))
+    left_out = print_table(console, answer.file.label, columns, rows)
+    say_left_out(console, left_out, "a wider terminal")
+
+
+def words_of(config: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in config.items())
+
+
+def us_text(time_us: float | None) -> str:
+    return "" if time_us is None else f"{time_us:.2f}"
+
+
+def origin(one: serve.Serving) -> str:
+    """Where an entry is from. One that was measured nowhere is called predicted, not tuned."""
+    if not one.is_predicted:
+        return one.kind or "unknown"
+    return "predicted" if one.kind in MEASURED_KINDS else f"{one.kind}, predicted"
 
 
 def document(answers: list[serve.Answer], remarks: list[str]) -> dict[str, object]:

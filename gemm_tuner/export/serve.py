@@ -20,8 +20,10 @@ class Serving:
     key:      the key that serves it.
     kind:     of the entry, as sidecar.Note says; empty when nobody knows it.
     time_us:  time of that config at this M; None when it was not timed there.
-    tuned_us: time of the config that tuning found for this M; None where it was not tuned.
+    tuned_us: time of the best config of any family that tuning found for this M, which the consumer may not be able
+              to launch; None where it was not tuned.
     default_us: time of the consumer's default at this M, where it was timed beside the entry.
+    is_predicted: the entry comes from a run in which nothing ran.
     """
 
     m: int
@@ -31,10 +33,11 @@ class Serving:
     time_us: float | None = None
     tuned_us: float | None = None
     default_us: float | None = None
+    is_predicted: bool = False
 
     @property
     def cost_pct(self) -> float | None:
-        """How much slower than the tuned config, in percent."""
+        """How much slower than the best config of any family, in percent."""
         if self.time_us is None or not self.tuned_us:
             return None
         return 100 * (self.time_us / self.tuned_us - 1)
@@ -85,4 +88,7 @@ def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[in
 def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, timed: Timed | None) -> Serving:
     time_us = timed.times_us.get(note.name) if note is not None and timed is not None else None
     default_us = note.default_us if note is not None and note.m == m else None
-    return Serving(m, key, config, note.kind if note else "", time_us, timed.tuned_us if timed else None, default_us)
+    tuned_us = timed.tuned_us if timed is not None else None
+    if note is None:
+        return Serving(m, key, config, tuned_us=tuned_us)
+    return Serving(m, key, config, note.kind, time_us, tuned_us, default_us, note.source == "predicted")

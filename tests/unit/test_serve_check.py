@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from consumer_look_ups import aiter, sglang, vllm
-from export_samples import AITER, FILE, H20, MI300X, VLLM, edited, export, rows, with_table
+from export_samples import AITER, DEFAULT, FILE, H20, MI300X, VLLM, edited, export, rows, with_table
 from samples import config
+from screens import Screen
 
 from gemm_tuner import cli
+from gemm_tuner.commands.serve_check import print_answer
 from gemm_tuner.device import Machine
+from gemm_tuner.export import SERVED, serve
+from gemm_tuner.export.consumer import SizeFile
 from gemm_tuner.records import CONFIG_FIELDS, KernelConfig
 
 SIZES = (1, 3, 20, 28, 56, 57, 72, 163, 164, 165, 1280, 1281, 1792, 5000, 100000)
@@ -141,14 +146,46 @@ def test_an_empty_folder_and_odd_sizes_are_refused(tmp_path: Path, capsys: Any) 
         assert cli.main(["serve-check", str(tmp_path), "--as", "vllm", "--m", sizes]) == 2
 
 
-def test_the_table_names_size_key_and_cost(tmp_path: Path, capsys: Any) -> None:
-    export(H20, "--to", "vllm", "-o", tmp_path)
-    capsys.readouterr()
-    assert cli.main(["serve-check", str(tmp_path), "--as", "vllm", "--m", "64,1024"]) == 0
-    out = capsys.readouterr().out
-    assert "N=7168,K=2048,NVIDIA_H20" in out
-    assert "+0.0 %" in out
-    assert "default" in out
+@pytest.mark.parametrize(("results", "consumer"), [(H20, "vllm"), (H20, "sglang"), (MI300X, "aiter")])
+def test_the_table_has_a_line_an_m(results: Path, consumer: str, tmp_path: Path) -> None:
+    if consumer == "aiter":
+        (tmp_path / AITER / "gemm").mkdir(parents=True)
+        (tmp_path / AITER / "gemm/gfx942-GEMM-A8W8.json").write_text('{"any": {"BLOCK_SIZE_M": 64}}')
+    export(results, "--to", consumer, "-o", tmp_path)
+    answers, _ = serve.check(SERVED[consumer], tmp_path, SIZES)
+    for answer, width in ((answer, width) for answer in answers for width in (80, 120, 0)):
+        screen = Screen(width)
+        print_answer(screen.console, answer)
+        assert not width or max(map(len, screen.lines)) <= width
+        rows_ = [line.split() for line in screen.lines if re.match(r" *\d+ ", line)]
+        assert [row[:2] for row in rows_] == [[str(one.m), one.key] for one in answer.servings]
+        for row, one in zip(rows_, answer.servings, strict=True):
+            blocks = [str(one.config.get(f"BLOCK_SIZE_{axis}")) for axis in "MNK"]
+            assert not width or "None" in blocks or "x".join(blocks) in row
+            assert width or all(f"{key}={value}" in row for key, value in one.config.items())
+            assert one.time_us is None or f"{one.time_us:.2f}" in row
+
+
+def answer_of(*servings: serve.Serving) -> list[str]:
+    screen = Screen(80)
+    print_answer(screen.console, serve.Answer(SizeFile(Path("f.json"), "f"), servings))
+    return [" ".join(line.split()) for line in screen.lines]
+
+
+def test_the_default_is_compared_with_what_is_served() -> None:
+    served = serve.Serving(64, "64", DEFAULT, "tuned", time_us=10.0, tuned_us=8.0, default_us=15.0)
+    _, *heading, row = answer_of(served)
+    assert row.endswith("tuned 10.00 8.00 1.500")
+    words = " ".join(heading).split()
+    assert "tuned" not in words and {"best", "default", "us"} <= set(words)
+
+
+def test_what_never_ran_is_called_predicted_and_not_tuned(tmp_path: Path) -> None:
+    export(H20, "--to", "vllm", "-o", tmp_path, "--predicted")
+    answers, _ = serve.check(SERVED["vllm"], tmp_path, (256,))
+    (one,) = (one for answer in answers for one in answer.servings if "N=4096" in answer.file.label)
+    (*_, row) = (line.split() for line in answer_of(one))
+    assert "predicted" in row and "tuned" not in row and "-" not in row
 
 
 def test_a_bucket_costs_at_its_smaller_size_what_the_run_took_there(tmp_path: Path, capsys: Any) -> None:
