@@ -163,6 +163,7 @@ def merge(
 
     order: this run's problems. They take the places that any of them have in the file, in this order, and the rest
     follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
+    Where this run has no row to give, the file's header stays that of its rows.
     judgements: what this run says of the earlier rows.
     """
     old = judged(earlier, judgements, header["source"])
@@ -173,7 +174,9 @@ def merge(
         for problem, row in new.items()
         if replaces(row, old.get(problem))
     }
-    kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in old.items() if p not in new}
+    kept = {p: row for p, row in old.items() if p not in new}
+    if new:
+        kept = {p: {**row, "kept_from": row.get("kept_from", date)} for p, row in kept.items()}
     mine = [problem for problem in order if problem in new or problem in kept]
     ordered = set(order)
     turns = iter(mine)
@@ -183,7 +186,7 @@ def merge(
     headers = {str(one.get("date", "")): one for one in (*earlier.headers, earlier.header)}
     reasons = {**{p: why for p, why in earlier.failures.items() if p not in ordered}, **failed}
     return {
-        "header": header,
+        "header": header if new or not kept else earlier.header,
         "rows": written,
         "failures": [(problem, why) for problem, why in reasons.items() if problem not in new and problem not in kept],
         "earlier_headers": [one for date, one in headers.items() if date in dates],

@@ -39,7 +39,7 @@ def settled(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str
     for size, letter in outcome.items():
         found = choice(size, TILES[letter], 10.0, source=source) if letter else None
         file.settle(size, found, "" if letter else "none is right")
-    file.write(lambda: LATER)
+    file.write(lambda: dataclasses.replace(LATER, source=source))
 
 
 def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
     file.settle(ONE, None, "none is right")
     file.settle(TWO, None, "none is right")
     file.write(lambda: LATER)
-    assert rows(path) == [(ONE, TILES["a"].name, HEADER.date)]
+    assert rows(path) == [(ONE, TILES["a"].name, None)]
     assert dict(results.read(path).without_config) == {TWO: "none is right", THREE: "failed"}
     assert file.kept_instead() == {ONE: "none is right"}
 
@@ -128,7 +128,8 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     one, *others = results.read(path).rows
     assert one.verified is verified and [row.verified for row in others] == [Verified.TRUE] * 2
     if verified is Verified.FALSE:
-        assert one.facts["found_wrong"] == "wrong: at 512 x 512 x 512" and one.facts["kept_from"] == HEADER.date
+        assert one.facts["found_wrong"] == "wrong: at 512 x 512 x 512"
+        assert results.read(path).header_of(one)["date"] == HEADER.date
     assert not any("found_wrong" in row.facts for row in others)
     found = results.read(path)
     tuned, _ = select(found, Trust(predicted=True, unverified=True))
@@ -161,6 +162,23 @@ def test_a_prediction_does_not_replace_a_time(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0), choice(TWO, TILES["a"], 10.0, source="predicted")])
     settled(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
     assert [name for _, name, _ in rows(path)] == [TILES["a"].name, TILES["b"].name]
+
+
+def test_a_run_that_gives_no_row_leaves_the_header_of_the_rows(path: Path) -> None:
+    write_results(path, [choice(ONE, TILES["a"], 10.0)], HEADER)
+    settled(path, [TWO], {TWO: "a"})
+    before = results.read(path)
+    settled(path, [ONE, TWO, THREE], {ONE: "b", TWO: "b", THREE: ""}, "predicted")
+    after = results.read(path)
+    assert (after.header, after.rows, after.earlier_headers) == (before.header, before.rows, before.earlier_headers)
+    assert dict(after.without_config) == {THREE: "none is right"}
+
+
+def test_a_prediction_beside_times_leaves_them_the_header_of_their_run(path: Path) -> None:
+    write_results(path, [choice(ONE, TILES["a"], 10.0)])
+    settled(path, [ONE, TWO], {ONE: "b", TWO: "b"}, "predicted")
+    found = results.read(path)
+    assert [found.header_of(row)["source"] for row in found.rows] == ["measured", "predicted"]
 
 
 def test_the_order_is_the_run_s_whichever_size_ends_first(path: Path) -> None:
