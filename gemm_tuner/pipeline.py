@@ -29,6 +29,7 @@ from gemm_tuner import (
     run_start,
     run_summary,
     serving,
+    serving_refusal,
     show,
 )
 from gemm_tuner.arch_types import require_a_type
@@ -62,8 +63,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     say_idle(settings, setting, console)
     require_a_type([entry.problem for entry in settings.entries], setting.device)
-    servers = serving.servers(settings.serve, setting.device, kernels=settings.kernels)
-    serving.require_some(servers, [entry.problem for entry in settings.entries])
+    servers = serving_refusal.asked_for(settings, setting.device)
     if setting.recording is not None:
         recorded.require_all(settings, setting.device, setting.recording)
     with opened(settings, setting, console, out) as (launchers, session):
@@ -73,11 +73,9 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         ledgers, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, setting.device)
         for entry in settings.entries:
             try:
-                pruned = prepare.cut_space(candidates, entry.problem, setting.device)
-                pruned = serving.widened(pruned, servers, candidates, entry.problem)
-                ledger = prepare.ledger_of(candidates, entry.problem, setting.device, pruned)
-                serving.extend(ledger, servers, kernel_space)
-                ledgers.append(ledger)
+                pruned = serving.cut_space(candidates, entry.problem, setting.device, servers)
+                args = candidates, entry.problem, pruned, servers, kernel_space, setting.device
+                ledgers.append(serving.ledger_of(*args))
             except UserError as error:
                 empty[entry.problem] = error
         if not ledgers:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from gemm_tuner import codegen, predict, prepare, show
+from gemm_tuner import codegen, predict, prepare, serving, serving_refusal, show
 from gemm_tuner.arch_types import require_a_type
 from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
@@ -41,22 +41,24 @@ def device_for(settings: Settings) -> Device:
 
 def dry_run(settings: Settings, out: Console) -> None:
     """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
-    one size or with --verbose, else one line. Raises UserError, at the end, when a size has none left."""
+    one size or with --verbose, else one line. Raises UserError where a server can launch none of the sizes, and, at the
+    end, when a size has none left."""
     # With --arch, what this machine has is asked after the answer: it takes seconds.
     setting = None if settings.arch else prepare.look_around(settings, for_a_run=False)
     device = setting.device if setting else prepare.assumed_device(settings, settings.arch)
     require_a_type([entry.problem for entry in settings.entries], device)
+    servers = serving_refusal.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
         out.print(warning, highlight=False, soft_wrap=True)
-    candidates = prepare.load_space(settings, device)
+    candidates, kernel_space = prepare.load_space(settings, device), serving.kernel_space(servers, settings, device)
     ledgers: list[Ledger] = []
     empty: list[UserError] = []
     funnels = []
     for entry in settings.entries:
-        pruned = prepare.cut_space(candidates, entry.problem, device)
+        pruned = serving.cut_space(candidates, entry.problem, device, servers)
         funnels.append((entry.problem, pruned.funnel))
         try:
-            ledgers.append(prepare.ledger_of(candidates, entry.problem, device, pruned))
+            ledgers.append(serving.ledger_of(candidates, entry.problem, pruned, servers, kernel_space, device))
         except UserError as error:
             empty.append(error)
     if ledgers:

@@ -14,7 +14,6 @@ import numpy as np
 
 from gemm_tuner import model, prepare, prune, space
 from gemm_tuner.consumer_kernel import ConsumerKernel
-from gemm_tuner.errors import UserError
 from gemm_tuner.export import CONSUMERS
 from gemm_tuner.export.consumer import Consumer
 from gemm_tuner.ledger import Ledger
@@ -133,13 +132,9 @@ def admit_given(wanted: Iterable[Server], ledgers: Iterable[Ledger], entries: It
             ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
 
 
-def require_some(wanted: Iterable[Server], problems: Sequence[GemmProblem]) -> None:
-    """Raises UserError for a server whose kernel computes none of the problems."""
-    for server in wanted:
-        faults = [server.fault(problem) for problem in problems]
-        if all(faults):
-            what = f"{server.name} can launch none of the sizes: {problems[0].key} {faults[0]}"
-            raise UserError(what, where="--serve", accepted=server.consumer.takes)
+def cut_space(candidates: Space, problem: GemmProblem, device: Device, wanted: Iterable[Server]) -> Pruned:
+    """What the rules keep of a size and of each server's space."""
+    return widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
 
 
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: GemmProblem) -> Pruned:
@@ -183,6 +178,21 @@ def extend(ledger: Ledger, wanted: Iterable[Server], candidates: Space | None) -
         if len(rows):
             predicted_us = model.predict_us(prune.columns_of(rows), ledger.problem, server.device)
             ledger.extend(rows, space.configs_of(rows), predicted_us.tolist())
+
+
+def ledger_of(
+    candidates: Space,
+    problem: GemmProblem,
+    pruned: Pruned,
+    wanted: Iterable[Server],
+    own: Space | None,
+    device: Device,
+) -> Ledger:
+    """The account of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
+    when nothing is left or the device lacks the types."""
+    ledger = prepare.ledger_of(candidates, problem, device, pruned)
+    extend(ledger, wanted, own)
+    return ledger
 
 
 def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from consumer_sources import write_source
 from rule_cases import thin_space, thin_space_text
 from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
 from screens import Screen
@@ -267,3 +268,30 @@ def test_a_relative_is_told_and_no_other_gpu_is_named(capsys: pytest.CaptureFixt
 def test_the_dry_run_names_a_gpu_of_the_architecture(capsys: pytest.CaptureFixture[str], arch: str, name: str) -> None:
     out = shown(capsys, *SIZE, "--arch", arch, "--families", "gemm_persistent", "--dry_run")
     assert re.search(rf"1 x .*{name}", out) and "relative" not in out
+
+
+FP8_BLOCK = ["--dtype", "fp8_e4m3", "--scaling", "block", "--layout_b", "col"]
+
+
+def test_a_dry_run_refuses_a_server_that_can_launch_none_of_the_sizes(
+    capsys: pytest.CaptureFixture[str], thin: Thin
+) -> None:
+    flags = [*SIZE, *thin("sm_90"), "--serve", "vllm"]
+    out, line = refused(capsys, *flags, "--dry_run")
+    assert "--serve" in line and out == ""
+    assert line == refused(capsys, *flags)[1]
+
+
+def test_a_dry_run_counts_what_is_tried_for_a_server(
+    capsys: pytest.CaptureFixture[str], thin: Thin, tmp_path: Path
+) -> None:
+    flags = [*SIZE, *FP8_BLOCK, *thin("sm_90"), "--families", "gemm_persistent"]
+
+    def tried(*more: str) -> int:
+        found = re.search(r"configurations to try: (\d+)", shown(capsys, *flags, *more, "--dry_run"))
+        assert found is not None
+        return int(found[1])
+
+    source = write_source(tmp_path / "source" / "fp8_utils.py")
+    none, stand_in, own = tried(), tried("--serve", "vllm"), tried("--serve", "vllm", "--kernel_from", str(source))
+    assert none < stand_in and none < own

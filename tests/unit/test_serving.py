@@ -10,7 +10,7 @@ import pytest
 from samples import config, device
 from tuning import StandInGpu, ledger_of, session, settings
 
-from gemm_tuner import cli, idle_flags, older_configs, predict, prepare, results, serving
+from gemm_tuner import cli, idle_flags, older_configs, predict, prepare, results, serving, serving_refusal
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.options import build_parser
@@ -167,7 +167,7 @@ def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
     name: str, arch: str, problem: GemmProblem, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
-        serving.require_some(serving.servers((name,), device(arch)), [problem])
+        serving_refusal.require_some(serving.servers((name,), device(arch)), [problem])
     assert caught.value.where == "--serve" and all(word in str(caught.value) for word in words)
 
 
@@ -182,7 +182,7 @@ def test_a_server_is_asked_for_in_vain_where_nothing_is_chosen() -> None:
 
 
 def test_a_server_that_takes_some_is_not_refused() -> None:
-    serving.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
+    serving_refusal.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
 
 
 def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too() -> None:
