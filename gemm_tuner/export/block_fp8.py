@@ -52,9 +52,9 @@ class BlockFp8(Consumer, Served):
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         if problem.scaling != "block":
-            return "has no block scales; the files are for block-scaled fp8 only"
+            return "has no block scales, and the files are for block-scaled fp8 only"
         if problem.dtype_a != problem.dtype_b or problem.dtype_a not in FP8:
-            return f"multiplies {problem.dtype_a} by {problem.dtype_b}; the files are for e4m3 by e4m3"
+            return f"multiplies {problem.dtype_a} by {problem.dtype_b}, and the files are for e4m3 by e4m3"
         return plain_gemm_fault(problem)
 
     def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:

@@ -127,7 +127,10 @@ def plain_gemm_fault(problem: GemmProblem) -> str:
         if there:
             return f"has {word}, and no file of the consumer is for such a kernel"
     if (problem.layout_a, problem.layout_b) != (Layout.ROW, Layout.COL):
-        return "is of other layouts: the consumer's kernel takes A row-major and B column-major"
+        return (
+            f"has layout_a: {problem.layout_a.value} and layout_b: {problem.layout_b.value}, and the consumer's kernel "
+            "takes layout_a: row and layout_b: col"
+        )
     if problem.dtype_c not in OUTPUT_ORDER:
         return f"gives {problem.dtype_c}, which the consumer's kernel does not"
     return ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import config, device
+from samples import ROOT, config, device
 from tuning import StandInGpu, ledger_of, session, settings
 
 from gemm_tuner import cli, idle_flags, older_configs, predict, prepare, results, serving, serving_refusal
@@ -179,6 +180,41 @@ def test_a_server_is_asked_for_in_vain_where_nothing_is_chosen() -> None:
     assert idle_flags.of_run(asked, "measured") == []
     (line,) = idle_flags.of_run(asked, "measured", "--benchmark")
     assert line.startswith("--serve changes nothing")
+
+
+def refusal_of(*words: str) -> str:
+    arguments = build_parser().parse([*words, "--serve", "vllm"])
+    asked = cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
+    with pytest.raises(UserError) as caught:
+        serving_refusal.asked_for(asked, SM_90)
+    return caught.value.one_line()
+
+
+def test_a_refusal_names_every_reason_and_of_how_many_sizes(tmp_path: Path) -> None:
+    rows = ["dtype: bf16", "dtype: fp16", "dtype: fp8_e4m3, scaling: block, layout_b: row"]
+    path = tmp_path / "sizes.yaml"
+    path.write_text("".join(f"- {{M: 512, N: 512, K: 512, {row}}}\n" for row in rows))
+    line = refusal_of("--gemm_size_file", str(path))
+    assert "2 sizes has no block scales" in line and "1 size has layout_a: row and layout_b: row" in line
+    # Flags change nothing in entries that say all of it themselves.
+    assert "change the entries" in line
+    assert "entries" not in refusal_of("-m", "64", "-n", "64", "-k", "64")
+
+
+def test_the_sizes_that_the_refusal_recommends_can_be_launched(tmp_path: Path) -> None:
+    words = re.search(r"sizes --from config.json (.*?),", refusal_of_a_file(tmp_path))
+    assert words is not None
+    config_json = ROOT / "tests" / "data" / "size_sources" / "llama_config.json"
+    path = tmp_path / "made.yaml"
+    assert cli.main(["sizes", "--from", str(config_json), *words[1].split(), "-o", str(path)]) == 0
+    entries = load_sizes(path, Defaults()).entries
+    (server,) = serving.servers(("vllm",), SM_90)
+    assert len(entries) > 0 and [server.fault(entry.problem) for entry in entries if server.fault(entry.problem)] == []
+
+
+def refusal_of_a_file(folder: Path) -> str:
+    (folder / "one.yaml").write_text("- {M: 64, N: 64, K: 64}\n")
+    return refusal_of("--gemm_size_file", str(folder / "one.yaml"))
 
 
 def test_a_server_that_takes_some_is_not_refused() -> None:
