@@ -70,7 +70,8 @@ wrong; 3 the machine lacks something (GPU, profiler, disk); 70 a bug of the tune
 # The dests of the flags that --help shows; --help_all shows all.
 EVERYDAY = (
     *("help", "help_all", "gemm_size_file", "m", "n", "k", "dtype", "layout_b", "scaling", "dry_run", "benchmark"),
-    *("compare_wo_tuning", "budget", "families", "arch", "profiler", "ngpus", "output", "output_dir", "verbose"),
+    *("compare", "compare_wo_tuning", "explain", "search", "budget", "update", "families", "serve", "arch"),
+    *("profiler", "ngpus", "output", "output_dir", "fresh", "verbose"),
 )
 
 # ROCm's flags that have no use here, and what takes their place.

@@ -22,10 +22,22 @@ def test_help_lists_every_subcommand_with_what_it_does(capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert len(text.splitlines()) < 90
+    assert len(text.splitlines()) < 110
     for name, what in SUBCOMMANDS.items():
         assert [line for line in text.splitlines() if line.split(maxsplit=1) == [name, what]], name
     assert "tune_gemm.py SUBCOMMAND" in text
+
+
+def test_help_has_an_entry_for_the_flags_of_the_usual_jobs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    entries = {line.split()[0].rstrip(",") for line in lines if line.startswith("  --")}
+    missing = {"--compare", "--serve", "--update", "--search", "--fresh", "--explain"} - entries
+    assert missing == set() and len(lines) < 110
 
 
 HELPS = [["--help"], ["--help_all"], *([name, "--help"] for name in SUBCOMMANDS)]
