@@ -4,6 +4,15 @@
 import sys
 
 if __name__ == "__main__":  # compile workers re-import this file: it must import nothing else
-    from gemm_tuner.cli import main
+    try:
+        from gemm_tuner.cli import main
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("", "gemm_tuner"):
+            raise
+        sys.stderr.write(
+            f"tune_gemm.py: {error.name} is not installed for {sys.executable}; "
+            "run make tune, then .venv/bin/python tune_gemm.py ...\n"
+        )
+        sys.exit(3)
 
     sys.exit(main())

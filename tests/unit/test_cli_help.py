@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from samples import ROOT
 from gemm_tuner import cli, pipeline
 from gemm_tuner.cli import main
 from gemm_tuner.commands import SUBCOMMANDS, Consoles
-from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_INPUT, UserError
 from gemm_tuner.options import build_parser
 
 
@@ -140,3 +141,20 @@ def test_a_percentage_below_1_needs_its_sign() -> None:
     for text in ("0.02", "-1", "101", "nan%", "x"):
         with pytest.raises(UserError, match="could be a share" if text == "0.02" else "no percentage"):
             improvement(text)
+
+
+def test_a_python_without_the_packages_is_told_in_one_line() -> None:
+    words = [sys.executable, "-S", "tune_gemm.py", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == EXIT_ENVIRONMENT and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert f"is not installed for {sys.executable}" in line
+
+
+def test_a_module_of_the_project_that_is_not_there_is_no_missing_package(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tune_gemm.py", tmp_path)
+    (tmp_path / "gemm_tuner").mkdir()
+    (tmp_path / "gemm_tuner" / "__init__.py").touch()
+    words = [sys.executable, "tune_gemm.py"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1 and "No module named 'gemm_tuner.cli'" in done.stderr
