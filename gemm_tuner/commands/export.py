@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from gemm_tuner.commands import Consoles
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import CONSUMERS, devices, job
-from gemm_tuner.export.sidecar import FAR, MEASURED_KINDS
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.plan import Change, FilePlan
+from gemm_tuner.export.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.flag_types import one_of
 from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
@@ -48,7 +51,16 @@ exit status: 0 written, or nothing to change; 1 --dry_run found something to cha
 files; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
-NAMED = 8  # sizes in the last line
+PREDICTED = "predicted"
+KINDS = {  # of entries, in words
+    TUNED: "tuned",
+    TABLE: "from the run's table",
+    PREDICTED: "predicted",
+    STAND_IN: "stand-ins",
+    FAR: "far stand-ins",
+    DEFAULT: "the default",
+}
+NAMED = 3  # sizes in a line
 FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
@@ -78,6 +90,7 @@ def build_parser() -> Parser:
                         "the interpreter checked; the provenance says so")  # fmt: skip
     parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
                         "provenance says so")  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="name every size that is left out, with its config")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
@@ -100,7 +113,7 @@ def main(words: list[str], shown: Consoles) -> int:
     )
     if not arguments.check and export.plans:
         export.write()
-    for line in left_out_lines(export):
+    for line in left_out_lines(export.left_out, verbose=arguments.verbose):
         shown.log.print(escape(line), highlight=False)
     for plan in export.plans:
         far = [change.key for change in plan.changes if change.kind == FAR]
@@ -120,18 +133,29 @@ def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: 
     differs: --check found something to change.
     """
     if missing:
-        named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
-        line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {named}"
+        line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {some(missing)}"
         shown.log.print(escape(line), highlight=False, soft_wrap=True)
     return EXIT_UNVERIFIED if missing or differs else EXIT_OK
 
 
-def left_out_lines(export: job.Export) -> list[str]:
-    """A line for each reason, with the sizes that it is about; a reason that names its size's table names it once."""
-    sizes: dict[str, list[str]] = {}
-    for one in export.left_out:
-        sizes.setdefault(one.reason.replace(one.size, "<size>"), []).append(f"{one.size} {one.config}".strip())
-    return [f"left out: {', '.join(named)}: {reason}" for reason, named in sizes.items()]
+def left_out_lines(left_out: Iterable[LeftOut], *, verbose: bool) -> list[str]:
+    """A line for each reason, with some of the sizes that it is about; with ``verbose`` all of them with their configs.
+    A reason that names its size or config names it once."""
+    by_reason: dict[str, list[LeftOut]] = {}
+    for one in left_out:
+        reason = one.reason.replace(one.size, "<size>")
+        by_reason.setdefault(reason.replace(one.config, "<config>") if one.config else reason, []).append(one)
+    found = []
+    for reason, of_it in by_reason.items():
+        named = [f"{one.size} {one.config}".strip() if verbose else one.size for one in of_it]
+        found.append(f"left out, {reason}: {some(named, len(named) if verbose else NAMED)}")
+    return found
+
+
+def some(named: Sequence[str], count: int = NAMED) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(named) - count} more" if len(named) > count else ""
+    return ", ".join(named[:count]) + more
 
 
 def module(arguments: argparse.Namespace, shown: Consoles) -> int:
@@ -153,8 +177,9 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
     left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
-    for row in left_out:
-        shown.log.print(escape(f"left out: {row['size']} {row['reason']}"), highlight=False)
+    unnamed = [LeftOut(row["size"], "", row["reason"]) for row in left_out]
+    for line in left_out_lines(unnamed, verbose=arguments.verbose):
+        shown.log.print(escape(line), highlight=False)
     remarks = [{"size": problem.key, "verified": text} for problem, text in made.remarks]
     for row in remarks:
         shown.log.print(escape(f"{row['size']}: {row['verified']}"), highlight=False)
@@ -170,16 +195,11 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:
-    """One line a file, one for each key that was not checked on a GPU and, under --check, one for each change."""
+    """One line a file, one for each key that was not checked on a GPU and, under --check, one for each change. The last
+    says how many sizes are in how many files, where none is missing."""
     found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
     for plan in export.plans:
-        counts: dict[str, int] = {}
-        for change in plan.changes:
-            counts[change.what] = counts.get(change.what, 0) + 1
-        words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
-        if checked:
-            words |= {"add": "to add", "replace": "to replace"}
-        told = ", ".join(f"{counts[what]} {word}" for what, word in words.items() if what in counts)
+        told = "; ".join(changed(plan, checked=checked))
         weak = {key: note for key, note in plan.notes.items() if note.kind in MEASURED_KINDS and note.check}
         if weak:
             told += f"; {len(weak)} not checked on a GPU"
@@ -189,7 +209,32 @@ def lines(export: job.Export, *, checked: bool) -> list[str]:
         for change in plan.changes:
             if change.what in told_of:
                 found.append("  " + " ".join(filter(None, (change.what, change.key, change.kind, change.why))))
+    if found and not export.missing:
+        files = f"{len(export.plans)} file{'s' if len(export.plans) > 1 else ''}"
+        found.append(f"{export.num_sizes} of {export.num_sizes} sizes in {files}")
     return found or ["no size could be exported"]
+
+
+def changed(plan: FilePlan, *, checked: bool) -> list[str]:
+    """How many keys are added, kept and so on, such as ``18 added: 1 tuned, 4 stand-ins, 13 the default``."""
+    words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
+    if checked:
+        words |= {"add": "to add", "replace": "to replace"}
+    told = []
+    for what, word in words.items():
+        kinds = Counter(kind_of(change, plan) for change in plan.changes if change.what == what)
+        if kinds:
+            named = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS.values() if kind in kinds)
+            told.append(f"{kinds.total()} {word}" + (f": {named}" if named else ""))
+    return told
+
+
+def kind_of(change: Change, plan: FilePlan) -> str:
+    """Of which kind an entry is, in words; empty where nothing is known of it."""
+    note = plan.notes.get(change.key)
+    if change.kind in MEASURED_KINDS and note is not None and note.source == PREDICTED:
+        return KINDS[PREDICTED]
+    return KINDS.get(change.kind, "")
 
 
 def document(export: job.Export, arguments: argparse.Namespace) -> dict[str, object]:

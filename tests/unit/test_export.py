@@ -206,11 +206,18 @@ def test_provenance_says_where_each_entry_is_from(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_said_on_stderr_with_the_reason(tmp_path: Path, capsys: Any) -> None:
-    export(SHIPPED, "--to", "aiter", "-o", tmp_path)
-    err = capsys.readouterr().err
-    (line,) = [line for line in err.splitlines() if "is for sm_90; AITER runs on AMD GPUs" in line]
-    sizes = [f"{row['M']}x{row['N']}x{row['K']}_" for row in rows(SHIPPED)]
-    assert len(sizes) > 5 and [size for size in sizes if size not in line] == []  # one line for one reason
+    names = [f"{row['M']}x{row['N']}x{row['K']}_" for row in rows(SHIPPED)]
+    for flags in ([], ["--verbose"]):
+        export(SHIPPED, "--to", "aiter", "-o", tmp_path, *flags)
+        err = capsys.readouterr().err
+        reason = "is for sm_90; AITER runs on AMD GPUs"
+        (line,) = [line for line in err.splitlines() if reason in line]  # one line for one reason
+        named = [name for name in names if name in line]
+        assert line.index(reason) < min(map(line.index, named))
+        if flags:
+            assert named == names and line.count("gemm_") >= len(names)
+        else:
+            assert 0 < len(named) < 5 and f"{len(names) - len(named)} more" in line and "gemm_" not in line
 
 
 def test_nothing_to_export_is_exit_status_1_and_writes_nothing(tmp_path: Path) -> None:
@@ -277,3 +284,38 @@ def test_a_measured_entry_takes_the_place_of_a_predicted_one_and_never_the_rever
         export(results, "--to", "vllm", "-o", tmp_path, "--predicted")
         stages.append(json.loads(path.read_text())["256"]["num_stages"])
     assert stages == [4, 3, 3]
+
+
+def test_of_the_entries_of_a_file_it_is_said_how_many_were_tuned(tmp_path: Path, capsys: Any) -> None:
+    def right(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [r for r in found if (r["N"], r["K"], r["dtype_c"]) == (7168, 2048, "bf16")]
+
+    results = edited(H20, tmp_path / "r.yaml", configs=right, without_config=lambda _: [])
+    size_count = len(rows(results))
+    for words, verb in ((["--check"], "to add"), ([], "added"), ([], "unchanged")):
+        export(results, "--to", "vllm", "-o", tmp_path, *words)
+        out = capsys.readouterr().out
+        (line,) = [line for line in out.splitlines() if FILE.name in line]
+        total, told = line.split(": ")[-2:]
+        assert total == f"19 {verb}"
+        counts = {kind: int(count) for count, _, kind in (part.partition(" ") for part in told.split(", "))}
+        assert sum(counts.values()) == 19
+        kinds = [note["kind"] for note in side(tmp_path / VLLM)["files"][FILE.name].values()] if not words else []
+        if kinds:
+            assert counts["tuned"] == kinds.count("tuned") and counts["the default"] == kinds.count("default")
+        assert f"{size_count} of {size_count} sizes in 1 file" in out.splitlines()
+
+
+def test_an_entry_that_never_ran_is_not_counted_as_tuned(tmp_path: Path, capsys: Any) -> None:
+    for row in ("predicted", "measured"):
+        results = edited(
+            H20, tmp_path / "r.yaml",
+            configs=lambda found, row=row: [r for r in found if r.get("source") == row and r["N"] == 4096
+                                            and (r["M"] == 256 or row == "measured")],
+        )  # fmt: skip
+        export(results, "--to", "vllm", "-o", tmp_path / row, "--predicted")
+        told = capsys.readouterr().out
+        assert ("1 predicted" in told, "tuned" in told.partition("json: ")[2]) == (
+            row == "predicted",
+            row != "predicted",
+        )
