@@ -75,6 +75,10 @@ class Results:
         date = row.facts.get("kept_from")
         return next((one for one in self.earlier_headers if one.get("date") == date), self.header)
 
+    def source_of(self, row: Row) -> str:
+        """measured, replayed or predicted: the row's own, else that of its run; empty when neither says."""
+        return str(row.facts.get("source", self.header_of(row).get("source", "")))
+
 
 def write(
     path: str | os.PathLike[str],

@@ -57,7 +57,7 @@ def load(path: Path) -> Side:
     for row in found.rows:
         assert row.config is not None
         facts = row.facts
-        source = str(facts.get("source", found.header.get("source", "")))
+        source = found.source_of(row)
         time_us = facts.get("predicted_us" if source == "predicted" else "median_us")
         quantiles = (_time(facts.get("p20_us")), _time(facts.get("p80_us")))
         sizes[row.problem] = Timed(row.config.name, source, _time(time_us), *quantiles, factors.get(row.problem))
@@ -66,9 +66,7 @@ def load(path: Path) -> Side:
 
 def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
     return {
-        (row.problem, one.consumer): Timed(
-            one.config.name, str(row.facts.get("source", found.header.get("source", ""))), one.time_us
-        )
+        (row.problem, one.consumer): Timed(one.config.name, found.source_of(row), one.time_us)
         for row in found.rows
         for one in row.served
     }

@@ -106,7 +106,7 @@ def collect(
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
     for row in found.rows:
         assert row.config is not None
-        source = str(row.facts.get("source", found.header_of(row).get("source", "")))
+        source = found.source_of(row)
         served = _served(row, source, consumer)
         if served is not None and not (
             problem_fault(row.problem)

@@ -71,7 +71,10 @@ def rendered(
     header: dict[str, str | int],
     target: Target,
 ) -> str:
-    """The module's text. Raises UserError for a template that is missing or does not render."""
+    """The module's text. header: of the rows in ``tuned``.
+
+    Raises UserError for a template that is missing or does not render.
+    """
     kinds = [
         _Kind(product, tuple(one for one in tuned if one.product == product), general_configs(product, target))
         for product in dict.fromkeys(one.product for one in tuned)
@@ -80,14 +83,15 @@ def rendered(
     space = sections.merge(_sections(templates, kinds, target))
     general = (config for kind in kinds for config in kind.general)
     configs = dict.fromkeys((*(one.config for one in tuned), *twins.values(), *general))
-    source = header.get("source", "unknown")
+    predicted = [one.problem.key for one in tuned if one.source == "predicted"]
     fields: dict[str, Any] = {
         "about": {key: _plain(header.get(key) or "unknown") for key in ("device", "date", "triton", "torch")},
-        "is_predicted": source == "predicted",
+        "predicted": predicted,
+        "num_timed": len(tuned) - len(predicted),
         "header": {"arch": target.arch, "num_sms": 0, **header},
         "num_sizes": len(tuned),
         "kinds": [_kind_fields(kind) for kind in kinds],
-        "time_meaning": f"us, {_plain(source)}",
+        "sources": list(dict.fromkeys(_plain(one.source or "unknown") for one in tuned)),
         "unused": UNUSED,
         "configs": {config.name: _config_fields(config) for config in configs},
         "twins": {config.name: twin.name for config, twin in twins.items()},
@@ -161,15 +165,16 @@ def _kind_fields(kind: _Kind) -> dict[str, Any]:
         "batched": product.batch > 1,
         "taken": _taken(product, torch_types, [LAYOUT_WORDS[layout] for layout in layouts]),
         "epilogues": kind.epilogues,
-        "rows": [
-            (*_sizes(one.problem), one.problem.batch, one.epilogue, one.config.name, one.time_us) for one in kind.tuned
-        ],
+        "rows": [_row(one) for one in kind.tuned],
         "general": tuple(config.name for config in kind.general),
     }
 
 
-def _sizes(problem: GemmProblem) -> tuple[int, int, int]:
-    return problem.m, problem.n, problem.k
+def _row(one: Tuned) -> tuple[tuple[int | float | str | None, ...], str]:
+    """A line of TUNED, and the source of its time."""
+    problem = one.problem
+    sizes = (problem.m, problem.n, problem.k, problem.batch)
+    return (*sizes, one.epilogue, one.config.name, one.time_us), _plain(one.source or "unknown")
 
 
 def _taken(product: GemmProblem, torch_types: list[str], layouts: list[str]) -> str:

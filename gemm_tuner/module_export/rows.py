@@ -25,12 +25,14 @@ class Tuned:
 
     time_us:  measured, or predicted where nothing was; None when unknown.
     verified: how its result was checked.
+    source:   of its time: measured, replayed or predicted; empty when unknown.
     """
 
     problem: GemmProblem
     config: KernelConfig
     time_us: float | None
     verified: Verified = Verified.TRUE
+    source: str = "measured"
 
     @property
     def product(self) -> GemmProblem:
@@ -68,14 +70,15 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(problem, f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
-        reason = trust.row_fault(row, str(found.header_of(row).get("source", "")))
+        source = found.source_of(row)
+        reason = trust.row_fault(row, source)
         if not reason and row.problem in tuned:
             reason = "is in the results file twice"
         if reason:
             left_out.append(LeftOut(row.problem, reason))
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
-            tuned[row.problem] = Tuned(row.problem, row.config, time_us, row.verified)
+            tuned[row.problem] = Tuned(row.problem, row.config, time_us, row.verified, source)
     return tuple(tuned.values()), tuple(left_out)
 
 

@@ -9,7 +9,7 @@ from gemm_tuner import results, space
 from gemm_tuner.documents import printable, write_text_atomically
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export.render import rendered
-from gemm_tuner.module_export.rows import LeftOut, select
+from gemm_tuner.module_export.rows import LeftOut, Tuned, select
 from gemm_tuner.options import data_folder
 from gemm_tuner.records import GemmProblem, Target
 from gemm_tuner.trust import Trust, remark
@@ -47,9 +47,24 @@ def write_module(
     if not tuned:
         reasons = "; ".join(sorted({one.reason for one in left_out})) or "it holds no sizes"
         raise UserError(f"has no row for a module: {reasons}", where=printable(results_path))
-    write_text_atomically(out, rendered(templates or data_folder("templates"), tuned, left_out, found.header, target))
+    header = _header(found, tuned)
+    write_text_atomically(out, rendered(templates or data_folder("templates"), tuned, left_out, header, target))
     remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))
     return ModuleFile(out, len(tuned), left_out, remarks)
+
+
+def _header(found: results.Results, tuned: tuple[Tuned, ...]) -> dict[str, str | int]:
+    """The header of the runs that the rows in the module are from; source is that of the rows.
+
+    Of several runs, texts that differ are joined, and a number is that of the first.
+    """
+    served = {one.problem for one in tuned}
+    headers = [found.header_of(row) for row in found.rows if row.problem in served]
+    joined: dict[str, str | int] = {}
+    for key in dict.fromkeys(key for header in headers for key in header):
+        values = list(dict.fromkeys(header[key] for header in headers if key in header))
+        joined[key] = values[0] if len(values) == 1 or isinstance(values[0], int) else ", ".join(map(str, values))
+    return {**joined, "source": ", ".join(dict.fromkeys(one.source or "unknown" for one in tuned))}
 
 
 def _target(header: dict[str, str | int], path: Path) -> Target:

@@ -8,7 +8,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.module_export import sections, write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
 from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.results_file import ResultsFile
 from gemm_tuner.trust import Trust
 
 H200 = samples.ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
@@ -219,6 +220,41 @@ def test_a_module_of_predicted_rows_says_so(tmp_path: Path) -> None:
     write_module(path, tmp_path / "gemm.py", trust=Trust(predicted=True))
     said = loaded(tmp_path / "gemm.py").__doc__ or ""
     assert "predicted for NVIDIA H200" in said and "tuned for" not in said
+
+
+def test_a_module_of_timed_and_predicted_rows_says_which_is_which(tmp_path: Path) -> None:
+    guesses = [
+        replace(choice(replace(PLAIN, m=m), verified=Verified.INTERPRETED), source="predicted", median_us=1.0 * m)
+        for m in (2, 3)
+    ]
+    path = written(tmp_path, choice(PLAIN), *guesses)
+    write_module(path, tmp_path / "gemm.py", trust=Trust(predicted=True))
+    module, text = loaded(tmp_path / "gemm.py"), (tmp_path / "gemm.py").read_text()
+    said = module.__doc__ or ""
+    assert "3 sizes, 1 timed, 2 predicted" in said.splitlines()[0]
+    named = said.partition("PREDICTED:")[2].partition("Generated")[0]
+    assert all(row.problem.key in named for row in guesses) and PLAIN.key not in named
+    table = text.partition("TUNED = {")[2].partition("}")[0].splitlines()
+    assert [line.partition("# ")[2] for line in table if "gemm_tile" in line] == ["measured", "predicted", "predicted"]
+    assert module.HEADER["source"] == "measured, predicted"
+
+
+def test_rows_of_an_earlier_run_are_what_that_run_says(tmp_path: Path) -> None:
+    """A predicted run wrote the file last; its own row does not leave."""
+    path = written(tmp_path, choice(PLAIN))
+    later = replace(HEADER, date="2026-02-28T12:00:00Z", triton="3.9.0", source="predicted")
+    size = replace(PLAIN, m=2)
+    file = ResultsFile(path, [size])
+    file.settle(size, replace(choice(size, verified=Verified.INTERPRETED), source="predicted"))
+    file.write(lambda: later)
+    write_module(path, tmp_path / "timed.py")
+    timed = loaded(tmp_path / "timed.py")
+    assert "tuned for" in (timed.__doc__ or "") and "PREDICTED" not in (timed.__doc__ or "")
+    assert asdict(HEADER) == timed.HEADER
+    assert "us, measured)" in (tmp_path / "timed.py").read_text()
+    write_module(path, tmp_path / "both.py", trust=Trust(predicted=True))
+    both = loaded(tmp_path / "both.py").HEADER
+    assert (both["triton"], both["num_sms"]) == ("3.6.0, 3.9.0", 132)
 
 
 def test_a_size_without_a_configuration_is_left_out_with_its_reason(tmp_path: Path) -> None:
