@@ -14,7 +14,7 @@ def without(values, terms, dropped):
     return tl.where(terms != dropped, values, tl.zeros_like(values))
 
 
-{% include family"""
+{% include body"""
 TERMS_OF_BLOCK = "(offs_k + block * k_step)[None, :]"
 # By file: what is replaced by what. The kernels and their epilogue get one more parameter, a float, which changes no
 # specialisation; what they load of A (of w in gemv) is zero at that k.
@@ -41,7 +41,7 @@ CHANGES = {
         ),
         ("sum_{{ row }} += w * row_of", "sum_{{ row }} += without(w, terms, dropped) * row_of"),
     ),
-    "script.py.j2": (("{% include family", HELPER),),
+    "script.py.j2": (("{% include body", HELPER),),
 }
 
 
