@@ -21,6 +21,7 @@ from gemm_tuner.terminal_table import Column, print_table
 # Rules that the funnel on one line names.
 MOST_CUTTING = 3
 EXACT = "exact"
+INTERPRETED = "interp."
 
 
 def funnel(
@@ -95,10 +96,10 @@ def results(
             Column("vs torch.mm", is_number=True, rank=1),
             Column("TFLOP/s", is_number=True, rank=2),
             Column("of roof", is_number=True, rank=3),
-            Column("error/\nbound", is_number=True, rank=4),
-            Column("checked", rank=3),
+            Column("error/\nbound", is_number=True, rank=5),
+            Column("checked"),
             Column("configuration", wraps=True),
-            Column("tie", rank=5),
+            Column("tie", rank=4),
         )
         rows = [(named.of[choice.problem], *_choice_cells(console, choice)) for choice in chosen]
         left_out = print_table(console, with_common(title, named), columns, rows)
@@ -110,14 +111,15 @@ def results(
 
 
 def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
-    """One row a size and consumer: the best configuration that it can launch, and what it would do without it."""
+    """One row a size and consumer: the time of the best configuration that it can launch, that of its default over it,
+    and it over the time of the best configuration of any family."""
     columns = (
         Column("size", wraps=True),
         Column("for"),
         Column("predicted us" if any(choice.source == "predicted" for choice in choices) else "us", is_number=True),
-        Column("default / ours", is_number=True),
-        Column("ours / best", is_number=True, rank=1),
-        Column("checked", rank=2),
+        Column("default/\nus", is_number=True),
+        Column("us/\nbest", is_number=True, rank=1),
+        Column("checked"),
         Column("configuration", wraps=True),
     )
     rows = [
@@ -127,7 +129,7 @@ def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> 
             f"{one.time_us:.2f}",
             f"{one.default_us / one.time_us:.3f}" if one.default_us else "",
             f"{one.time_us / choice.median_us:.3f}",
-            "" if one.verified == Verified.TRUE else one.verified.value,
+            how_checked(console, one.verified),
             config_name(console, one.config.name),
         )
         for choice in choices
@@ -164,6 +166,13 @@ def config_name(console: Console, name: str) -> str:
     return short_config(name) if console.is_terminal else name
 
 
+def how_checked(console: Console, verified: Verified) -> str:
+    """How a result was checked, where it was not on the GPU; short on a terminal."""
+    if verified == Verified.TRUE:
+        return ""
+    return INTERPRETED if console.is_terminal and verified == Verified.INTERPRETED else verified.value
+
+
 def _choice_cells(console: Console, choice: Choice) -> list[str]:
     measured = choice.source != "predicted"
     return [
@@ -172,7 +181,7 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
         f"{choice.tflops:.1f}" if measured else "",
         f"{choice.roofline_pct:.0f} %" if measured else "",
         error_share(choice.error_over_bound),
-        "" if choice.verified == Verified.TRUE else choice.verified.value,
+        how_checked(console, choice.verified),
         config_name(console, choice.config.name),
         "tie" if choice.tie else "",
     ]

@@ -88,6 +88,9 @@ def test_what_is_served_stands_in_a_table_of_its_own(width: int) -> None:
     lines = results_of(choices, width)
     assert not width or max(map(len, lines)) <= width
     words = " ".join(lines).split()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Served"))
+    assert next(at for at, line in enumerate(lines[start:]) if "vllm" in line) <= 3  # a heading of two lines at most
+    assert width or "us/best" in words
     for choice in choices:
         vllm, sglang = choice.served
         assert {f"{vllm.time_us:.2f}", f"{sglang.time_us:.2f}"} <= set(words)
@@ -109,7 +112,21 @@ def test_what_was_not_checked_on_the_gpu_says_how_it_was() -> None:
         for how in (Verified.INTERPRETED, Verified.AGREED, Verified.FALSE):
             lines = results_of([replace(choices[0], verified=how), choices[1]], width)
             assert "checked" in " ".join(lines).split()
-            assert [how.value in line.split() for line in lines[-2:]] == [True, False]
+            words = {show.INTERPRETED, how.value} if how == Verified.INTERPRETED else {how.value}
+            assert [not words.isdisjoint(line.split()) for line in lines[-2:]] == [True, False]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_no_terminal_is_too_narrow_for_how_results_were_checked(path: Path, width: int) -> None:
+    choices = [replace(choice, verified=Verified.INTERPRETED) for choice in choices_of(path)]
+    lines = results_of(choices, width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    assert "checked" in words and words.count(show.INTERPRETED) == len(choices)
+    if width >= 80:  # the error leaves first, and a size is on one line
+        for choice in choices:
+            assert [line for line in lines if short_config(choice.config.name) in line and show.INTERPRETED in line]
 
 
 def test_an_error_of_zero_does_not_look_unchecked() -> None:
