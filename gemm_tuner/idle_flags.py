@@ -46,7 +46,7 @@ def of_sizes(
         except UserError:  # with another value an entry has no meaning, so the flag is about it
             continue
         if tuple(same) == tuple(entries):
-            lines.append(f"--{name} changes nothing: every entry of {loaded.name} says it itself")
+            lines.append(f"{arguments.given[name]} changes nothing: every entry of {loaded.name} says it itself")
     return lines
 
 
@@ -66,4 +66,4 @@ def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
         why.update(dict.fromkeys((*_TIMING, *_WAITING), "a replay times nothing"))
     if settings.update_file is None:
         why["min_improvement"] = "it is about --update, which is not given"
-    return [f"--{name} changes nothing: {why[name]}" for name in why if name in settings.given]
+    return [f"{settings.given[name]} changes nothing: {why[name]}" for name in why if name in settings.given]

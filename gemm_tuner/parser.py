@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(what, where=typed[0] if typed else spellings[0])
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        """What the flags say; ``given`` holds the dests of the flags that were written.
+        """What the flags say; ``given`` holds the dests of the flags that were written, and by dest how.
 
         Raises UserError, for an unknown flag with the nearest known one.
         """
@@ -110,8 +110,11 @@ class Parser(argparse.ArgumentParser):
         self._words = underscored(argv, known)
         arguments, unknown = self.parse_known_args(self._words)
         if not unknown:
-            names = (word.partition("=")[0] for word in self._words)
-            arguments.given = frozenset(known[name] for name in names if name in known)
+            names = [word.partition("=")[0] for word in self._words]
+            typed = [word.partition("=")[0] for word in argv]
+            arguments.given = {
+                known[name]: as_typed for name, as_typed in zip(names, typed, strict=True) if name in known
+            }
             return arguments
         word = unknown[0].partition("=")[0]
         if not word.startswith("-"):

@@ -23,7 +23,7 @@ class Settings:
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
               older_served: those that its rows have for servers.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
-    given:    the flags that the command line named, by their names in argparse.
+    given:    the flags that the command line named, as typed, by their names in argparse.
     cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
     fresh:    start a new run even where this one was begun before.
     """
@@ -69,7 +69,7 @@ class Settings:
     keep: bool = False
     verbose: bool = False
     time_breakdown: bool = False
-    given: frozenset[str] = frozenset()
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def updates_in_place(self) -> bool:
