@@ -163,7 +163,8 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
         table = _table(folder, row.problem.key, config.name, predicted=source == "predicted")
     except UserError as error:
         if fault:
-            return f"{fault}, and the run has no other config to take: {error.what}; tuning with --serve finds one"
+            why = f"the run has no other config to take: {error.one_line()}"
+            return f"{fault}, and {why}; tuning with --serve finds one"
         table = []
     timings = {one.name: us for one, us, stage in table if stage != MODEL}
     known = Offer(

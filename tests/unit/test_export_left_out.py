@@ -49,7 +49,9 @@ def test_a_table_of_another_run_is_not_used(tmp_path: Path, capsys: Any) -> None
     results = with_table(tmp_path, (config(), 14.2, 14.0))
     other = edited(results, tmp_path / "other.yaml", configs=lambda found: [{**found[0], "num_warps": 8}])
     assert export(other, "--to", "vllm", "-o", tmp_path) == 1
-    assert "of another run" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "of another run" in err
+    assert f"{tmp_path / 'configs'}/" in err  # which table
 
 
 @pytest.mark.parametrize("damage", ["columns", "values", "no gzip"])
