@@ -22,9 +22,10 @@ def whole(value: int) -> str:
 
 
 def words(value: Any) -> str:
-    """A value of the header, the device or the notes in words."""
+    """A value of the header, the device or the notes in words; of a mapping those that are known."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+        told = {key: words(one) for key, one in value.items()}
+        return ", ".join(f"{key} {text}" for key, text in told.items() if text != MISSING) or MISSING
     if isinstance(value, (list, tuple)):
         between = " " if all(isinstance(one, (str, int, float)) for one in value) else ", "
         return between.join(words(one) for one in value)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
-from gemm_tuner.report.numbers import number, whole, words
+from gemm_tuner.report.numbers import MISSING, number, whole, words
 from gemm_tuner.short_forms import label
 from gemm_tuner.show import config_name
 from gemm_tuner.terminal_table import Column, print_table, printable
@@ -39,8 +39,8 @@ def show(report: Report, console: Console, top: int) -> None:
     _line(console, "command: " + " ".join(record.command))
     for title, mapping in (("Versions and settings", record.header), ("Counts", record.facts), ("Notes", report.notes),
                            ("Device", record.device)):  # fmt: skip
-        if mapping:
-            _pairs(console, title, "", "", mapping)
+        known = {key: value for key, value in mapping.items() if words(value) != MISSING}
+        _pairs(console, title, "", "", known)
 
 
 def _served(console: Console, report: Report) -> None:

@@ -87,3 +87,13 @@ def test_notes_and_labels_are_in_words(tmp_path: Path) -> None:
         assert not [name for name in data.NOTES_IN_WORDS if "_" in name and name in shown]
         assert "another" in shown
         assert "row-major" in shown and "every row of C" in " ".join(shown.split())
+
+
+def test_what_is_not_known_of_a_run_is_not_listed(tmp_path: Path) -> None:
+    versions = {"triton": "3.9.0", "hip": None}
+    header = {"source": "predicted", "driver": "", "profiler": "", "l2": None, "versions": versions, "samples": 0}
+    folder = write_run(tmp_path, size(finals=()), header=header)
+    for width in (0, 80):
+        lines = [line.split() for line in lines_of(folder, width)]
+        assert ["versions", "triton", "3.9.0"] in lines and ["samples", "0"] in lines
+        assert not [line for line in lines if line and line[0] in ("driver", "profiler", "l2")]
