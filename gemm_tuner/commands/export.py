@@ -51,6 +51,7 @@ exit status: 0 written, or nothing to change; 1 --dry_run found something to cha
 files; 2 the command line or a file is wrong; 3 a file cannot be written.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
+NOTHING = "no size could be exported"
 PREDICTED = "predicted"
 KINDS = {  # of entries, in words
     TUNED: "tuned",
@@ -171,9 +172,9 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     with tempfile.TemporaryDirectory() as folder:
         trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
         made = write_module(arguments.results, Path(folder) / MODULE_FILE, trust=trust)
-        text = made.path.read_text(encoding="utf-8")
+        text = made.path.read_text(encoding="utf-8") if made.num_sizes else before
     differs = text != before
-    if differs and not arguments.check:
+    if text is not None and differs and not arguments.check:
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
     left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
@@ -189,7 +190,8 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         shown.out.print(told, markup=False, highlight=False, soft_wrap=True)
     else:
         state = "unchanged" if not differs else "would change" if arguments.check else "written"
-        shown.out.print(escape(f"{path}: {state}, {made.num_sizes} sizes"), highlight=False)
+        line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
+        shown.out.print(escape(line), highlight=False)
     missing = [row["size"] for row in left_out]
     return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and differs)
 
@@ -212,7 +214,7 @@ def lines(export: job.Export, *, checked: bool) -> list[str]:
     if found and not export.missing:
         files = f"{len(export.plans)} file{'s' if len(export.plans) > 1 else ''}"
         found.append(f"{export.num_sizes} of {export.num_sizes} sizes in {files}")
-    return found or ["no size could be exported"]
+    return found or [NOTHING]
 
 
 def changed(plan: FilePlan, *, checked: bool) -> list[str]:

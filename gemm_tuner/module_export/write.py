@@ -19,7 +19,7 @@ CHECKED_ON_GPU = Trust()
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """What was written.
+    """What was written; nothing where num_sizes is 0.
 
     left_out: the sizes of the results file that the module does not hold.
     remarks:  (size, how it was checked) of those that were not checked on a GPU.
@@ -38,15 +38,17 @@ def write_module(
 
     templates: folder of the kernel templates; the project's own when None.
     trust:     which rows are taken beside those that were timed and checked on a GPU.
-    Raises UserError for a file that is no results file, names no architecture or has no row that a module serves, and
-    for a template that does not render; EnvironmentFault when ``out`` cannot be written.
+    Nothing is written where no row is taken: left_out of what is returned says why.
+    Raises UserError for a file that is no results file, names no architecture or holds no sizes, and for a template
+    that does not render; EnvironmentFault when ``out`` cannot be written.
     """
     found = results.read(results_path)
     target = _target(found.header, results_path)
     tuned, left_out = select(found, trust)
+    if not tuned and not left_out:
+        raise UserError("has no row for a module: it holds no sizes", where=printable(results_path))
     if not tuned:
-        reasons = "; ".join(sorted({one.reason for one in left_out})) or "it holds no sizes"
-        raise UserError(f"has no row for a module: {reasons}", where=printable(results_path))
+        return ModuleFile(out, 0, left_out)
     header = _header(found, tuned)
     write_text_atomically(out, rendered(templates or data_folder("templates"), tuned, left_out, header, target))
     remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))

@@ -23,6 +23,7 @@ from export_samples import (
 from samples import config
 
 from gemm_tuner.export.sidecar import FILE_NAME
+from gemm_tuner.results import read
 
 
 def test_the_best_plain_tile_of_the_table_stands_in_for_a_winner_of_another_family(tmp_path: Path) -> None:
@@ -190,3 +191,27 @@ def test_a_module_is_written_and_checked_like_the_others(tmp_path: Path, capsys:
     assert json.loads(capsys.readouterr().out)["sizes"] == 1
     assert export(*words, "--for", "T4") == 2
     assert "--for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("before", [None, "mine\n"])
+def test_a_module_of_which_no_row_may_leave_names_each_size_and_writes_nothing(
+    before: str | None, tmp_path: Path, capsys: Any
+) -> None:
+    def unchecked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "verified": False} for row in found]
+
+    out = tmp_path / "out" / "tuned_gemm.py"
+    if before is not None:
+        out.parent.mkdir()
+        out.write_text(before)
+    results = edited(H20, tmp_path / "r.yaml", configs=unchecked, without_config=lambda _: [])
+    keys = [row.problem.key for row in read(results).rows]
+    for more in ((), ("--check",), ("--json",)):
+        assert export(results, "--to", "module", "-o", out.parent, "--verbose", *more) == 1
+        told = capsys.readouterr()
+        assert f"{len(keys)} of {len(keys)} sizes are NOT in the files" in told.err
+        assert all(key in told.err.partition("NOT in")[0] for key in keys)
+        assert (out.read_text() if out.exists() else None) == before
+    document = json.loads(told.out)
+    assert (document["written"], document["differs"], document["sizes"]) == (False, False, 0)
+    assert [row["size"] for row in document["left_out"]] == keys

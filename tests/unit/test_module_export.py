@@ -215,8 +215,6 @@ def test_what_was_not_checked_on_a_gpu_is_taken_only_when_asked_for_and_named(tm
 def test_a_module_of_predicted_rows_says_so(tmp_path: Path) -> None:
     row = replace(choice(PLAIN, verified=Verified.INTERPRETED), source="predicted")
     path = written(tmp_path, row, source="predicted")
-    with pytest.raises(UserError, match="--predicted"):
-        write_module(path, tmp_path / "gemm.py")
     write_module(path, tmp_path / "gemm.py", trust=Trust(predicted=True))
     said = loaded(tmp_path / "gemm.py").__doc__ or ""
     assert "predicted for NVIDIA H200" in said and "tuned for" not in said
@@ -264,10 +262,13 @@ def test_a_size_without_a_configuration_is_left_out_with_its_reason(tmp_path: Pa
     assert "was not tuned: no 'config' ran" in (loaded(tmp_path / "more.py").__doc__ or "")
 
 
-def test_a_file_without_a_row_for_a_module_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, choice(PLAIN, verified=Verified.FALSE))
-    with pytest.raises(UserError, match="--unverified"):
-        write_module(path, tmp_path / "none.py")
+def test_a_file_without_a_row_for_a_module_writes_none(tmp_path: Path) -> None:
+    made = write_module(written(tmp_path, choice(PLAIN, verified=Verified.FALSE)), tmp_path / "none.py")
+    assert made.num_sizes == 0 and [(one.problem, "--unverified" in one.reason) for one in made.left_out] == [
+        (PLAIN, True)
+    ]
+    with pytest.raises(UserError, match="holds no sizes"):
+        write_module(written(tmp_path), tmp_path / "none.py")
     with pytest.raises(UserError, match="names no architecture"):
         write_module(written(tmp_path, choice(PLAIN), arch=""), tmp_path / "none.py")
     with pytest.raises(EnvironmentFault, match="cannot write"):
