@@ -22,7 +22,7 @@ HEAD = """\
 # Tuned configs
 
 Results files of whole runs, in the format of [docs/results_format.md](../../docs/results_format.md). Give one to
-`tune_gemm.py export` ([docs/exports.md](../../docs/exports.md)), `report` or `compare`, or time its rows on your GPU:
+`tune_gemm.py export` ([docs/exports.md](../../docs/exports.md)) or `compare`, or time its rows on your GPU:
 `tune_gemm.py --gemm_size_file FILE --benchmark`. `python results/tuned/make_readme.py` writes this page from the files.
 """
 
