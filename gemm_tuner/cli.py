@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from gemm_tuner import bug_report, commands, idle_flags, options, program
 from gemm_tuner.commands import Consoles
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         fault = error
     except KeyboardInterrupt:
         text = "interrupted; what was found is kept: the same command goes on from here, with --fresh it starts over"
-        print(f"{program.name()}: {text}", file=sys.stderr)
+        tell(text, after_echo=True)
         return EXIT_INTERRUPTED
     except OSError as error:
         hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"
@@ -64,8 +65,19 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_BUG
     if "--debug" in words:
         traceback.print_exception(fault)
-    print(f"{program.name()}: {fault.one_line()}", file=sys.stderr)
+    tell(fault.one_line())
     return fault.exit_status
+
+
+def tell(text: str, *, after_echo: bool = False) -> None:
+    """Prints a last line on standard error; a terminal's lines end between words.
+
+    after_echo: a terminal has shown ^C, which the line does not stand behind.
+    """
+    log = consoles().log
+    if after_echo and log.is_terminal:
+        log.print()
+    log.print(Text(f"{program.name()}: {text}"))
 
 
 def run(arguments: argparse.Namespace, shown: Consoles) -> int:
@@ -76,7 +88,7 @@ def run(arguments: argparse.Namespace, shown: Consoles) -> int:
     settings = settings_from(arguments, read_sizes(arguments, shown.log))
     if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
-        shown.log.print(f"{program.name()}: {count}, starting", highlight=False, soft_wrap=True)
+        shown.log.print(f"{program.name()}: {count}, starting", highlight=False)
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner import preview
 
@@ -128,7 +140,7 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
         loaded = load_file(arguments.gemm_size_file)
         sizes = sizes_of(loaded, defaults)
         for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, highlight=False, markup=False)
         if sizes.duplicates:
             console.print(f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
         known = {entry.problem for entry in sizes.entries}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -44,8 +45,11 @@ class Interruption:
             raise KeyboardInterrupt
         self._event.set()
         # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
+        text = f"{program.name()}: {signal.Signals(number).name}: {NOTICE}"
         with suppress(OSError):
-            os.write(2, f"\n{program.name()}: {signal.Signals(number).name}: {NOTICE}\n".encode())
+            if os.isatty(2) and (width := os.get_terminal_size(2).columns) > 0:
+                text = textwrap.fill(text, width, break_on_hyphens=False)
+            os.write(2, f"\n{text}\n".encode())
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:

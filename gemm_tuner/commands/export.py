@@ -110,7 +110,7 @@ def main(words: list[str], shown: Consoles) -> int:
         fits=devices.fits(arguments.devices, data_folder("rules")),
         trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
-        say=lambda text: shown.log.print(escape(text), highlight=False, soft_wrap=True),
+        say=lambda text: shown.log.print(escape(text), highlight=False),
     )
     if not arguments.check and export.plans:
         export.write()
@@ -135,7 +135,7 @@ def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: 
     """
     if missing:
         line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {some(missing)}"
-        shown.log.print(escape(line), highlight=False, soft_wrap=True)
+        shown.log.print(escape(line), highlight=False)
     return EXIT_UNVERIFIED if missing or differs else EXIT_OK
 
 

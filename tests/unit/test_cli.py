@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from samples import NO_GPU, ROOT, gpu
+from screens import Screen
 
+from gemm_tuner import cli, pipeline
 from gemm_tuner import device as devices
-from gemm_tuner import pipeline
 from gemm_tuner.cli import main, read_sizes, settings_from
+from gemm_tuner.commands import Consoles
 from gemm_tuner.device import Machine
-from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK
+from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, UserError
 from gemm_tuner.options import REPLACED, build_parser
 from gemm_tuner.parser import underscored
 from gemm_tuner.records import GemmProblem, Layout
@@ -236,6 +238,25 @@ def test_what_breaks_a_run_from_outside(
     found, line = answer(capsys, ONE)
     assert found == status
     assert [word for word in words if word not in line] == []
+
+
+@pytest.mark.parametrize("width", [0, 60])
+def test_a_last_line_ends_between_words_and_stands_behind_no_echo(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    text = "a sentence of a good many words " * 8
+    for raised in (UserError(text), KeyboardInterrupt()):
+
+        def breaks(*_: object, raised: BaseException = raised) -> int:
+            raise raised
+
+        screen = Screen(width)
+        monkeypatch.setattr(pipeline, "tune", breaks)
+        monkeypatch.setattr(cli, "consoles", lambda screen=screen: Consoles(screen.console, screen.console))
+        main(ONE)
+        lines = [line for line in screen.lines if "starting" not in line]
+        assert not width or max(map(len, lines)) <= width
+        assert width or len(lines) == 1
+        assert (lines[0] == "") == (bool(width) and isinstance(raised, KeyboardInterrupt))
+        assert not isinstance(raised, UserError) or " ".join(lines).endswith(text.strip())
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -54,6 +58,24 @@ def test_the_first_signal_asks_and_the_second_ends(first: str, second: str) -> N
         process.kill()
         _, said = process.communicate()
     assert said.strip() == f"tune_gemm.py: {first}: finishing what runs and saving it; once more to stop at once"
+
+
+def test_on_a_terminal_the_notice_ends_its_lines_between_words() -> None:
+    ours, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    process = subprocess.Popen([sys.executable, "-c", LISTEN], cwd=ROOT, text=True, stdout=-1, stderr=terminal)
+    try:
+        assert line(process) == "listening"
+        process.send_signal(signal.SIGTERM)
+        assert line(process) == "asked"
+        said = os.read(ours, 4096).decode().splitlines()
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+        os.close(terminal)
+    assert said[0] == "" and max(map(len, said)) <= 80
+    assert " ".join(said).endswith(NOTICE)
 
 
 STUCK = """
