@@ -14,22 +14,23 @@ from rich.console import Console
 
 from gemm_tuner import codegen, predict, prepare, serving, serving_refusal, show
 from gemm_tuner.arch_types import require_a_type
+from gemm_tuner.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
+from gemm_tuner.finals_plan import BESIDE_FINALISTS, plan_of
 from gemm_tuner.launcher.plan import Method
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
 from gemm_tuner.records import Device, KernelConfig
-from gemm_tuner.search import about_asked
+from gemm_tuner.search import about_asked, about_rounds
 from gemm_tuner.settings import Settings
 from gemm_tuner.space import AXES
 
 # Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
-# launch one call and to load and set up a configuration, seconds of a profiler start with its report.
+# launch one call and to load and set up a configuration.
 COMPILE_CPU_S = 0.3
 LAUNCH_S = 0.00015
 SETUP_S = 0.003
-PROFILER_START_S = 20.0
 
 
 def device_for(settings: Settings) -> Device:
@@ -84,13 +85,21 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
     method = Method(timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
     kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
-    timing_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total + 2 * PROFILER_START_S
+    screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total
+    start, finals = FIRST_GUESS.get(settings.profiler, LIKE_NSYS), plan_of(settings)
+    finals_calls = len(ledgers) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
+    finals_s = finals.processes * start.each_s * finals_calls
+    # Every GPU has these starts, at the same time.
+    starts = about_rounds(settings.search, asked) * settings.jobs + finals.processes
+    starts_s = starts * start.start_s
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
+    timing_s = (screening_s + finals_s) / gpus + starts_s
     for line in (
         f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}",
         f"--search {settings.search} times about {asked} of them",
         f"to compile with an empty cache: {compile_s:.0f} s (workers: {settings.compile_workers})",
-        f"to time: {timing_s / gpus:.0f} s ({gpus} x {device.name}); all predicted, not measured",
+        f"to time: {timing_s:.0f} s ({gpus} x {device.name}), of which {starts} profiler starts {starts_s:.0f} s; all "
+        "predicted, not measured",
     ):
         out.print(line, highlight=False)
 

@@ -12,6 +12,7 @@ QUICK_COUNT = 16
 FULL_ROUND = 7500
 FULL_FIRST_ROUND = 1500
 # What guided asks for of a size's candidates: measured over benchmarks/landscapes (docs/search.md); two rounds of 16.
+GUIDED_ROUNDS = 3
 GUIDED_SHARE = 0.063
 GUIDED_LEAST = 32
 
@@ -30,6 +31,12 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
 
         return Guided(seed=seed, jobs=jobs)
     raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))
+
+
+def about_rounds(name: str, asked: int) -> int:
+    """In how many rounds a search asks for so many configurations of all sizes."""
+    full = 1 + -(-max(0, asked - FULL_FIRST_ROUND) // FULL_ROUND)
+    return {"guided": GUIDED_ROUNDS, "full": full}.get(name, 1)
 
 
 def about_asked(name: str, candidates: int) -> int:

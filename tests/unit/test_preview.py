@@ -12,8 +12,9 @@ from rule_cases import thin_space, thin_space_text
 from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
 from screens import Screen
 
-from gemm_tuner import cli, prepare, prune, space
+from gemm_tuner import cli, finals_plan, prepare, prune, space
 from gemm_tuner import device as devices
+from gemm_tuner.budget import LIKE_NSYS
 from gemm_tuner.cli import main
 from gemm_tuner.commands import Consoles
 from gemm_tuner.device import Machine
@@ -111,6 +112,24 @@ def test_the_estimate_is_of_the_search_that_would_run(capsys: pytest.CaptureFixt
     assert found["full"][1] == total and found["quick"][1] == 16
     assert found["guided"][1] == round(0.063 * total) > 32
     assert found["full"][2:] > found["guided"][2:] > found["quick"][2:]
+
+
+def test_the_estimate_says_how_much_of_it_is_profiler_starts(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:
+    def told(*flags: str) -> tuple[int, ...]:
+        out = shown(capsys, *SIZE, *thin("sm_90"), "--dry_run", "--search", "quick", *flags)
+        found = re.search(r"to time: (\d+) s .* of which (\d+) profiler starts (\d+) s", out)
+        assert found is not None
+        return tuple(map(int, found.groups()))
+
+    time_s, starts, starts_s = told()
+    assert starts == 1 + finals_plan.PROCESSES  # quick screens in one
+    assert starts_s == round(starts * LIKE_NSYS.start_s) <= time_s
+    assert told("--jobs", "3")[1] == 3 + finals_plan.PROCESSES
+    assert told("--search", "guided")[1] == 3 + finals_plan.PROCESSES
+    longer_s = told("--iters", "3000")[0] - time_s
+    assert longer_s > finals_plan.PROCESSES * 2000 * 10 * LIKE_NSYS.each_s  # ten contenders
+    one, two = (told("--iters", "3000", "--ngpus", count)[0] for count in "12")
+    assert starts_s < two < one
 
 
 def test_a_dry_run_needs_no_gpu_for_a_named_profiler(capsys: pytest.CaptureFixture[str]) -> None:
