@@ -61,9 +61,11 @@ def test_a_trace_that_lost_kernels_costs_the_configurations_that_ran_them(
             mine, before = rows[f"{size} table"][name], undisturbed.rows[f"{size} table"][name]
             lost += status != "ok"
             if status == "ok":
-                assert mine["screen_us"] == before["screen_us"] and mine["finals_us"] in ("nan", before["finals_us"])
+                assert mine["screen_us"] == before["screen_us"]
+                # What was no finalist may be one in the place of what the screening lost.
+                assert "nan" in (mine["finals_us"], before["finals_us"]) or mine["finals_us"] == before["finals_us"]
             else:
-                assert "the trace has" in mine["message"]
+                assert "trace" in mine["message"]  # of screening, or of the processes that publish
     assert lost > 0
 
 
