@@ -109,7 +109,8 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prepare(words: list[str], run: Path) -> None:
     """Puts into the current folder the files that a command names, whatever it calls them."""
     tuned = run / "tuned.yaml"
-    sizes = RECORDING / "sizes.yaml"
+    # Servers take block-scaled fp8 alone.
+    sizes = EXPORTABLE / "h20.yaml" if "--serve" in words else RECORDING / "sizes.yaml"
     given_configs = bool({"--benchmark", "--compare_wo_tuning"} & set(words))
     of_flag = {
         "--gemm_size_file": tuned if given_configs else sizes,
