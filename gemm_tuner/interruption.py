@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import textwrap
@@ -24,12 +25,14 @@ class Interruption:
     """Whether the person at the keyboard wants the run to end. Others look at ``asked`` where they can stop."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        # Signals so far. A handler can be interrupted by the next signal: what it touches takes no lock.
+        self._count = itertools.count()
+        self._asked = False
         self._last_resort: threading.Timer | None = None
 
     @property
     def asked(self) -> bool:
-        return self._event.is_set()
+        return self._asked
 
     def check(self) -> None:
         """Raises KeyboardInterrupt when the run is to end."""
@@ -37,13 +40,14 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _heard(self, number: int, frame: Any) -> None:
-        if self.asked:
+        first = next(self._count) == 0
+        self._asked = True
+        if not first:
             if self._last_resort is None:
                 self._last_resort = threading.Timer(LAST_RESORT_S, end_now)
                 self._last_resort.daemon = True
                 self._last_resort.start()
             raise KeyboardInterrupt
-        self._event.set()
         # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
         text = f"{program.name()}: {signal.Signals(number).name}: {NOTICE}"
         with suppress(OSError):

@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from samples import ROOT
@@ -136,6 +137,42 @@ def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(
         signal.raise_signal(signal.SIGTERM)
         assert asked.asked
     assert f"SIGTERM: {NOTICE}\n" in capfd.readouterr().err
+
+
+def test_a_second_signal_at_any_point_of_the_first_ones_handler_is_a_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interruption, "end_now", lambda: None)
+    interrupted_at = 0
+    while True:
+        lines = 0
+
+        def follow(frame: FrameType, event: str, argument: object, at: int = interrupted_at) -> object:
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == at + 1:
+                signal.raise_signal(signal.SIGTERM)
+            return follow
+
+        def heard(number: int, frame: object) -> None:
+            sys.settrace(follow)
+            try:
+                asked._heard(number, frame)
+            finally:
+                sys.settrace(None)
+
+        before = sys.gettrace()
+        try:
+            with Interruption().listening() as asked:
+                signal.signal(signal.SIGINT, heard)
+                signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            interrupted_at += 1
+        else:
+            break  # the handler has no such line
+        finally:
+            sys.settrace(before)
+    assert interrupted_at == lines > 0
 
 
 def test_a_run_that_is_asked_to_end_ends_where_it_checks() -> None:
