@@ -177,8 +177,7 @@ def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Ma
     assert done.status == 0, done.err
     assert "--budget: 1 s is too short" in done.err
     rows = results.read(machine.run_folder() / "tuned.yaml").rows
-    assert [(row.verified, row.facts.get("processes")) for row in rows] == [(Verified.TRUE, 1)] * 2
-    assert "screen" not in done.err
+    assert [row.verified for row in rows] == [Verified.TRUE] * 2  # how much more than the floor fits, the machine says
 
 
 def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(machine: Machine) -> None:
