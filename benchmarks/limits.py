@@ -34,7 +34,8 @@ sys.path.append(str(ROOT))
 from gemm_tuner import compile_stage, device, results, space
 from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FINALS, VENDOR, Method, Plan, Work
+from gemm_tuner.launcher.plan import FINALS, VENDOR, Method, Plan, Work
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, missing_file
 from gemm_tuner.profilers.ncu import DECIMAL, DETAILS, GROUPED, GROUPED_DECIMAL, METRIC, RAW, nanoseconds
 from gemm_tuner.profilers.tables import Row, normalise, read_rows

@@ -36,9 +36,9 @@ from gemm_tuner import codegen, results, space
 from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.launcher.kernels import launch_all, load_script
 from gemm_tuner.launcher.operands import Operands, make_operands
-from gemm_tuner.launcher.plan import FLUSH_SYMBOL
 from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.markers import FLUSH_SYMBOL
 from gemm_tuner.module_export import write_module
 from gemm_tuner.records import GemmProblem, KernelConfig, Target
 from gemm_tuner.sizes import Row

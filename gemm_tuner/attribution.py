@@ -15,7 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR
+from gemm_tuner.launcher.plan import VENDOR
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 

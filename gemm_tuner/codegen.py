@@ -15,6 +15,7 @@ from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
+from gemm_tuner.installation import IMPORT_ROOT
 from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Target
 
@@ -107,8 +108,7 @@ def write_script(
     same kernel in the script of a later run is found in the cache.
     """
     problem_class = problem.as_class()
-    root = str(Path(__file__).resolve().parent.parent)
-    text = render(template_dir, family, problem_class, configs, target, root, kernel)
+    text = render(template_dir, family, problem_class, configs, target, str(IMPORT_ROOT), kernel)
     path = out_dir / f"{family}_{problem.class_key}.py"
     write_text_atomically(path, text)
     return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, target, kernel))

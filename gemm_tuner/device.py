@@ -12,6 +12,7 @@ from typing import Any
 
 from gemm_tuner import nvml
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.installation import IMPORT_ROOT
 from gemm_tuner.processes import guarded_command
 from gemm_tuner.records import Device
 
@@ -37,9 +38,8 @@ def look() -> Machine:
     Raises EnvironmentFault when torch is broken.
     """
     command = guarded_command([sys.executable, "-m", "gemm_tuner.probe"])
-    env_root = Path(__file__).resolve().parent.parent
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, cwd=env_root)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, cwd=IMPORT_ROOT)
     except subprocess.TimeoutExpired as error:
         raise EnvironmentFault(
             f"looking for GPUs took more than {PROBE_SECONDS} s", hint="is the driver hung? try nvidia-smi or rocm-smi"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from gemm_tuner.budget import Cost
 from gemm_tuner.launcher.plan import REST_S
 from gemm_tuner.records import Role
-from gemm_tuner.settings import Settings
 
 PROCESSES = 5
 MORE_PROCESSES = 2
@@ -87,8 +86,3 @@ def most_that_fits(most: int, least: int, fits: Callable[[int], bool]) -> int:
 def publishing_of(processes: int) -> int:
     """How many processes publish, of those that a row's finals had in all: further ones choose."""
     return max(1, min(PROCESSES, processes) // 2)
-
-
-def plan_of(settings: Settings) -> FinalsPlan:
-    """What a run does unless its budget leaves time for less."""
-    return FinalsPlan(finalists=settings.finalists, rounds=settings.iters)

@@ -22,6 +22,7 @@ from gemm_tuner.flag_types import (
     positive,
     size_bytes,
 )
+from gemm_tuner.installation import data_folder
 from gemm_tuner.launcher.operands import INIT_TYPES
 from gemm_tuner.parser import Parser
 from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
@@ -81,13 +82,6 @@ REPLACED = {
 }
 REPLAY = "replay"
 PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
-
-
-def data_folder(name: str) -> Path:
-    """templates/ or rules/: inside the installed package, or beside it in a checkout."""
-    package = Path(gemm_tuner.__file__).resolve().parent
-    inside = package / name
-    return inside if inside.is_dir() else package.parent / name
 
 
 def subcommand_lines() -> str:

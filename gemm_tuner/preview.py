@@ -17,7 +17,7 @@ from gemm_tuner.arch_types import require_a_type
 from gemm_tuner.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.documents import show as show_value
 from gemm_tuner.errors import UserError
-from gemm_tuner.finals_plan import BESIDE_FINALISTS, plan_of
+from gemm_tuner.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.launcher.plan import Method
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
@@ -86,7 +86,8 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
     calls = method.warmup_calls + method.timed_calls
     kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
     screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total
-    start, finals = FIRST_GUESS.get(settings.profiler, LIKE_NSYS), plan_of(settings)
+    start = FIRST_GUESS.get(settings.profiler, LIKE_NSYS)
+    finals = FinalsPlan(finalists=settings.finalists, rounds=settings.iters)
     finals_calls = len(ledgers) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
     # Every GPU has these starts, at the same time.

@@ -7,8 +7,8 @@ import shlex
 from gemm_tuner import prepare
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
+from gemm_tuner.installation import data_folder
 from gemm_tuner.launcher.plan import VERIFY, Plan
-from gemm_tuner.options import data_folder
 from gemm_tuner.records import Device, GemmProblem
 from gemm_tuner.replay import Recording
 from gemm_tuner.settings import Settings

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner import __version__
+from gemm_tuner.installation import PACKAGE
 from gemm_tuner.kernel_env import counting_variables
 from gemm_tuner.prepare import Setting
 from gemm_tuner.records import GemmProblem, KernelConfig
@@ -17,7 +18,6 @@ from gemm_tuner.settings import Settings
 
 KEY_DIGITS = 8
 OLDER = "older configurations"
-PACKAGE = Path(__file__).resolve().parent
 # Beside the templates: what writes, compiles and reads kernels.
 KERNEL_SOURCES = (
     *("codegen.py", "consumer_kernel.py", "descriptors.py", "compile_worker.py", "compile_stage.py", "binary.py"),

@@ -11,7 +11,7 @@ from gemm_tuner.codegen import Script
 from gemm_tuner.compiling import Compiling
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.finals import Finalists, Finals
-from gemm_tuner.finals_plan import FinalsPlan, fitted, plan_of
+from gemm_tuner.finals_plan import FinalsPlan, fitted
 from gemm_tuner.fleet import Fleet, Launcher
 from gemm_tuner.launcher.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.ledger import Ledger
@@ -49,7 +49,8 @@ class Tuning:
     @property
     def plan(self) -> FinalsPlan:
         """How much the finals of this run do: less where its budget leaves little time."""
-        whole, session, sizes = plan_of(self.session.settings), self.session, len(self.ledgers)
+        session, sizes = self.session, len(self.ledgers)
+        whole = FinalsPlan(finalists=session.settings.finalists, rounds=session.settings.iters)
         if not session.budget.bounded or session.setting.source != "measured":
             return whole
         checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)

@@ -11,10 +11,10 @@ from rich.markup import escape
 from gemm_tuner.commands import Consoles, json_document
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_OK
 from gemm_tuner.flag_types import one_of
+from gemm_tuner.installation import data_folder
 from gemm_tuner.machine_check import facts, findings
 from gemm_tuner.machine_check.facts import Facts
 from gemm_tuner.machine_check.findings import Finding, Level
-from gemm_tuner.options import data_folder
 from gemm_tuner.parser import Parser
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.run_folder import DEFAULT_OUTPUT_DIR

@@ -21,7 +21,7 @@ from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import Change, FilePlan
 from gemm_tuner.export.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.flag_types import one_of
-from gemm_tuner.options import data_folder
+from gemm_tuner.installation import data_folder
 from gemm_tuner.parser import Parser
 from gemm_tuner.trust import CHECKED_HOW, Trust
 

@@ -24,7 +24,7 @@ from gemm_tuner.export.consumer import (
     tile_entry,
     tile_fault,
 )
-from gemm_tuner.export.offers import Offer
+from gemm_tuner.export.offer import Offer
 from gemm_tuner.problem import SCALE_BLOCK
 from gemm_tuner.records import GemmProblem, KernelConfig
 

@@ -12,7 +12,7 @@ from typing import Any
 from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.export import sidecar
-from gemm_tuner.export.offers import Offer
+from gemm_tuner.export.offer import Offer
 from gemm_tuner.problem import Layout
 from gemm_tuner.records import GemmProblem, KernelConfig
 

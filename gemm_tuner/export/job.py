@@ -19,7 +19,7 @@ from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import FilePlan
 from gemm_tuner.export.sidecar import Sidecar
 from gemm_tuner.input_files import read_bytes
-from gemm_tuner.options import data_folder
+from gemm_tuner.installation import data_folder
 from gemm_tuner.records import GemmProblem, KernelConfig
 from gemm_tuner.trust import Trust
 

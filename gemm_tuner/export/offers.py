@@ -7,11 +7,12 @@ fastest one of the run's table that it can launch and that a check finds right t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.export.offer import Offer
 from gemm_tuner.records import GemmProblem, KernelConfig, Verified
 from gemm_tuner.results import Results, Row
 from gemm_tuner.run_record import TABLES
@@ -23,28 +24,6 @@ MAX_CHECKED = 8  # of the configs of a size that could stand in
 
 # From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A config for a size.
-
-    time_us:   its median kernel time there; None when the results file gives none.
-    stage:     where that time is from: ``results``, or ``finals`` or ``screen`` of the run's table.
-    tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
-    timings:   time by config name of all that the run's table timed for this size.
-    """
-
-    problem: GemmProblem
-    config: KernelConfig
-    time_us: float | None
-    stage: str
-    source: str
-    verified: Verified
-    tuned: str
-    tuned_us: float | None
-    facts: dict[str, Any] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.export import sidecar
 from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
 from gemm_tuner.export.fill import fill
-from gemm_tuner.export.offers import RESULTS, SERVED, LeftOut, Offer
+from gemm_tuner.export.offer import Offer
+from gemm_tuner.export.offers import RESULTS, SERVED, LeftOut
 from gemm_tuner.export.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 from gemm_tuner.records import Verified
 

@@ -29,10 +29,6 @@ STOP_FILE = "stop"
 EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
 DEVICES = ("cuda", "cpu")
-# Kernels of the measurement itself, in the trace by these names: round a vendor call, and before every timed call.
-BEGIN_SYMBOL = "gemm_tuner_vendor_begin"
-END_SYMBOL = "gemm_tuner_vendor_end"
-FLUSH_SYMBOL = "gemm_tuner_flush_l2"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 FLUSH_BLOCK_SIZE = 4096
 

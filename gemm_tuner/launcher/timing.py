@@ -15,21 +15,11 @@ from typing import Any
 from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, require_memory, rotation
 from gemm_tuner.launcher.placement import Placement
-from gemm_tuner.launcher.plan import (
-    AGAIN,
-    BEGIN_SYMBOL,
-    END_SYMBOL,
-    FLUSH_SYMBOL,
-    REST_S,
-    TIRING_CALL_US,
-    VENDOR,
-    Journal,
-    Method,
-    Work,
-)
+from gemm_tuner.launcher.plan import AGAIN, REST_S, TIRING_CALL_US, VENDOR, Journal, Method, Work
 from gemm_tuner.launcher.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 from gemm_tuner.launcher.vendor import vendor_call
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0

@@ -8,9 +8,9 @@ from pathlib import Path
 from gemm_tuner import results, space
 from gemm_tuner.documents import printable, write_text_atomically
 from gemm_tuner.errors import UserError
+from gemm_tuner.installation import data_folder
 from gemm_tuner.module_export.render import rendered
 from gemm_tuner.module_export.rows import LeftOut, Tuned, select
-from gemm_tuner.options import data_folder
 from gemm_tuner.records import GemmProblem, Target
 from gemm_tuner.trust import Trust, remark
 

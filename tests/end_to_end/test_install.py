@@ -43,12 +43,12 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     done = subprocess.run([*command[:2], "help"], capture_output=True, text=True, cwd=tmp_path, env=env)
     assert done.stderr.startswith("tune-gemm: ") and "; tune-gemm --help" in done.stderr
     render = (
-        "from gemm_tuner import codegen, options, prune, space; from gemm_tuner.records import GemmProblem;"
-        "rules = options.data_folder('rules');"
+        "from gemm_tuner import codegen, installation, prune, space; from gemm_tuner.records import GemmProblem;"
+        "rules = installation.data_folder('rules');"
         "h200 = space.load(space.space_path(rules, 'sm_90'), 'sm_90').device.target;"
-        "templates = options.data_folder('templates');"
+        "templates = installation.data_folder('templates');"
         "print(codegen.kernel_sha(templates, 'gemm_persistent', GemmProblem(1, 1, 1), h200));"
-        "print(options.data_folder('templates'))"
+        "print(installation.data_folder('templates'))"
     )
     done = subprocess.run([sys.executable, "-c", render], capture_output=True, text=True, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr

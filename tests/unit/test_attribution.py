@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from gemm_tuner.attribution import Call, calls_of, join
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, VENDOR
+from gemm_tuner.launcher.plan import VENDOR
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 A, B = "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S1", "gemm_tile_BM64_BN64_BK32_GM1_SK1_W4_S12"
 SPLIT, REDUCE, REDUCE_TWO = "gemm_tile_BM64_BN64_BK32_GM1_SK4_W4_S2", "gemm_reduce_SK4", "gemm_reduce_SK8"

@@ -17,7 +17,8 @@ from nvml_recording import Gpu, h200, install
 
 from gemm_tuner import results
 from gemm_tuner.errors import EnvironmentFault, UserError
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, Plan
+from gemm_tuner.launcher.plan import Plan
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.profilers.base import TraceError
 from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
 

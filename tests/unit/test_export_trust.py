@@ -16,7 +16,8 @@ from gemm_tuner import check_now, results
 from gemm_tuner.device import Machine
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.export import CONSUMERS, offers
-from gemm_tuner.export.offers import LeftOut, Offer
+from gemm_tuner.export.offer import Offer
+from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.launch import InterpreterLauncher
 from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.records import KernelConfig, Verified

@@ -12,7 +12,7 @@ import pytest
 
 from gemm_tuner.attribution import Call, calls_of, join
 from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.profilers import Nsys
 
 RECORDING = Path(__file__).parents[1] / "data" / "h200_nsys_recording" / "raw"

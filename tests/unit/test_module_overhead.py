@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import samples
 
-from gemm_tuner.launcher.plan import FLUSH_SYMBOL
+from gemm_tuner.markers import FLUSH_SYMBOL
 
 SCRIPT = samples.ROOT / "benchmarks" / "module_overhead.py"
 H200 = samples.ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"

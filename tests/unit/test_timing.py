@@ -18,8 +18,9 @@ from samples import problem
 
 from gemm_tuner.attribution import calls_of
 from gemm_tuner.launcher import timing
-from gemm_tuner.launcher.plan import AGAIN, BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, Journal, Method, Work
 from gemm_tuner.launcher.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
+from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 SIZE = problem(16, 16, 16)
 NAMES = ("a", "b", "c")
