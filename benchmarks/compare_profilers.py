@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner import results
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 
 def medians_us(paths: list[Path]) -> dict[GemmProblem, list[float]]:

@@ -27,7 +27,8 @@ sys.path.append(str(ROOT))
 from gemm_tuner import results, space
 from gemm_tuner.errors import EXIT_OK, UserError
 from gemm_tuner.model import roofline_us
-from gemm_tuner.records import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, Device, GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, Device, KernelConfig
 
 SMALL_M = 32
 LARGE_SIDE = 4096

@@ -36,10 +36,11 @@ from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.launcher.plan import FINALS, VENDOR, Method, Plan, Work
 from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, missing_file
 from gemm_tuner.profilers.ncu import DECIMAL, DETAILS, GROUPED, GROUPED_DECIMAL, METRIC, RAW, nanoseconds
 from gemm_tuner.profilers.tables import Row, normalise, read_rows
-from gemm_tuner.records import GemmProblem, KernelConfig, Target
+from gemm_tuner.records import KernelConfig, Target
 
 WARM_CALLS = 2
 LONGEST_VENDOR_NAME = 48

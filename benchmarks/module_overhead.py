@@ -40,7 +40,8 @@ from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch, prov
 from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 from gemm_tuner.markers import FLUSH_SYMBOL
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import GemmProblem, KernelConfig, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Target
 from gemm_tuner.sizes import Row
 
 # Calls of a round are fewer than the launch queue holds (1024 launches on NVIDIA), with two kernels a call.

@@ -24,7 +24,8 @@ from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.estimates import Cells
 from gemm_tuner.launcher.plan import FINALS
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.tune import Tuning
 
 

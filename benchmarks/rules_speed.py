@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from gemm_tuner import prune, space
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 ROCM_AXES = {
     "BLOCK_SIZE_M": [16, 32, 64, 128, 256],

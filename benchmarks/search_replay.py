@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gemm_tuner import model, space
-from gemm_tuner.records import CONFIG_FIELDS, Device, GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import CONFIG_FIELDS, Device
 from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
 
 LANDSCAPES = ROOT / "benchmarks" / "landscapes"

@@ -32,7 +32,8 @@ from rules_speed import ROCM_AXES
 from gemm_tuner import codegen, prune, space
 from gemm_tuner.architecture import Architecture
 from gemm_tuner.launcher.plan import SCREEN
-from gemm_tuner.records import GemmProblem, KernelConfig, Status, Target, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Status, Target, Timing
 
 CONFIGS = 15_000
 SIZES = 100

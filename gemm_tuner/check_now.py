@@ -14,8 +14,9 @@ import pandas as pd
 from gemm_tuner import compile_stage, device, gpu_lock, profilers
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.ledger import Ledger
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import GemmProblem, KernelConfig, Status, Target, Verdict, Verified
+from gemm_tuner.records import KernelConfig, Status, Target, Verdict, Verified
 from gemm_tuner.verify import Checker, Verification, verify_plan
 
 Candidates = Mapping[GemmProblem, Sequence[KernelConfig]]

@@ -10,7 +10,8 @@ import numpy as np
 from gemm_tuner.contest import Published
 from gemm_tuner.launcher.plan import VENDOR
 from gemm_tuner.model import roofline_us
-from gemm_tuner.records import Choice, Device, GemmProblem, KernelConfig, Status, Timing, Verdict, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Choice, Device, KernelConfig, Status, Timing, Verdict, Verified
 
 
 @dataclass(frozen=True, slots=True)

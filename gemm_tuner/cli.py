@@ -19,8 +19,9 @@ from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.documents import show
 from gemm_tuner.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.parser import see_help
+from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.served import NAMES as SERVERS
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry, load_file, one_size, sizes_of

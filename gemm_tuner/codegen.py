@@ -16,8 +16,8 @@ from gemm_tuner.documents import write_text_atomically
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.errors import UserError
 from gemm_tuner.installation import IMPORT_ROOT
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Target
+from gemm_tuner.problem import SCALE_BLOCK, GemmProblem
+from gemm_tuner.records import CONFIG_FIELDS, KernelConfig, Target
 
 SCRIPT_TEMPLATE = "script.py.j2"
 CONSUMER_TEMPLATE = "block_fp8.py.j2"  # around a server's own kernel

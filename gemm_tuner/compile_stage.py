@@ -11,7 +11,8 @@ from gemm_tuner.codegen import Script, specialisation
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.consumer_kernel import ConsumerKernel
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Device, KernelConfig, Status, Target
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}

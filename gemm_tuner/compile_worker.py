@@ -24,7 +24,8 @@ from gemm_tuner import memory
 from gemm_tuner.cached_compile import warm_up
 from gemm_tuner.guarded import die_with_the_starter
 from gemm_tuner.kernel_env import FOREIGN_VARIABLES
-from gemm_tuner.records import CompileResult, GemmProblem, Status, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Status, Target
 
 MESSAGE_CHARACTERS = 2000
 # What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.

@@ -16,7 +16,8 @@ from gemm_tuner.compiler import Compiler, key_of
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status
 from gemm_tuner.session import Session
 from gemm_tuner.store import KERNELS_WANTED, BinaryKey
 

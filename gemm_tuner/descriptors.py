@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import GemmProblem, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Target
 
 DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 CHUNK_BYTES = 16  # rows start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)

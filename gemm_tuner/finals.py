@@ -17,7 +17,8 @@ from gemm_tuner.launcher.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
-from gemm_tuner.records import GemmProblem, Role, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Role, Status, Timing
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.session import Session
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.launcher.plan import FINALS
-from gemm_tuner.records import GemmProblem, Role, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Role, Timing
 from gemm_tuner.store import Store
 
 # What one process found.

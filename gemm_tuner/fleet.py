@@ -11,7 +11,8 @@ from typing import Protocol
 from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launcher.plan import Plan, Work
 from gemm_tuner.outcomes import Key
-from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Timing
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import OnEvent, nobody
 

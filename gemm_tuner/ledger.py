@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from gemm_tuner.errors import FREE_SPACE, EnvironmentFault
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Timing
+from gemm_tuner.records import CompileResult, KernelConfig, Status, Timing
 
 COLUMNS = (
     "status", "rule", "predicted_us", "screen_us", "screen_min_us", "screen_samples", "finals_us", "finals_min_us",

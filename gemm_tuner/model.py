@@ -27,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemm_tuner import results
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.store import Store
 
 FACT = "older configurations"

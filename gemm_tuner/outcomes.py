@@ -8,9 +8,10 @@ from typing import Any
 
 from gemm_tuner import attribution
 from gemm_tuner.launcher.plan import AGAIN, SCREEN, VENDOR, Plan, Work
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers import Profiler
-from gemm_tuner.records import GemmProblem, Status, Timing, Verdict
+from gemm_tuner.records import Status, Timing, Verdict
 
 Key = tuple[GemmProblem, str]
 

@@ -41,7 +41,8 @@ from gemm_tuner.gpu_watch import find_sensor
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import GemmProblem, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Verdict
 from gemm_tuner.results_file import read_earlier, require_same_device
 from gemm_tuner.run_identity import configs_sha
 from gemm_tuner.session import Session

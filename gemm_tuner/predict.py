@@ -10,7 +10,8 @@ from gemm_tuner.compiling import Compiling, pairs
 from gemm_tuner.launch import InterpreterLauncher
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import best_predicted
-from gemm_tuner.records import GemmProblem, Status, Verdict, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Status, Verdict, Verified
 from gemm_tuner.session import Session
 from gemm_tuner.steps import check_candidates, only_keep, write_scripts
 

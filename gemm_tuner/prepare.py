@@ -16,9 +16,10 @@ from gemm_tuner.arch_types import type_fault
 from gemm_tuner.documents import show
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.ledger import Ledger
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import Device, GemmProblem, KernelConfig
+from gemm_tuner.records import Device, KernelConfig
 from gemm_tuner.rule import Rule
 from gemm_tuner.served import STAND_IN
 from gemm_tuner.settings import Settings

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 from gemm_tuner.rule import Kind, Rule
 from gemm_tuner.space import AXES
 

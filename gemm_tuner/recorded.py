@@ -9,7 +9,8 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.installation import data_folder
 from gemm_tuner.launcher.plan import VERIFY, Plan
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 from gemm_tuner.replay import Recording
 from gemm_tuner.settings import Settings
 

@@ -12,8 +12,7 @@ from enum import Enum
 from typing import Any
 
 from gemm_tuner.architecture import Architecture
-from gemm_tuner.problem import GemmProblem as GemmProblem
-from gemm_tuner.problem import Layout as Layout
+from gemm_tuner.problem import GemmProblem
 
 
 class Status(str, Enum):

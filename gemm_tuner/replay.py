@@ -21,8 +21,9 @@ from gemm_tuner.json_records import load_json, record_of
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.outcomes import collect
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.profilers import PROFILERS, Profiler
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.records import Status, Timing
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import PROBE, OnEvent, nobody
 

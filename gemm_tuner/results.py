@@ -16,8 +16,9 @@ from typing import Any
 from gemm_tuner.combinations import first_fault
 from gemm_tuner.documents import check_kind, dump_yaml, printable, refuse_unknown, show, write_text_atomically
 from gemm_tuner.errors import UserError
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults, problem_row
-from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.records import Choice
 from gemm_tuner.served import served_rows
 from gemm_tuner.sizes import FORMAT_VERSION, SOURCES, Row, read_document
 

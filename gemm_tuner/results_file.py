@@ -20,7 +20,8 @@ from typing import Any
 from gemm_tuner import results
 from gemm_tuner.documents import load_yaml, printable
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import Choice, GemmProblem, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Choice, Verified
 from gemm_tuner.results import Header, Row
 from gemm_tuner.served import with_stand_in
 

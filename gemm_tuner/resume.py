@@ -10,7 +10,7 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import SCREEN, Plan
 from gemm_tuner.outcomes import running_at_end
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.run_identity import differences
 from gemm_tuner.store import KERNELS_WANTED, Store
 from gemm_tuner.watching import ACCOUNTED

@@ -13,7 +13,8 @@ from gemm_tuner.launcher.plan import SCREEN, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.plans import Planner
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Status, Timing
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.same_code import duplicates
 from gemm_tuner.search import Proposals, Search, SizeView

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 
 Predicate = Callable[[Any, GemmProblem, Device], Any]
 

@@ -13,7 +13,8 @@ from gemm_tuner import __version__
 from gemm_tuner.installation import PACKAGE
 from gemm_tuner.kernel_env import counting_variables
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.settings import Settings
 
 KEY_DIGITS = 8

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 
 Launch = tuple[str | int, ...]
 

@@ -18,8 +18,9 @@ from gemm_tuner.export import CONSUMERS
 from gemm_tuner.export.consumer import Consumer
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.prepare import Space
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import Device, GemmProblem, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.records import Device, KernelConfig, ServedChoice, Verdict, Verified
 from gemm_tuner.results_file import Judgement
 from gemm_tuner.served import STAND_IN
 from gemm_tuner.settings import Settings

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from gemm_tuner import serving
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 from gemm_tuner.serving import Server
 from gemm_tuner.settings import Settings
 

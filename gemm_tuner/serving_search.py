@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import KERNEL_FAMILIES, Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KERNEL_FAMILIES, Device
 from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.serving import Server
 

@@ -22,7 +22,8 @@ from gemm_tuner.gpu_watch import Sensor
 from gemm_tuner.interruption import Interruption
 from gemm_tuner.launch import visible_gpu
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import Choice, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Choice
 from gemm_tuner.results_file import Judgement, ResultsFile
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.settings import Settings

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemm_tuner.consumer_kernel import ConsumerKernel
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.sizes import SizeEntry
 
 

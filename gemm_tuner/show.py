@@ -12,8 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import Choice, GemmProblem, Verdict, Verified
+from gemm_tuner.records import Choice, Verdict, Verified
 from gemm_tuner.session import Session
 from gemm_tuner.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.terminal_table import Column, print_table

@@ -15,8 +15,9 @@ from gemm_tuner.config_keys import CONFIG_KEYS, config_form, config_of
 from gemm_tuner.documents import MAX_FILE_BYTES, check_kind, printable, refuse_unknown, show, yaml_value
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import read_text
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import SIZE_KEYS, Defaults, problem_of
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, ServedChoice, Verified
+from gemm_tuner.records import CONFIG_FIELDS, KernelConfig, ServedChoice, Verified
 from gemm_tuner.served import KEYS as SERVED_KEYS
 from gemm_tuner.served import served_of, verified_of
 

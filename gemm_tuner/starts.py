@@ -30,9 +30,10 @@ from gemm_tuner.outcomes import (
     whole_sizes,
     without,
 )
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.processes import MOST_DEATHS, Ended
 from gemm_tuner.profilers import Profiler, TraceError
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.records import Status, Timing
 from gemm_tuner.watching import (
     ACCOUNTED,
     MAX_ATTEMPTS,

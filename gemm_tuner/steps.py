@@ -10,7 +10,8 @@ from gemm_tuner.compiling import Compiling
 from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.launcher.companions import odd_companion
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Verdict
 from gemm_tuner.session import Session
 from gemm_tuner.verify import Checker, OnSettled, Verification, verify_plan
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gemm_tuner.errors import FREE_SPACE, CannotWrite
-from gemm_tuner.records import CompileResult, GemmProblem, Role, Status, Timing, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Role, Status, Timing, Verdict
 
 STORE_FILE = "run.sqlite"
 FORMAT_VERSION = "3"

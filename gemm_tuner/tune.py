@@ -17,8 +17,9 @@ from gemm_tuner.launcher.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.other_checks import ALL, check_others
 from gemm_tuner.prepare import best_predicted
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.processes import MOST_DEATHS
-from gemm_tuner.records import GemmProblem, Status, Verdict
+from gemm_tuner.records import Status, Verdict
 from gemm_tuner.rounds import Rounds
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import make_search

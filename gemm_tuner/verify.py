@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from gemm_tuner.launcher.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import verdict_of
-from gemm_tuner.records import GemmProblem, Status, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Status, Verdict
 from gemm_tuner.watching import OnEvent, nobody
 
 OnSettled = Callable[[GemmProblem, str | None, list[Verdict]], None]

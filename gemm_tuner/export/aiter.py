@@ -25,8 +25,8 @@ from gemm_tuner.export.consumer import (
     tile_fault,
 )
 from gemm_tuner.export.offer import Offer
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import SCALE_BLOCK, GemmProblem
+from gemm_tuner.records import KernelConfig
 
 CONFIGS = "aiter/ops/triton/configs"
 BOUNDS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)

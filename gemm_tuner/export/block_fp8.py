@@ -27,8 +27,8 @@ from gemm_tuner.export.consumer import (
     tile_fault,
 )
 from gemm_tuner.export.offer import Offer
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import SCALE_BLOCK, GemmProblem
+from gemm_tuner.records import KernelConfig
 
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
 

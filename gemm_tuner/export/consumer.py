@@ -13,8 +13,8 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.export import sidecar
 from gemm_tuner.export.offer import Offer
-from gemm_tuner.problem import Layout
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import KernelConfig
 
 Entry = dict[str, Any]
 Body = dict[str, Entry]

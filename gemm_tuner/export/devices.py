@@ -10,7 +10,8 @@ import pandas as pd
 
 from gemm_tuner import prune, space
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.values import did_you_mean
 
 SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part", "lds_fits")

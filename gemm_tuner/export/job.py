@@ -20,7 +20,8 @@ from gemm_tuner.export.plan import FilePlan
 from gemm_tuner.export.sidecar import Sidecar
 from gemm_tuner.input_files import read_bytes
 from gemm_tuner.installation import data_folder
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 from gemm_tuner.trust import Trust
 
 

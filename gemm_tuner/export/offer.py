@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gemm_tuner.records import GemmProblem, KernelConfig, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Verified
 
 
 @dataclass(frozen=True)

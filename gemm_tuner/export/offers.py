@@ -13,7 +13,8 @@ from typing import Protocol
 
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.export.offer import Offer
-from gemm_tuner.records import GemmProblem, KernelConfig, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Verified
 from gemm_tuner.results import Results, Row
 from gemm_tuner.run_record import TABLES
 from gemm_tuner.run_timings import SCREEN, read_predictions, read_timings

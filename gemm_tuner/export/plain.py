@@ -13,8 +13,9 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.export.consumer import Body, Consumer, Entry, Target, tile_fault
 from gemm_tuner.export.offer import Offer
 from gemm_tuner.input_files import printable, read_text
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import problem_row
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig
+from gemm_tuner.records import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.sizes import KNOWN_KEYS
 
 

@@ -16,7 +16,8 @@ from gemm_tuner.launcher.kernels import Launch, launch_all
 from gemm_tuner.launcher.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.launcher.reference import ALL, batched, error_bound, reference
 from gemm_tuner.launcher.scratch import Scratch, call_size, count_sms, make_scratch
-from gemm_tuner.records import GemmProblem, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Verdict
 
 # Elements of a block of A, B or C when results are compared: 0.5 GiB in float64.
 COMPARE_ELEMENTS = 2**26

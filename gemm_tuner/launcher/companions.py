@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 
 # Rows that are loaded through TMA descriptors are multiples of 16 bytes; so many elements are, whatever the type.
 WHOLE_ROWS = 16

@@ -14,7 +14,7 @@ from gemm_tuner.launcher.reference import (
     batched,
     scaled,
 )
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 Wrong = tuple[tuple[int, int], str]
 

@@ -21,8 +21,7 @@ from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.launcher.operands import Operands, torch_dtype, unwritten
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import SCALE_BLOCK, GemmProblem, Layout
 
 # Terms of +-1 that a sum of fp32 (2**24) or int32 holds with scales of up to LARGEST_SCALE multiplied in.
 MOST_TERMS = 2**22

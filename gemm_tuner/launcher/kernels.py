@@ -11,7 +11,7 @@ from typing import Any
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.launcher.operands import Operands
 from gemm_tuner.launcher.scratch import STAND_IN_SMS, Scratch, call_size
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 Launch = tuple[str, Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 
 INIT_TYPES = ("randn", "hpl", "trig_float", "zeros")
 # Integers are drawn from -INT8_LARGEST to INT8_LARGEST, which is symmetric, so that their mean is zero.

@@ -12,7 +12,7 @@ from gemm_tuner.documents import show
 from gemm_tuner.errors import UserError
 from gemm_tuner.input_files import printable
 from gemm_tuner.json_records import load_json, record_of
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 # Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
 # some tenths of a second to raise them again; without a rest a size's times depend on the one before it.

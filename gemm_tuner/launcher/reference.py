@@ -7,8 +7,7 @@ from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.launcher.operands import Operands
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import SCALE_BLOCK, GemmProblem
 
 # Products of fp16 and bf16 are exact in fp32; sums round or, on tensor cores, truncate: one ulp each.
 ACCUMULATOR_ROUNDOFF = 2.0**-23

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 # Multiprocessors where no GPU is asked: when compiling and interpreting. They set nothing but grids.
 STAND_IN_SMS = 4

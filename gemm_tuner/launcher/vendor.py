@@ -7,7 +7,7 @@ from typing import Any
 
 from gemm_tuner.dtypes import DTYPES
 from gemm_tuner.launcher.operands import Operands, torch_dtype
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 
 Call = Callable[[], Any]
 OCP_FP8 = ("fp8_e4m3", "fp8_e5m2")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from gemm_tuner.descriptors import loads_by_descriptor
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import UNUSED, GemmProblem, KernelConfig, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import UNUSED, KernelConfig, Target
 
 # Rows that are not whole 16 bytes are loaded element by element, through registers: with more than this many elements
 # of A and B a thread, kernels spill (Triton 3.9 for sm_90, bf16: 64 x 128 x 64 with 4 warps does, with 8 it does not).

@@ -17,8 +17,8 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.module_export import sections
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
 from gemm_tuner.module_export.rows import LeftOut, Tuned, default_outputs, with_bias_toggled
-from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK
-from gemm_tuner.records import UNUSED, GemmProblem, KernelConfig, Layout, Target
+from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, GemmProblem, Layout
+from gemm_tuner.records import UNUSED, KernelConfig, Target
 from gemm_tuner.trust import remark
 
 MODULE_TEMPLATE = "module.py.j2"

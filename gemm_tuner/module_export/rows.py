@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gemm_tuner.records import GemmProblem, KernelConfig, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Verified
 from gemm_tuner.results import Results
 from gemm_tuner.trust import Trust
 

@@ -11,7 +11,8 @@ from gemm_tuner.errors import UserError
 from gemm_tuner.installation import data_folder
 from gemm_tuner.module_export.render import rendered
 from gemm_tuner.module_export.rows import LeftOut, Tuned, select
-from gemm_tuner.records import GemmProblem, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Target
 from gemm_tuner.trust import Trust, remark
 
 CHECKED_ON_GPU = Trust()

@@ -10,7 +10,8 @@ import pandas as pd
 
 from gemm_tuner import model
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import Device, GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import Device
 
 Floats = npt.NDArray[np.float64]
 

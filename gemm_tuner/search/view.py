@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device
 
 if TYPE_CHECKING:
     import pandas as pd

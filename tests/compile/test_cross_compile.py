@@ -11,8 +11,8 @@ import pytest
 import triton
 from work import ARCHS, Work, compile_work, config_for, refusals, space_of
 
-from gemm_tuner.problem import ACTIVATIONS, SCALINGS
-from gemm_tuner.records import Device, GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
+from gemm_tuner.records import Device, KernelConfig, Status
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

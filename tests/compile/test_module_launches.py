@@ -16,7 +16,8 @@ from gemm_tuner import results
 from gemm_tuner.kernel_env import launcher_env
 from gemm_tuner.module_export import write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Status, Verified
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import Choice, KernelConfig, Status, Verified
 
 HEADER = results.Header(
     *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),

@@ -13,7 +13,8 @@ from gemm_tuner import compile_stage, consumer_kernel
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import CompileResult, KernelConfig, Status
 
 SIZE = GemmProblem(64, 256, 2048, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 DEVICE = space_of("sm_90").device

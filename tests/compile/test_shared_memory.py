@@ -11,7 +11,8 @@ from work import ARCHS, compile_work, config_for, keeps, refusals, space_of
 
 from gemm_tuner import space
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import KernelConfig, Status
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

@@ -12,7 +12,8 @@ import pytest
 from work import compile_work, config_for, space_of
 
 from gemm_tuner.codegen import specialisation
-from gemm_tuner.records import GemmProblem, Layout, Status
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import Status
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

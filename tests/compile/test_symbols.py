@@ -11,7 +11,7 @@ import pytest
 from work import ROOT, compile_work, config_for, space_of
 
 from gemm_tuner import kernel_cache
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 BF16 = GemmProblem(4096, 4096, 4096)
 DEVICE = space_of("sm_90").device

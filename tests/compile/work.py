@@ -11,7 +11,8 @@ from gemm_tuner import compile_stage, prune, space
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Device, KernelConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = prune.load_rules(ROOT / "rules", heuristics=False)

@@ -15,7 +15,8 @@ import yaml
 from gemm_tuner import results
 from gemm_tuner.cli import main
 from gemm_tuner.errors import EXIT_BUG
-from gemm_tuner.records import GemmProblem, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Verified
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "tests" / "data" / "h200_nsys_recording"

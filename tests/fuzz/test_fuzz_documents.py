@@ -16,8 +16,8 @@ from gemm_tuner import replay, results, run_record, sizes, space
 from gemm_tuner.errors import UserError
 from gemm_tuner.launcher.journal import read_journal
 from gemm_tuner.launcher.plan import Plan
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import GemmProblem
 from gemm_tuner.run_record import Final, RunRecord, SizeRecord
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"

@@ -17,8 +17,8 @@ from gemm_tuner import compile_stage, prune
 from gemm_tuner.combinations import first_fault
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.problem import ACTIVATIONS
-from gemm_tuner.records import Device, GemmProblem, KernelConfig, Layout, Status
+from gemm_tuner.problem import ACTIVATIONS, GemmProblem, Layout
+from gemm_tuner.records import Device, KernelConfig, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = prune.load_rules(ROOT / "rules", heuristics=False)

@@ -10,8 +10,7 @@ from dropping import dropping_templates, terms_to_drop
 from gpu_work import FAMILIES, Gpu
 
 from gemm_tuner.combinations import first_fault
-from gemm_tuner.problem import ACTIVATIONS, SCALINGS
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
 
 pytestmark = [
     pytest.mark.gpu,

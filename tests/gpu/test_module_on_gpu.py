@@ -16,7 +16,8 @@ from gpu_work import ROOT, Gpu
 
 from gemm_tuner import results
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import Choice, KernelConfig, Verified
 
 pytestmark = [
     pytest.mark.gpu,

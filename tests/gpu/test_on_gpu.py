@@ -14,7 +14,8 @@ import pytest
 from gpu_work import FAMILIES, LAYOUTS, Gpu, random_pairs, wrong_cases
 
 from gemm_tuner.launcher.plan import STOP_FILE, VERIFY, Journal, Method, Plan, Work
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import KernelConfig
 
 # torch warns of its own settings and of NVIDIA's Python packages, some versions do.
 pytestmark = [

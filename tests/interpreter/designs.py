@@ -16,8 +16,8 @@ from gemm_tuner import codegen, descriptors
 from gemm_tuner.architecture import Architecture
 from gemm_tuner.combinations import first_fault
 from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Target
+from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS, GemmProblem, Layout
+from gemm_tuner.records import KernelConfig, Target
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 ROW, COL = Layout.ROW, Layout.COL

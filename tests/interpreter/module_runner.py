@@ -10,7 +10,7 @@ from typing import Any
 
 from interpreter_child import interpreter
 
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 
 def interpret(module: Path, function: Callable[..., Any], **given: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 from case_runner import all_guarded
 from interpreter_child import interpreter
 
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import pytest
 from case_runner import Case, interpret
 from designs import COL, LAYOUTS, ROW, VARIANTS, case_of, sizes_of, takes
 
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 
 FP16 = GemmProblem(1, 1, 1, "fp16", "fp16", "fp16")
 PARTS, FIRST = 2, range(1)

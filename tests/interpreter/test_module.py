@@ -14,7 +14,8 @@ from module_files import CONFIGS, choice, choices, write_results
 from module_runner import interpret
 
 from gemm_tuner.module_export import write_module
-from gemm_tuner.records import GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig
 
 PAIRS = ((ROW, ROW), (ROW, COL), (COL, ROW))
 ODD = ((2, 67, 130), (63, 65, 127), (96, 63, 31), (17, 64, 250), (16, 63, 256))

@@ -15,7 +15,7 @@ from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device, shippe
 
 from gemm_tuner import prune
 from gemm_tuner.prepare import Space, load_space
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.settings import Settings
 from gemm_tuner.space import AXES
 

@@ -11,7 +11,8 @@ import pandas as pd
 from gemm_tuner import prune, space
 from gemm_tuner.device import Machine
 from gemm_tuner.prepare import Space, load_space
-from gemm_tuner.records import Device, GemmProblem, KernelConfig
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Device, KernelConfig
 from gemm_tuner.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

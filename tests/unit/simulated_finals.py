@@ -10,7 +10,8 @@ from samples import config, problem
 
 from gemm_tuner.finals_plan import FinalsPlan
 from gemm_tuner.launcher.plan import AGAIN, VENDOR
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Status, Timing
 
 SIZE = problem(512, 512, 512)
 CONFIGS = {one.name: one for one in (config(num_stages=stages, num_warps=w) for w in (4, 8) for stages in range(2, 10))}

@@ -11,8 +11,9 @@ from gemm_tuner import prepare, space
 from gemm_tuner.arch_types import require_a_type, type_fault
 from gemm_tuner.cli import main
 from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import apply, columns_of, load_rules
-from gemm_tuner.records import Device, GemmProblem
+from gemm_tuner.records import Device
 
 ARCHS = space.known_archs(ROOT / "rules")
 

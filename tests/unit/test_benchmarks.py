@@ -19,8 +19,9 @@ from gemm_tuner import results
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.launcher.plan import Plan
 from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL
+from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.profilers.base import TraceError
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.records import Choice, KernelConfig, Verified
 
 DATA = samples.ROOT / "tests" / "data" / "profilers"
 HEADER = results.Header(

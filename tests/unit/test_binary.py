@@ -13,7 +13,8 @@ from gemm_tuner.codegen import specialisation
 from gemm_tuner.compile_pool import CompilePool
 from gemm_tuner.compile_worker import CompileTask, code_hash
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = GemmProblem(64, 64, 64)

@@ -13,7 +13,8 @@ from gemm_tuner.launcher.companions import odd_companion, small_companion
 from gemm_tuner.launcher.operands import Operands, make_operands, torch_dtype
 from gemm_tuner.launcher.reference import batched, error_bound, reference, sum_error
 from gemm_tuner.launcher.scratch import STAND_IN_SMS, Scratch
-from gemm_tuner.records import GemmProblem, KernelConfig, Layout, Verdict
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import KernelConfig, Verdict
 
 torch = pytest.importorskip("torch")
 

@@ -20,7 +20,7 @@ from gemm_tuner.device import Machine
 from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, UserError
 from gemm_tuner.options import REPLACED, build_parser
 from gemm_tuner.parser import underscored
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.settings import Settings
 
 ONE = ["-m", "64", "-n", "64", "-k", "64"]

@@ -17,7 +17,8 @@ from samples import device
 from gemm_tuner import codegen, descriptors
 from gemm_tuner.codegen import specialisation
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import CONFIG_FIELDS, GemmProblem, KernelConfig, Layout, Target
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import CONFIG_FIELDS, KernelConfig, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

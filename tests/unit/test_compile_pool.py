@@ -19,7 +19,8 @@ from gemm_tuner.compile_stage import support_task
 from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))

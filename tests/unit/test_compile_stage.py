@@ -13,7 +13,8 @@ from gemm_tuner import prepare
 from gemm_tuner.compile_stage import Binary, binary_of, book, tasks_for, write_scripts
 from gemm_tuner.compiling import pairs
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status
 from gemm_tuner.tune import why_nothing_timed
 
 DEVICE = device("sm_90")

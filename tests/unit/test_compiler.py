@@ -19,7 +19,8 @@ from gemm_tuner.compile_worker import CompileTask
 from gemm_tuner.compiler import Compiler, key_of
 from gemm_tuner.errors import EnvironmentFault
 from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status, Target
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status, Target
 
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(64, 64, 64)

@@ -24,8 +24,7 @@ from gemm_tuner.launcher.exact_operands import (
 )
 from gemm_tuner.launcher.operands import Operands, torch_dtype
 from gemm_tuner.launcher.reference import ALL, activated, batched
-from gemm_tuner.problem import ACTIVATIONS, SCALINGS
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
 
 torch = pytest.importorskip("torch")
 

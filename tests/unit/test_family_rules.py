@@ -7,7 +7,7 @@ from rule_cases import FP8, FP32, NT, TN, Case, On, PlaceCase, keeps, rules_of, 
 from samples import ARCHS, device, shipped
 
 from gemm_tuner import prune
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 LARGE, SMALL = (4096, 4096, 4096), (512, 512, 512)
 PERSISTENT = {"family": "gemm_persistent"}

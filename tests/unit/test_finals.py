@@ -22,7 +22,8 @@ from gemm_tuner.gpu_watch import Sample
 from gemm_tuner.launcher.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.outcomes import Key
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import GemmProblem, Role, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Role, Status, Timing
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import OnEvent, nobody

@@ -13,7 +13,8 @@ from gemm_tuner.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.outcomes import Key
-from gemm_tuner.records import GemmProblem, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Status, Timing
 from gemm_tuner.starts import OnFound, StageRun
 from gemm_tuner.watching import OnEvent, nobody
 

@@ -22,9 +22,10 @@ from gemm_tuner.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.launch import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.launcher.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.outcomes import halves, round_at_end, running_at_end
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.processes import Ended
 from gemm_tuner.profilers.nsys import Nsys
-from gemm_tuner.records import GemmProblem, Timing
+from gemm_tuner.records import Timing
 from gemm_tuner.starts import StageRun
 from gemm_tuner.watching import ACCOUNTED, PROBE, JournalTail
 

@@ -21,7 +21,8 @@ from gemm_tuner import documents, prune, results
 from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.module_export import sections, write_module
 from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.problem import GemmProblem, Layout
+from gemm_tuner.records import CONFIG_FIELDS, Choice, Device, KernelConfig, Verified
 from gemm_tuner.results_file import ResultsFile
 from gemm_tuner.trust import Trust
 

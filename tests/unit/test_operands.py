@@ -22,7 +22,7 @@ from gemm_tuner.launcher.operands import (
 from gemm_tuner.launcher.reference import reference
 from gemm_tuner.launcher.scratch import ScratchPool
 from gemm_tuner.launcher.vendor import vendor_call
-from gemm_tuner.records import GemmProblem, Layout
+from gemm_tuner.problem import GemmProblem, Layout
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import pytest
 from gemm_tuner.launcher.check import compare
 from gemm_tuner.launcher.operands import INT32_SENTINEL, Operands, make_operands, torch_dtype
 from gemm_tuner.launcher.reference import activated, reference
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 
 torch = pytest.importorskip("torch")
 

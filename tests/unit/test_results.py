@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gemm_tuner import results
 from gemm_tuner.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.errors import EnvironmentFault, UserError
-from gemm_tuner.problem import ACTIVATIONS, PRECISIONS
+from gemm_tuner.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import Choice, GemmProblem, KernelConfig, Layout, Verified
+from gemm_tuner.records import Choice, KernelConfig, Verified
 from gemm_tuner.results import FORMAT_VERSION, Header
 from gemm_tuner.sizes import FACTS, ROW_KEYS, TIMED_FACTS, load_sizes
 

@@ -14,7 +14,8 @@ from tuning import session
 from gemm_tuner import results
 from gemm_tuner.errors import UserError
 from gemm_tuner.module_export.rows import select
-from gemm_tuner.records import GemmProblem, Verified
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import Verified
 from gemm_tuner.results_file import Judgement, ResultsFile
 from gemm_tuner.trust import Trust
 

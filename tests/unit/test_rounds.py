@@ -14,7 +14,8 @@ from gemm_tuner.budget import Cost, Pace
 from gemm_tuner.fleet import Fleet
 from gemm_tuner.launcher.plan import SCREEN, Plan
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, Device, GemmProblem, KernelConfig, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Device, KernelConfig, Status, Timing
 from gemm_tuner.rounds import Rounds, view_of
 from gemm_tuner.run_identity import gpu_labels
 from gemm_tuner.search import Proposals, Search, SizeView, make_search

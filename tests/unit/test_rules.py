@@ -27,8 +27,8 @@ from rule_cases import (
 from samples import ARCHS, ROOT, RULES, device, problem, shipped
 
 from gemm_tuner import prune
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import GemmProblem
 from gemm_tuner.rule import Kind, Rule
 from gemm_tuner.sizes import load_sizes
 

@@ -18,7 +18,8 @@ from gemm_tuner.errors import EnvironmentFault, UserError
 from gemm_tuner.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launcher.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.prepare import Setting
-from gemm_tuner.records import CompileResult, GemmProblem, Status, Timing
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, Status, Timing
 from gemm_tuner.run_folder import RunFolder
 from gemm_tuner.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
 from gemm_tuner.run_lock import RunLock

@@ -13,7 +13,8 @@ from samples import TEMPLATES, config, device
 
 from gemm_tuner import codegen, prepare
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import CompileResult, GemmProblem, KernelConfig, Status
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import CompileResult, KernelConfig, Status
 from gemm_tuner.same_code import duplicates, launch_of
 
 DEVICE = device("sm_90")

@@ -12,7 +12,7 @@ from samples import config, device, problem, shipped
 
 from gemm_tuner import model, prune
 from gemm_tuner.errors import UserError
-from gemm_tuner.records import GemmProblem
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
 from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.neighbours import neighbours

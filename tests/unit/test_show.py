@@ -10,8 +10,9 @@ import pytest
 from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner import show
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import FunnelRow
-from gemm_tuner.records import Choice, GemmProblem, ServedChoice, Verdict, Verified
+from gemm_tuner.records import Choice, ServedChoice, Verdict, Verified
 from gemm_tuner.rule import Kind
 from gemm_tuner.short_forms import labels, short_config
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from gemm_tuner.documents import dump_yaml
 from gemm_tuner.errors import EXIT_INPUT, UserError
+from gemm_tuner.problem import GemmProblem, Layout
 from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.records import UNUSED, GemmProblem, KernelConfig, Layout
+from gemm_tuner.records import UNUSED, KernelConfig
 from gemm_tuner.sizes import FACTS, ROW_KEYS, SizeEntry, load_sizes, one_size
 
 ROOT = Path(__file__).resolve().parents[2]

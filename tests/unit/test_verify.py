@@ -12,7 +12,8 @@ from samples import config, device, problem
 from gemm_tuner import prepare
 from gemm_tuner.launcher.plan import VERIFY
 from gemm_tuner.ledger import Ledger
-from gemm_tuner.records import GemmProblem, KernelConfig, Verdict
+from gemm_tuner.problem import GemmProblem
+from gemm_tuner.records import KernelConfig, Verdict
 from gemm_tuner.store import Store
 from gemm_tuner.verify import Verification, verify_plan
 

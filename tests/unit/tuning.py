@@ -23,8 +23,9 @@ from gemm_tuner.launcher.plan import AGAIN, FINALS, VENDOR, Plan, Work
 from gemm_tuner.ledger import Ledger
 from gemm_tuner.outcomes import Key
 from gemm_tuner.prepare import Setting
+from gemm_tuner.problem import GemmProblem
 from gemm_tuner.prune import Pruned
-from gemm_tuner.records import Device, GemmProblem, KernelConfig, Status, Timing
+from gemm_tuner.records import Device, KernelConfig, Status, Timing
 from gemm_tuner.session import Session
 from gemm_tuner.settings import Settings
 from gemm_tuner.sizes import SizeEntry
