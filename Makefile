@@ -29,7 +29,7 @@ test-gpu: $(VENV)/installed-dev
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults
 
 golden: $(VENV)/installed-dev
-	$(RUN) -m pytest tests/unit/test_codegen.py --update-golden
+	$(RUN) -m pytest tests/source/test_codegen.py --update-golden
 
 $(VENV)/installed: requirements.txt
 	$(PYTHON) -m venv $(VENV)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from gemm_tuner import results
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.store import results
 
 
 def medians_us(paths: list[Path]) -> dict[GemmProblem, list[float]]:

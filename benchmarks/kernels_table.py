@@ -24,11 +24,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner import results, space
-from gemm_tuner.errors import EXIT_OK, UserError
-from gemm_tuner.model import roofline_us
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, Device, KernelConfig
+from gemm_tuner.core.errors import EXIT_OK, UserError
+from gemm_tuner.core.records import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, Device, KernelConfig
+from gemm_tuner.gemm.model import roofline_us
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.space import space
+from gemm_tuner.store import results
 
 SMALL_M = 32
 LARGE_SIDE = 4096

@@ -31,16 +31,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner import compile_stage, device, results, space
-from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
-from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.launcher.plan import FINALS, VENDOR, Method, Plan, Work
-from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.compile import compile_stage
+from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
+from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.launch.plan import FINALS, VENDOR, Method, Plan, Work
+from gemm_tuner.measure import device
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, missing_file
 from gemm_tuner.profilers.ncu import DECIMAL, DETAILS, GROUPED, GROUPED_DECIMAL, METRIC, RAW, nanoseconds
 from gemm_tuner.profilers.tables import Row, normalise, read_rows
-from gemm_tuner.records import KernelConfig, Target
+from gemm_tuner.space import space
+from gemm_tuner.store import results
 
 WARM_CALLS = 2
 LONGEST_VENDOR_NAME = 48
@@ -149,8 +152,8 @@ def run_child(plan: Plan) -> None:
     """Runs every work of the plan: only one call of each candidate is inside the range that ncu records."""
     import torch
 
-    from gemm_tuner.launcher.kernels import load_script
-    from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+    from gemm_tuner.gemm.kernels import load_script
+    from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 
     scripts = [load_script(path) for path in plan.scripts]
     buffer = torch.zeros(FLUSH_BLOCK_SIZE, dtype=torch.int32, device="cuda")
@@ -162,10 +165,10 @@ def run_child(plan: Plan) -> None:
 
 def profile_work(work: Work, scripts: list[ModuleType], marks: dict[str, Any], method: Method) -> None:
     """The size's own configuration, then torch.mm, each between two marker kernels of its own."""
-    from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import make_operands, require_memory
-    from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
-    from gemm_tuner.launcher.vendor import vendor_call
+    from gemm_tuner.gemm.kernels import launch_all
+    from gemm_tuner.gemm.operands import make_operands, require_memory
+    from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
+    from gemm_tuner.gemm.vendor import vendor_call
 
     provide_descriptor_memory()
     require_memory(work.problem, 0, "cuda")

@@ -32,17 +32,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner import codegen, results, space
-from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
-from gemm_tuner.launcher.kernels import launch_all, load_script
-from gemm_tuner.launcher.operands import Operands, make_operands
-from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
-from gemm_tuner.launcher.support_kernels import FLUSH_BLOCK_SIZE, support_calls
-from gemm_tuner.markers import FLUSH_SYMBOL
-from gemm_tuner.module_export import write_module
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig, Target
-from gemm_tuner.sizes import Row
+from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.export.module import write_module
+from gemm_tuner.gemm.kernels import launch_all, load_script
+from gemm_tuner.gemm.operands import Operands, make_operands
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
+from gemm_tuner.gemm.sizes import Row
+from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.source import codegen
+from gemm_tuner.space import space
+from gemm_tuner.store import results
 
 # Calls of a round are fewer than the launch queue holds (1024 launches on NVIDIA), with two kernels a call.
 CALLS_A_ROUND = 200

@@ -18,15 +18,19 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from gemm_tuner import cli, options, pipeline, prepare, results
-from gemm_tuner.contest import Judge, contenders, judge_of, sheet_of
-from gemm_tuner.errors import EXIT_OK, EnvironmentFault, UserError
-from gemm_tuner.estimates import Cells
-from gemm_tuner.launcher.plan import FINALS
-from gemm_tuner.ledger import Ledger
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
-from gemm_tuner.tune import Tuning
+from gemm_tuner.cli import main as cli
+from gemm_tuner.cli import options
+from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.decide.contest import Judge, contenders, judge_of, sheet_of
+from gemm_tuner.decide.estimates import Cells
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import FINALS
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import run as pipeline
+from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.store import results
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner import prune, space
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.space import prune, space
 
 ROCM_AXES = {
     "BLOCK_SIZE_M": [16, 32, 64, 128, 256],

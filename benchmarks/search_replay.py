@@ -26,10 +26,11 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gemm_tuner import model, space
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import CONFIG_FIELDS, Device
+from gemm_tuner.core.records import CONFIG_FIELDS, Device
+from gemm_tuner.gemm import model
+from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
+from gemm_tuner.space import space
 
 LANDSCAPES = ROOT / "benchmarks" / "landscapes"
 ARCH = "sm_90"

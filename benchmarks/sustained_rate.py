@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemm_tuner.gpu_watch import GpuWatch, find_sensor, summary
+from gemm_tuner.measure.gpu_watch import GpuWatch, find_sensor, summary
 
 EXIT_ENVIRONMENT = 3
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}

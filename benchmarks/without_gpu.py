@@ -29,11 +29,12 @@ sys.path.insert(1, str(ROOT / "benchmarks"))
 
 from rules_speed import ROCM_AXES
 
-from gemm_tuner import codegen, prune, space
-from gemm_tuner.architecture import Architecture
-from gemm_tuner.launcher.plan import SCREEN
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig, Status, Target, Timing
+from gemm_tuner.core.architecture import Architecture
+from gemm_tuner.core.records import KernelConfig, Status, Target, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import SCREEN
+from gemm_tuner.source import codegen
+from gemm_tuner.space import prune, space
 
 CONFIGS = 15_000
 SIZES = 100
@@ -121,12 +122,12 @@ def dry_run_s() -> float:
 def parent_gib() -> float:
     """Largest resident memory of a tuner's own process that has a size of 15 000 kept configurations: loads space and
     rules, searches, books and stores a timing of each, writes its table."""
-    sys.path.insert(0, str(ROOT / "tests" / "unit"))
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     from tuning import StandInGpu, ledger_of, session  # what the tests of the measured way use
 
-    from gemm_tuner import prepare
-    from gemm_tuner.settings import Settings
-    from gemm_tuner.tune import Tuning
+    from gemm_tuner.pipeline import prepare
+    from gemm_tuner.pipeline.settings import Settings
+    from gemm_tuner.pipeline.tune import Tuning
 
     device = space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90").device
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemm_tuner.parser import Parser
+    from gemm_tuner.cli.parser import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "cli.md"
@@ -28,12 +28,12 @@ EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")
 
 def page() -> str:
     """The page as the parsers are now."""
-    from gemm_tuner import options
-    from gemm_tuner.commands import SUBCOMMANDS
+    from gemm_tuner.cli import options
+    from gemm_tuner.cli.commands import SUBCOMMANDS
 
     parts = [INTRODUCTION, section(options.build_parser(), "tune a list of sizes")]
     for name, what in SUBCOMMANDS.items():
-        parser = importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}").build_parser()
+        parser = importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}").build_parser()
         parts.append(section(parser, what))
     return "\n".join(parts)
 

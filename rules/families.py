@@ -7,9 +7,9 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 
 import numpy as np
 
-from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES, rows_fit_descriptors
-from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.rule import HEURISTIC, next_power_of_2, rule
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES, rows_fit_descriptors
+from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle

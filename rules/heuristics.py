@@ -6,7 +6,7 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
-from gemm_tuner.rule import HEURISTIC, next_power_of_2, rule
+from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 LARGE = 2048
 MOST_SLICES = 32

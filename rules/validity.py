@@ -5,11 +5,11 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
-from gemm_tuner import descriptors
-from gemm_tuner.descriptors import DESCRIPTOR_FAMILIES
-from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.problem import SCALE_BLOCK
-from gemm_tuner.rule import VALIDITY, rule
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm import descriptors
+from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES
+from gemm_tuner.gemm.problem import SCALE_BLOCK
+from gemm_tuner.space.rule import VALIDITY, rule
 
 
 @rule(VALIDITY)

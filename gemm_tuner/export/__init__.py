@@ -1,12 +1,5 @@
-"""Tuned configs in the files that others read: one module a consumer, one registry."""
+"""Tuned configs for others: files of servers, a Python module, the fewest configs that serve all sizes.
 
-from __future__ import annotations
-
-from gemm_tuner.export.aiter import Aiter
-from gemm_tuner.export.block_fp8 import Sglang, Vllm
-from gemm_tuner.export.consumer import Consumer, Served
-from gemm_tuner.export.plain import Csv, Json, TritonConfig
-
-_WITH_LOOK_UP = (Vllm(), Sglang(), Aiter())
-CONSUMERS: dict[str, Consumer] = {one.name: one for one in (*_WITH_LOOK_UP, TritonConfig(), Csv(), Json())}
-SERVED: dict[str, Served] = {one.name: one for one in _WITH_LOOK_UP}
+May import core, system, languages, gemm, space, consumers, source, search, compile, launch, profilers, measure,
+decide, store, pipeline.
+"""

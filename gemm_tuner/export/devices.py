@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gemm_tuner import prune, space
-from gemm_tuner.errors import UserError
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
-from gemm_tuner.values import did_you_mean
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.space import prune, space
+from gemm_tuner.system.values import did_you_mean
 
 SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part", "lds_fits")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from gemm_tuner.export.consumer import Body, Consumer, Target
-from gemm_tuner.export.nearest import most_rows, stand_in
-from gemm_tuner.export.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
+from gemm_tuner.consumers.consumer import Body, Consumer, Target
+from gemm_tuner.consumers.nearest import most_rows, stand_in
+from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
 
 
 def fill(

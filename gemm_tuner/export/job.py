@@ -9,20 +9,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner import check_now, results, run_record, space
-from gemm_tuner.documents import MAX_FILE_BYTES
-from gemm_tuner.errors import UserError
-from gemm_tuner.export import offers, plan, sidecar
-from gemm_tuner.export.consumer import Consumer, Target
+from gemm_tuner.consumers import sidecar
+from gemm_tuner.consumers.consumer import Consumer, Target
+from gemm_tuner.consumers.sidecar import Sidecar
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.export import offers, plan
 from gemm_tuner.export.devices import Fits
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import FilePlan
-from gemm_tuner.export.sidecar import Sidecar
-from gemm_tuner.input_files import read_bytes
-from gemm_tuner.installation import data_folder
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
-from gemm_tuner.trust import Trust
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.pipeline import check_now
+from gemm_tuner.space import space
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.trust import Trust
+from gemm_tuner.system.documents import MAX_FILE_BYTES
+from gemm_tuner.system.input_files import read_bytes
+from gemm_tuner.system.installation import data_folder
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from gemm_tuner.errors import EnvironmentFault, UserError
-from gemm_tuner.export.offer import Offer
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig, Verified
-from gemm_tuner.results import Results, Row
-from gemm_tuner.run_record import TABLES
-from gemm_tuner.run_timings import SCREEN, read_predictions, read_timings
-from gemm_tuner.trust import Trust, known_wrong
+from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import KernelConfig, Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.store.results import Results, Row
+from gemm_tuner.store.run_record import TABLES
+from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
+from gemm_tuner.store.trust import Trust, known_wrong
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # of the configs of a size that could stand in

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner.documents import printable, show, write_text_atomically
-from gemm_tuner.errors import EnvironmentFault, UserError
-from gemm_tuner.export import sidecar
-from gemm_tuner.export.consumer import Body, Consumer, Entry, Target
+from gemm_tuner.consumers import sidecar
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Target
+from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.consumers.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import Verified
 from gemm_tuner.export.fill import fill
-from gemm_tuner.export.offer import Offer
 from gemm_tuner.export.offers import RESULTS, SERVED, LeftOut
-from gemm_tuner.export.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
-from gemm_tuner.records import Verified
+from gemm_tuner.system.documents import show, write_text_atomically
+from gemm_tuner.system.input_files import printable
 
 
 @dataclass(frozen=True)

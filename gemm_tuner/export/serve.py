@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.errors import UserError
-from gemm_tuner.export import sidecar
-from gemm_tuner.export.consumer import Served, SizeFile
-from gemm_tuner.export.nearest import GRID
-from gemm_tuner.export.sidecar import Note, Timed
+from gemm_tuner.consumers import sidecar
+from gemm_tuner.consumers.consumer import Served, SizeFile
+from gemm_tuner.consumers.nearest import GRID
+from gemm_tuner.consumers.sidecar import Note, Timed
+from gemm_tuner.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
-"""The profilers that can time kernels, and the choice among them."""
+"""The profilers that can time kernels, one module a tool.
+
+May import core, system, languages, gemm, space, consumers, source, search, compile, launch.
+"""
 
 from __future__ import annotations
 
-from gemm_tuner.errors import EnvironmentFault, UserError
+from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.profilers.base import TRACE_COLUMNS, Profiler, TraceError
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys

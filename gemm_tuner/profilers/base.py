@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from gemm_tuner.errors import EnvironmentFault
-from gemm_tuner.processes import guarded_command
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.system.processes import guarded_command
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
     PLAIN_NUMBERS,
     Dispatch,
@@ -19,6 +18,7 @@ from gemm_tuner.profilers.base import (
     unreadable,
 )
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, normalise, read_rows
+from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:
     import pandas as pd

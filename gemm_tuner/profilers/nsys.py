@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
+from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:
     import pandas as pd

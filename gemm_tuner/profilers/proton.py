@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import (
     MAX_ROWS,
     PLAIN_NUMBERS,
@@ -23,6 +22,7 @@ from gemm_tuner.profilers.base import (
     to_frame,
     unreadable,
 )
+from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:
     import pandas as pd

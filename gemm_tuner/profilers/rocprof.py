@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_tuner.errors import EnvironmentFault
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
 from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 

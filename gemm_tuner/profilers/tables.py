@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemm_tuner.documents import show
 from gemm_tuner.profilers.base import SEE_LOG, Dispatch, TraceError, no_kernels, unreadable
+from gemm_tuner.system.documents import show
 
 MISSING = frozenset(("", "none", "null", "n/a"))
 NAME_COLUMNS = ("kernelname", "name")

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gemm_tuner import run_record
-from gemm_tuner.launcher.plan import VENDOR
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import ServedChoice
-from gemm_tuner.run_record import Final, RunRecord, SizeRecord
-from gemm_tuner.served import STAND_IN, served_of
-from gemm_tuner.short_forms import labels, legend, titled
+from gemm_tuner.core.records import ServedChoice
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.served import STAND_IN, served_of
+from gemm_tuner.gemm.short_forms import labels, legend, titled
+from gemm_tuner.launch.plan import VENDOR
+from gemm_tuner.store import run_record
+from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 
 Interval = tuple[float, float]
 # Measured times of a configuration. All have been screened, few were in the finals: screening times compare.

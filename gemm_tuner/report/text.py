@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from gemm_tuner.gemm.short_forms import label
+from gemm_tuner.pipeline.show import config_name
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
-from gemm_tuner.short_forms import label
-from gemm_tuner.show import config_name
-from gemm_tuner.terminal_table import Column, print_table, printable
+from gemm_tuner.system.terminal_table import Column, print_table, printable
 
 WHERE_ALL_IS = "the page, or --text into a pipe,"
 CONFIG_LEGEND = (

@@ -1,4 +1,7 @@
-"""Searches: which of a size's configurations to time next. They see what views say, and know no GPU and no compiler."""
+"""Searches: which of a size's configurations to time next. They see what views say, and know no GPU and no compiler.
+
+May import core, system, languages, gemm, space, consumers, source.
+"""
 
 from gemm_tuner.search.registry import SEARCHES as SEARCHES
 from gemm_tuner.search.registry import about_asked as about_asked

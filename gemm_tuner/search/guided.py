@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import Device
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.search.learned import Estimate, estimates
 from gemm_tuner.search.neighbours import neighbours
 from gemm_tuner.search.spread import spread

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gemm_tuner.records import Device
-from gemm_tuner.search import features
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm import features
 from gemm_tuner.search.view import SizeView
 
 Floats = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gemm_tuner.records import Device
+from gemm_tuner.core.records import Device
 from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gemm_tuner.errors import UserError
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.search.plain import Full, Quick
 from gemm_tuner.search.view import Search
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import Device
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.problem import GemmProblem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,12 +10,13 @@ from statistics import geometric_mean
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from gemm_tuner import results  # noqa: E402
-from gemm_tuner.errors import EnvironmentFault  # noqa: E402
-from gemm_tuner.export import CONSUMERS, offers  # noqa: E402
-from gemm_tuner.module_export import rows as module_rows  # noqa: E402
-from gemm_tuner.results import Results  # noqa: E402
-from gemm_tuner.trust import Trust  # noqa: E402
+from gemm_tuner.store import results  # noqa: E402
+from gemm_tuner.core.errors import EnvironmentFault  # noqa: E402
+from gemm_tuner.consumers.registry import CONSUMERS  # noqa: E402
+from gemm_tuner.export import offers  # noqa: E402
+from gemm_tuner.export.module import rows as module_rows  # noqa: E402
+from gemm_tuner.store.results import Results  # noqa: E402
+from gemm_tuner.store.trust import Trust  # noqa: E402
 
 READERS = ("vllm", "sglang", "aiter", "triton", "csv", "json")
 HEAD = """\

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from work import ROOT, compile_work, space_of
 
-from gemm_tuner import results
-from gemm_tuner.kernel_env import launcher_env
-from gemm_tuner.module_export import write_module
-from gemm_tuner.module_export.fallback import general_configs, pointer_twin
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import Choice, KernelConfig, Status, Verified
+from gemm_tuner.core.records import Choice, KernelConfig, Status, Verified
+from gemm_tuner.export.module import write_module
+from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.store import results
 
 HEADER = results.Header(
     *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),

@@ -9,12 +9,13 @@ import pytest
 from consumer_sources import SGLANG, VLLM, write_source
 from work import LIMIT_S, ROOT, WORKERS, config_for, space_of
 
-from gemm_tuner import compile_stage, consumer_kernel
-from gemm_tuner.compile_pool import CompilePool
-from gemm_tuner.compile_worker import CompileTask
-from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import CompileResult, KernelConfig, Status
+from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.consumers import consumer_kernel
+from gemm_tuner.core.records import CompileResult, KernelConfig, Status
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.triton.kernel_env import kernel_env
 
 SIZE = GemmProblem(64, 256, 2048, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 DEVICE = space_of("sm_90").device

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from work import ARCHS, compile_work, config_for, keeps, refusals, space_of
 
-from gemm_tuner import space
-from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import KernelConfig, Status
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import KernelConfig, Status
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.space import space
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

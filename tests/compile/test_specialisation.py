@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from work import compile_work, config_for, space_of
 
-from gemm_tuner.codegen import specialisation
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import Status
+from gemm_tuner.core.records import Status
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.source.codegen import specialisation
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from work import ROOT, compile_work, config_for, space_of
 
-from gemm_tuner import kernel_cache
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton import kernel_cache
 
 BF16 = GemmProblem(4096, 4096, 4096)
 DEVICE = space_of("sm_90").device

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gemm_tuner import compile_stage, prune, space
-from gemm_tuner.compile_pool import CompilePool
-from gemm_tuner.compile_worker import CompileTask
-from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import CompileResult, Device, KernelConfig
+from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.core.records import CompileResult, Device, KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.space import prune, space
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = prune.load_rules(ROOT / "rules", heuristics=False)

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gemm_tuner import cli, device, options
-from gemm_tuner.commands import SUBCOMMANDS
-from gemm_tuner.device import Machine
-from gemm_tuner.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
-from gemm_tuner.parser import Parser
+from gemm_tuner.cli import main as cli
+from gemm_tuner.cli import options
+from gemm_tuner.cli.commands import SUBCOMMANDS
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.measure import device
+from gemm_tuner.measure.device import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -60,7 +62,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def parsers() -> list[Parser]:
-    modules = (importlib.import_module(f"gemm_tuner.commands.{name.replace('-', '_')}") for name in SUBCOMMANDS)
+    modules = (importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}") for name in SUBCOMMANDS)
     return [options.build_parser(), *(module.build_parser() for module in modules)]
 
 

@@ -43,7 +43,8 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
     done = subprocess.run([*command[:2], "help"], capture_output=True, text=True, cwd=tmp_path, env=env)
     assert done.stderr.startswith("tune-gemm: ") and "; tune-gemm --help" in done.stderr
     render = (
-        "from gemm_tuner import codegen, installation, prune, space; from gemm_tuner.records import GemmProblem;"
+        "from gemm_tuner.source import codegen; from gemm_tuner.system import installation;"
+        "from gemm_tuner.space import prune, space; from gemm_tuner.gemm.problem import GemmProblem;"
         "rules = installation.data_folder('rules');"
         "h200 = space.load(space.space_path(rules, 'sm_90'), 'sm_90').device.target;"
         "templates = installation.data_folder('templates');"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from consumer_sources import write_source
 
-from gemm_tuner import results
-from gemm_tuner.cli import main
-from gemm_tuner.records import Verified
+from gemm_tuner.cli.main import main
+from gemm_tuner.core.records import Verified
+from gemm_tuner.store import results
 
 ROOT = Path(__file__).resolve().parents[2]
 AXES = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gemm_tuner import results
-from gemm_tuner.cli import main
-from gemm_tuner.replay import in_order
+from gemm_tuner.cli.main import main
+from gemm_tuner.measure.replay import in_order
 from gemm_tuner.report import data
+from gemm_tuner.store import results
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
 # The rules of the day it was recorded: others would ask for configurations that nobody timed.

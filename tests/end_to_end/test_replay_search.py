@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from test_replay import RECORDING, rows
 
-from gemm_tuner import run_record
-from gemm_tuner.cli import main
-from gemm_tuner.options import build_parser
+from gemm_tuner.cli.main import main
+from gemm_tuner.cli.options import build_parser
+from gemm_tuner.store import run_record
 
 
 def tune(folder: Path, *more: str) -> int:

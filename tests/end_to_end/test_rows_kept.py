@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gemm_tuner import results
-from gemm_tuner.cli import main
-from gemm_tuner.errors import EXIT_BUG
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import Verified
+from gemm_tuner.cli.main import main
+from gemm_tuner.core.errors import EXIT_BUG
+from gemm_tuner.core.records import Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.store import results
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "tests" / "data" / "h200_nsys_recording"
 # Ends the process without a word before or after the Nth call of one function of the tuner.
 KILLED = """
 import importlib, os, sys
-from gemm_tuner.cli import main
+from gemm_tuner.cli.main import main
 
 where, nth, when, *words = sys.argv[1:]
 module, _, name = where.rpartition(":")
@@ -46,14 +46,14 @@ setattr(owner, last, dies)
 sys.exit(main(words))
 """
 MOMENTS = [
-    ("gemm_tuner.session:Session.settle", 1, "after"),
-    ("gemm_tuner.session:Session.settle", 2, "after"),
-    ("gemm_tuner.results_file:results.write_rows", 1, "before"),
+    ("gemm_tuner.pipeline.session:Session.settle", 1, "after"),
+    ("gemm_tuner.pipeline.session:Session.settle", 2, "after"),
+    ("gemm_tuner.store.results_file:results.write_rows", 1, "before"),
     ("os:fsync", 1, "after"),
     *[("os:replace", nth, when) for nth in (1, 2) for when in ("before", "after")],
-    ("gemm_tuner.run_record:write", 1, "before"),
-    ("gemm_tuner.run_folder:RunFolder.tidy", 1, "before"),
-    ("gemm_tuner.store:Store.settle", 2, "after"),
+    ("gemm_tuner.store.run_record:write", 1, "before"),
+    ("gemm_tuner.store.run_folder:RunFolder.tidy", 1, "before"),
+    ("gemm_tuner.store.store:Store.settle", 2, "after"),
 ]
 
 
@@ -111,7 +111,7 @@ def test_a_kill_leaves_every_row_and_the_command_goes_on(moment: tuple[str, int,
 
 
 def test_a_run_that_goes_on_says_so_first(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_killed(("gemm_tuner.store:Store.settle", 2, "after"), words(tuned)) == 9
+    assert run_killed(("gemm_tuner.store.store:Store.settle", 2, "after"), words(tuned)) == 9
     (run,) = runs(tuned)
     assert main(words(tuned)) == 0
     assert capfd.readouterr().err.splitlines()[0] == f"going on with runs/{run.name}: 2 of 3 sizes finished"
@@ -191,7 +191,7 @@ def test_a_bug_costs_no_row_and_says_where_its_traceback_is(
     tuned: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("gemm_tuner.choose.measured_choice", broken)
+        patch.setattr("gemm_tuner.decide.choose.measured_choice", broken)
         assert main(words(tuned, "--update", str(tuned))) == EXIT_BUG
         said = capfd.readouterr().err
         (run,) = runs(tuned)
@@ -209,7 +209,7 @@ def test_a_bug_before_a_run_has_a_folder_is_reported_in_the_temporary_one(
     tuned: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tuned.parent))
-    monkeypatch.setattr("gemm_tuner.prepare.find_setting", broken)
+    monkeypatch.setattr("gemm_tuner.pipeline.prepare.find_setting", broken)
     assert main(words(tuned)) == EXIT_BUG
     (kept,) = tuned.parent.glob("bug-*.txt")
     assert str(kept) in capfd.readouterr().err
@@ -217,7 +217,7 @@ def test_a_bug_before_a_run_has_a_folder_is_reported_in_the_temporary_one(
 
 def test_a_finished_run_ends_as_it_ended(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Where kernels were compiled under the profiler, its exit status was 1, and it is 1 again."""
-    from gemm_tuner.tune import Tuning
+    from gemm_tuner.pipeline.tune import Tuning
 
     update = [word for word in words(tuned) if word != "--no_warmup"]
     real = Tuning.run

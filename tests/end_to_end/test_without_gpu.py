@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gemm_tuner import prune, results, run_record
-from gemm_tuner.cli import main
-from gemm_tuner.records import Status, Verified
+from gemm_tuner.cli.main import main
+from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.space import prune
+from gemm_tuner.store import results, run_record
 
 ROOT = Path(__file__).resolve().parents[2]
 

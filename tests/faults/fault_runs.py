@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner import results, run_record
-from gemm_tuner.run_record import RunRecord
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.run_record import RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_PATH = Path(__file__).resolve().parent / "on_path"
@@ -38,7 +38,7 @@ AXES = {
     "num_warps": "[4]",
     "num_stages": "[3]",
 }
-MAIN_IMPORT = "from gemm_tuner.launcher.main import main"
+MAIN_IMPORT = "from gemm_tuner.launch.main import main"
 
 
 def small_space(axes: dict[str, str]) -> str:

@@ -15,8 +15,9 @@ from conftest import Undisturbed
 from fault_runs import LOOK_S, MEASURED, PREDICTED, Machine, require_accounts, rows_of
 from test_kills import progress, stored
 
-from gemm_tuner import gpu_lock, results
-from gemm_tuner.records import Verified
+from gemm_tuner.core.records import Verified
+from gemm_tuner.store import results
+from gemm_tuner.system import gpu_lock
 
 
 def require_one_line(text: str, *words: str) -> None:

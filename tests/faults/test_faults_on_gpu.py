@@ -12,7 +12,8 @@ import pytest
 from bad_kernels import FAULTS, GOOD
 from fault_runs import LOOK_S, Machine, Outcome, require_accounts, rows_of, small_space, statuses_of, templates_into
 
-from gemm_tuner import device, run_record
+from gemm_tuner.measure import device
+from gemm_tuner.store import run_record
 
 pytestmark = pytest.mark.gpu
 

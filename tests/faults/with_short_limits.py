@@ -7,8 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gemm_tuner import launch, watching
-from gemm_tuner.cli import main
+from gemm_tuner.cli.main import main
+from gemm_tuner.measure import launcher_process as launch
+from gemm_tuner.measure import watching
 
 LIMIT_S = 3.0
 

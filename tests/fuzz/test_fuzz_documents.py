@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutations import FUZZ, FUZZ_PART, LINES, Edit, edits, spoil
 
-from gemm_tuner import replay, results, run_record, sizes, space
-from gemm_tuner.errors import UserError
-from gemm_tuner.launcher.journal import read_journal
-from gemm_tuner.launcher.plan import Plan
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.problem_keys import Defaults
-from gemm_tuner.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm import sizes
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure import replay
+from gemm_tuner.space import space
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
 FINALS = RECORDING / "raw" / "01-finals" / "start00"

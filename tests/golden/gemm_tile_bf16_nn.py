@@ -175,7 +175,7 @@ CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c'
 
 
 if __name__ == "__main__":
-    from gemm_tuner.launcher.main import main
+    from gemm_tuner.launch.main import main
 
     status = main()
     if status:  # a plain return lets a profiler inside the process (proton) write its report

@@ -176,7 +176,7 @@ CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'fp16', 'dtype_b': 'fp16', 'dtype_c'
 
 
 if __name__ == "__main__":
-    from gemm_tuner.launcher.main import main
+    from gemm_tuner.launch.main import main
 
     status = main()
     if status:  # a plain return lets a profiler inside the process (proton) write its report

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from gpu_work import Gpu
 
-from gemm_tuner import space
-from gemm_tuner.device import look, measured_device
-from gemm_tuner.kernel_env import kernel_env
+from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.measure.device import look, measured_device
+from gemm_tuner.space import space
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
 
@@ -41,8 +41,8 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
     row = machine.gpu(0)
     loaded = space.load(space.space_path(RULES, row["arch"]), row["arch"])
     folder = tmp_path_factory.mktemp("gpu")
-    from gemm_tuner.launcher.main import CompileCounter
-    from gemm_tuner.launcher.scratch import provide_descriptor_memory
+    from gemm_tuner.gemm.scratch import provide_descriptor_memory
+    from gemm_tuner.launch.main import CompileCounter
 
     provide_descriptor_memory()
     with pytest.MonkeyPatch.context() as patch:

@@ -13,12 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner import compile_stage, prune
-from gemm_tuner.combinations import first_fault
-from gemm_tuner.compile_pool import CompilePool
-from gemm_tuner.kernel_env import kernel_env
-from gemm_tuner.problem import ACTIVATIONS, GemmProblem, Layout
-from gemm_tuner.records import Device, KernelConfig, Status
+from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.core.records import Device, KernelConfig, Status
+from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem, Layout
+from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.space import prune
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = prune.load_rules(ROOT / "rules", heuristics=False)
@@ -79,7 +80,7 @@ class Gpu:
 
     def scripts(self, pairs: list[Pair], templates: Path = ROOT / "templates") -> dict[tuple[str, str], ModuleType]:
         """Loaded scripts by family and class, everything in them that the pairs need compiled by the pool."""
-        from gemm_tuner.launcher.kernels import load_script
+        from gemm_tuner.gemm.kernels import load_script
 
         folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
         folder.mkdir()
@@ -100,7 +101,7 @@ class Gpu:
 
 def wrong_cases(gpu: Gpu, pairs: list[Pair]) -> list[str]:
     """Checks all pairs on the GPU; what is wrong, in words. Asserts that nothing was compiled for it."""
-    from gemm_tuner.launcher.check import check
+    from gemm_tuner.gemm.check import check
 
     scripts = gpu.scripts(pairs)
     found = []

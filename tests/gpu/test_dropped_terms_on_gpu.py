@@ -9,8 +9,8 @@ import pytest
 from dropping import dropping_templates, terms_to_drop
 from gpu_work import FAMILIES, Gpu
 
-from gemm_tuner.combinations import first_fault
-from gemm_tuner.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
+from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
 
 pytestmark = [
     pytest.mark.gpu,
@@ -57,8 +57,8 @@ def problem_for(family: str, kind: str, k: int) -> GemmProblem:
 def test_every_term_that_is_left_out_shows(gpu: Gpu, tmp_path: Path, family: str, kind: str) -> None:
     """k = 0, one in the middle, the first of every block and slice of K, and the last. And with none left out, the
     whole check is content."""
-    from gemm_tuner.launcher.check import Caller, check, exact_difference
-    from gemm_tuner.launcher.exact_operands import count_sets, make_exact_operands, with_exact_factors
+    from gemm_tuner.gemm.check import Caller, check, exact_difference
+    from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
 
     dtype_a, _, _, precision = TYPES[kind]
     if not gpu.has_type("tf32" if precision == "tf32" else dtype_a):

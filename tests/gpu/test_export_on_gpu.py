@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 from gpu_work import Gpu
 
-from gemm_tuner import check_now, cli, results
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import Choice, KernelConfig, Verified
+from gemm_tuner.cli import main as cli
+from gemm_tuner.core.records import Choice, KernelConfig, Verified
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.pipeline import check_now
+from gemm_tuner.store import results
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = GemmProblem(64, 512, 1024, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")

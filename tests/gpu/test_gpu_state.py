@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from gpu_work import Gpu
 
-from gemm_tuner import device, gpu_users, nvml, results
-from gemm_tuner.device import driver_name, lock_name
-from gemm_tuner.gpu_lock import held
-from gemm_tuner.gpu_watch import find_sensor
-from gemm_tuner.launch import visible_gpu
-from gemm_tuner.processes import own_pids
+from gemm_tuner.measure import device, gpu_users
+from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.gpu_watch import find_sensor
+from gemm_tuner.measure.launcher_process import visible_gpu
+from gemm_tuner.store import results
+from gemm_tuner.system import nvml
+from gemm_tuner.system.gpu_lock import held
+from gemm_tuner.system.processes import own_pids
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from gpu_work import ROOT, Gpu
 
-from gemm_tuner import results
-from gemm_tuner.module_export import write_module
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import Choice, KernelConfig, Verified
+from gemm_tuner.core.records import Choice, KernelConfig, Verified
+from gemm_tuner.export.module import write_module
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.store import results
 
 pytestmark = [
     pytest.mark.gpu,
@@ -85,7 +85,7 @@ def loaded(path: Path) -> ModuleType:
 
 def operands_of(problem: GemmProblem, seed: int) -> tuple[Any, tuple[Any, Any, Any]]:
     """The operands of a problem, and a, b and bias as matmul takes them."""
-    from gemm_tuner.launcher.operands import make_operands
+    from gemm_tuner.gemm.operands import make_operands
 
     operands = make_operands(problem, "randn", seed, "cuda")
     return operands, (*operands.logical(problem), operands.bias)
@@ -93,8 +93,8 @@ def operands_of(problem: GemmProblem, seed: int) -> tuple[Any, tuple[Any, Any, A
 
 def fault(module: ModuleType, problem: GemmProblem, seed: int) -> str:
     """What is wrong with matmul for a problem, called three times; empty when it is right."""
-    from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.reference import reference
+    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.reference import reference
 
     operands, given = operands_of(problem, seed)
     wanted = reference(problem, operands)
@@ -175,9 +175,9 @@ def kinds_of(gpu: Gpu) -> list[dict[str, Any]]:
 
 
 def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
-    from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.operands import make_operands
-    from gemm_tuner.launcher.reference import reference
+    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.operands import make_operands
+    from gemm_tuner.gemm.reference import reference
 
     kinds = kinds_of(gpu)
     rows = [

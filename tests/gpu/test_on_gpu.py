@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from gpu_work import FAMILIES, LAYOUTS, Gpu, random_pairs, wrong_cases
 
-from gemm_tuner.launcher.plan import STOP_FILE, VERIFY, Journal, Method, Plan, Work
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import KernelConfig
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.launch.plan import STOP_FILE, VERIFY, Journal, Method, Plan, Work
 
 # torch warns of its own settings and of NVIDIA's Python packages, some versions do.
 pytestmark = [
@@ -95,9 +95,9 @@ def test_ten_calls_give_the_same_bits(gpu: Gpu, family: str) -> None:
     """With one scratch, whose locks each call leaves zero."""
     import torch
 
-    from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import make_operands
-    from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch
+    from gemm_tuner.gemm.kernels import launch_all
+    from gemm_tuner.gemm.operands import make_operands
+    from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch
 
     tile, more, problem = SHARING[family]
     config = gpu.config(*tile, family=family, **more)
@@ -137,9 +137,9 @@ def test_matrices_beyond_2_to_the_31_elements_are_right(gpu: Gpu, what: str) -> 
     """Checked where an offset of 32 bits would wrap, at the ends and at random; nowhere may a NaN stay."""
     import torch
 
-    from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import make_operands
-    from gemm_tuner.launcher.scratch import call_size, count_sms, make_scratch
+    from gemm_tuner.gemm.kernels import launch_all
+    from gemm_tuner.gemm.operands import make_operands
+    from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch
 
     problem, split_k, family = LARGE[what]
     if gpu.device.memory_bytes < 100 * GIB:
@@ -175,9 +175,9 @@ def sampled(extent: int, *others: int) -> list[int]:
 def difference(got: Any, left: Any, right: Any, problem: GemmProblem, config: KernelConfig) -> str:
     """What is wrong with a part of C, the product of these rows and columns; in parts of the longer side, since a
     float64 copy of 2**31 elements takes 16 GiB."""
-    from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.operands import Operands
-    from gemm_tuner.launcher.reference import reference
+    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.operands import Operands
+    from gemm_tuner.gemm.reference import reference
 
     step = 4096
     for start in range(0, max(got.shape), step):
@@ -204,7 +204,7 @@ def test_a_warp_specialised_kernel_runs(gpu: Gpu) -> None:
 
 def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu, tmp_path: Path) -> None:
     """And the ones after it still run."""
-    from gemm_tuner.launcher.main import verify
+    from gemm_tuner.launch.main import verify
 
     limit = gpu.device.shared_memory_bytes
     large = gpu.config(64, 128, 256, stages=8, warps=8)

@@ -9,8 +9,9 @@ import pytest
 from consumer_sources import write_source
 from gpu_work import Gpu
 
-from gemm_tuner import cli, results
-from gemm_tuner.records import Verified
+from gemm_tuner.cli import main as cli
+from gemm_tuner.core.records import Verified
+from gemm_tuner.store import results
 
 SIZES = """\
 - {M: 64, N: 576, K: 1024, dtype: fp8_e4m3, scaling: block, layout_b: col}

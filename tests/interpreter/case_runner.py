@@ -11,8 +11,8 @@ from typing import Any
 
 from interpreter_child import interpreter
 
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def interpret_one(case: Case) -> Result:
 
 @functools.lru_cache(maxsize=32)
 def script_at(path: str) -> Any:
-    from gemm_tuner.launcher.kernels import load_script
+    from gemm_tuner.gemm.kernels import load_script
 
     return load_script(path)
 
@@ -85,11 +85,11 @@ def run_case(row: dict[str, Any]) -> dict[str, Any]:
 
 def run_plain(row: dict[str, Any], script: Any) -> Result:
     """Inside the interpreting process: a case without ``dropped`` terms."""
-    from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.kernels import launch_all
-    from gemm_tuner.launcher.operands import interpretable, make_operands
-    from gemm_tuner.launcher.reference import reference
-    from gemm_tuner.launcher.scratch import STAND_IN_SMS, call_size, make_scratch
+    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.kernels import launch_all
+    from gemm_tuner.gemm.operands import interpretable, make_operands
+    from gemm_tuner.gemm.reference import reference
+    from gemm_tuner.gemm.scratch import STAND_IN_SMS, call_size, make_scratch
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
     size, config = call_size(problem), script.CONFIGS[name]
@@ -111,8 +111,8 @@ def run_plain(row: dict[str, Any], script: Any) -> Result:
 
 def run_dropping(row: dict[str, Any], script: Any) -> Result:
     """Inside the interpreting process: a case with ``dropped`` terms."""
-    from gemm_tuner.launcher.check import Caller, exact_difference
-    from gemm_tuner.launcher.exact_operands import count_sets, make_exact_operands, with_exact_factors
+    from gemm_tuner.gemm.check import Caller, exact_difference
+    from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
 
     problem, name = with_exact_factors(GemmProblem.from_dict(row["problem"])), KernelConfig(**row["config"]).name
     caller = Caller.of(script, problem, name, "cpu")

@@ -12,12 +12,13 @@ from typing import Any
 
 from case_runner import Case
 
-from gemm_tuner import codegen, descriptors
-from gemm_tuner.architecture import Architecture
-from gemm_tuner.combinations import first_fault
-from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS, GemmProblem, Layout
-from gemm_tuner.records import KernelConfig, Target
+from gemm_tuner.core.architecture import Architecture
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.gemm import descriptors
+from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS, GemmProblem, Layout
+from gemm_tuner.source import codegen
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 ROW, COL = Layout.ROW, Layout.COL

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from gemm_tuner.kernel_env import launcher_env  # noqa: E402
+from gemm_tuner.languages.triton.kernel_env import launcher_env  # noqa: E402
 
 
 class Interpreter:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_tuner import results
-from gemm_tuner.problem import GemmProblem, Layout
-from gemm_tuner.records import Choice, KernelConfig, Verified
+from gemm_tuner.core.records import Choice, KernelConfig, Verified
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.store import results
 
 HEADER = results.Header(
     *("0.1.0", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "570", "3.6.0", "2.11.0", "3.12.3"),

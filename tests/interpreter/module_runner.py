@@ -10,7 +10,7 @@ from typing import Any
 
 from interpreter_child import interpreter
 
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
 
 
 def interpret(module: Path, function: Callable[..., Any], **given: Any) -> Any:
@@ -37,11 +37,11 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """
     import torch
 
-    from gemm_tuner.launcher.check import compare
-    from gemm_tuner.launcher.operands import make_operands
-    from gemm_tuner.launcher.reference import reference
-    from gemm_tuner.launcher.scratch import STAND_IN_SMS
-    from gemm_tuner.module_export.rows import Tuned, epilogue_of
+    from gemm_tuner.export.module.rows import Tuned, epilogue_of
+    from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.operands import make_operands
+    from gemm_tuner.gemm.reference import reference
+    from gemm_tuner.gemm.scratch import STAND_IN_SMS
 
     rows = []
     for problem in map(GemmProblem.from_dict, cases):

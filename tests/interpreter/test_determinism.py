@@ -9,8 +9,8 @@ import pytest
 from designs import COL, ROW, VARIANTS, Variant, broken_templates, script_of
 from order_runner import Calls, call_often
 
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
 
 # Odd where the variant takes it; several tiles, and several blocks of K for each slice or program.
 SHARED = GemmProblem(37, 29, 139, "fp16", "fp16", "fp32", bias=True)

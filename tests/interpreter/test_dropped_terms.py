@@ -11,7 +11,7 @@ from case_runner import Case, interpret
 from designs import COL, LAYOUTS, ROW, TYPES, VARIANTS, is_legal, problem_of, script_of, takes
 from dropping import dropping_templates, terms_to_drop
 
-from gemm_tuner.problem import ACTIVATIONS, SCALINGS, GemmProblem
+from gemm_tuner.gemm.problem import ACTIVATIONS, SCALINGS, GemmProblem
 
 PLAIN = {"activation": "none", "alpha": 1.0, "beta": 0.0, "bias": False, "batch": 1, "scaling": "none"}
 

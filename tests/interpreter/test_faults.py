@@ -9,7 +9,7 @@ import pytest
 from case_runner import Case, Result, interpret
 from designs import COL, POINTERS, ROW, VARIANTS, Variant, broken_templates, config, script_of
 
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
 
 ODD = GemmProblem(33, 19, 71, "bf16", "bf16", "bf16", bias=True, beta=0.5)
 WHOLE = replace(ODD, m=48, n=208, layout_a=COL)

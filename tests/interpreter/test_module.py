@@ -13,9 +13,9 @@ from designs import COL, ROW
 from module_files import CONFIGS, choice, choices, write_results
 from module_runner import interpret
 
-from gemm_tuner.module_export import write_module
-from gemm_tuner.problem import GemmProblem
-from gemm_tuner.records import KernelConfig
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.export.module import write_module
+from gemm_tuner.gemm.problem import GemmProblem
 
 PAIRS = ((ROW, ROW), (ROW, COL), (COL, ROW))
 ODD = ((2, 67, 130), (63, 65, 127), (96, 63, 31), (17, 64, 250), (16, 63, 256))

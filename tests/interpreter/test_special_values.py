@@ -10,7 +10,7 @@ import pytest
 from case_runner import Case, interpret
 from designs import COL, ROW, VARIANTS, Variant, broken_templates, script_of, takes
 
-from gemm_tuner.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem
 
 NAN, INF = float("nan"), float("inf")
 # Every extent is no multiple of a tile; whole rows of 16 bytes where they are loaded by descriptor, but for M and K.

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from gemm_tuner.launcher.plan import AGAIN, STOP_FILE, VENDOR, VERIFY, Journal, Plan, Work
-from gemm_tuner.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.processes import die_with_the_tuner, identity
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.plan import AGAIN, STOP_FILE, VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.system.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
 # What launching takes, so that a run has a middle in which it can be killed.

@@ -6,7 +6,7 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
-from gemm_tuner.rule import HEURISTIC, rule
+from gemm_tuner.space.rule import HEURISTIC, rule
 
 LARGE = 2048
 

@@ -5,8 +5,8 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
-from gemm_tuner.dtypes import DTYPES
-from gemm_tuner.rule import VALIDITY, rule
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.space.rule import VALIDITY, rule
 
 
 @rule(VALIDITY)

@@ -1,8 +1,0 @@
-"""``python -m gemm_tuner``: the same as tune_gemm.py."""
-
-import sys
-
-if __name__ == "__main__":  # compile workers import this module again: it must import nothing else
-    from gemm_tuner.cli import main
-
-    sys.exit(main())

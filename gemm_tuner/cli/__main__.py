@@ -1,0 +1,8 @@
+"""``python -m gemm_tuner.cli``: the same as tune_gemm.py."""
+
+import sys
+
+if __name__ == "__main__":  # compile workers import this module again: it must import nothing else
+    from gemm_tuner.cli.main import main
+
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The subcommands of ``tune_gemm.py``: one module each, imported when it is asked for.
+
+A module ``gemm_tuner.cli.commands.<name>`` (dashes as underscores) has ``build_parser() -> Parser`` and
+``main(words, shown) -> int``: the words behind the subcommand's name, the consoles, the exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from rich.console import Console
+
+SUBCOMMANDS: dict[str, str] = {
+    "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
+    "serve-check": "say which config a consumer gets from such files, for each M",
+    "check": "say what this machine has, what is wrong and what mends it",
+    "sizes": "make a size file of a CSV, a server's log or a config.json",
+    "compare": "say which sizes became faster or slower between two results",
+    "compact": "find the fewest configs that serve all sizes within a loss",
+    "report": "show a run as an HTML page, in the terminal or as JSON",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Consoles:
+    """log: progress and messages, standard error. out: results, standard output."""
+
+    log: Console
+    out: Console
+
+
+def run(name: str, words: list[str], shown: Consoles) -> int:
+    """Runs a subcommand of SUBCOMMANDS. Raises UserError for what is wrong with its words."""
+    module = importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}")
+    return int(module.main(words, shown))

@@ -1,0 +1,253 @@
+"""``tune_gemm.py export``: tuned configs in the files of vLLM, SGLang, AITER, Triton and others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.markup import escape
+
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import one_of
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.consumers.registry import CONSUMERS
+from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
+from gemm_tuner.export import devices, job
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.plan import Change, FilePlan
+from gemm_tuner.store import run_place
+from gemm_tuner.store.trust import CHECKED_HOW, Trust
+from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.installation import data_folder
+
+DESCRIPTION = """\
+Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
+What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where it cannot launch a
+size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU.
+Files that are there are merged into, key by key.
+"""
+EXAMPLES = """\
+examples:
+  files below out/vllm/model_executor/...
+    tune_gemm.py export tuned.yaml --to vllm -o out
+  would it change what is installed?
+    tune_gemm.py export tuned.yaml --to vllm -o "$SITE_PACKAGES" --dry_run
+  for a GPU that the consumer names in another way, and for smaller ones
+    tune_gemm.py export tuned.yaml --to sglang --device_name "NVIDIA H20"
+    tune_gemm.py export tuned.yaml --to sglang --for H20,L40S
+  into the package that is installed
+    tune_gemm.py export tuned.yaml --to aiter -o "$SITE_PACKAGES"
+  everything, in one table
+    tune_gemm.py export tuned.yaml --to csv -o out
+  out/tuned_gemm.py, with matmul(a, b, bias=None)
+    tune_gemm.py export tuned.yaml --to module -o out
+
+exit status: 0 written, or nothing to change; 1 --dry_run found something to change, or a size is not in the
+files; 2 the command line or a file is wrong; 3 a file cannot be written.
+"""
+MODULE, MODULE_FILE = "module", "tuned_gemm.py"
+NOTHING = "no size could be exported"
+PREDICTED = "predicted"
+KINDS = {  # of entries, in words
+    TUNED: "tuned",
+    TABLE: "from the run's table",
+    PREDICTED: "predicted",
+    STAND_IN: "stand-ins",
+    FAR: "far stand-ins",
+    DEFAULT: "the default",
+}
+NAMED = 3  # sizes in a line
+FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
+
+
+def build_parser() -> Parser:
+    parser = Parser("export", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py, or a run's folder"
+    )
+    parser.add_argument("--to", metavar="CONSUMER", type=one_of((*CONSUMERS, MODULE)), required=True,
+                        help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
+                        "with the kernels and matmul(a, b)")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="DIR", dest="output_dir", type=Path, default=Path("export"),
+                        help="the files go below it, to where the consumer's package has them: give site-packages "
+                        "to install them (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--device_name", metavar="NAME", default="",
+                        help="the GPU as the consumer names it (default: the results' device; for aiter their "
+                        "architecture)")  # fmt: skip
+    parser.add_argument("--for", metavar="GPU,GPU", dest="devices", default=(),
+                        type=lambda text: devices.named(text, data_folder("rules")),
+                        help="leave out what does not fit into the shared memory of each of these, such as "
+                        "MI300X,H20; an unknown name is answered with the list")  # fmt: skip
+    parser.add_argument("--dry_run", "--check", dest="check", action="store_true", help="write nothing; say what "
+                        "would change, and exit 1 if anything would")  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
+                        "(default: keep them)")  # fmt: skip
+    parser.add_argument("--predicted", action="store_true", help="export rows that were never run, and those that only "
+                        "the interpreter checked; the provenance says so")  # fmt: skip
+    parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
+                        "provenance says so")  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="name every size that is left out, with its config")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def main(words: list[str], shown: Consoles) -> int:
+    arguments = build_parser().parse(words)
+    arguments.results = run_place.results_file(arguments.results)
+    if arguments.to == MODULE:
+        return module(arguments, shown)
+    export = job.prepare(
+        arguments.results,
+        CONSUMERS[arguments.to],
+        arguments.output_dir,
+        device=arguments.device_name,
+        fits=devices.fits(arguments.devices, data_folder("rules")),
+        trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
+        overwrite=arguments.overwrite,
+        say=lambda text: shown.log.print(escape(text), highlight=False),
+    )
+    if not arguments.check and export.plans:
+        export.write()
+    for line in left_out_lines(export.left_out, verbose=arguments.verbose):
+        shown.log.print(escape(line), highlight=False)
+    for plan in export.plans:
+        far = [change.key for change in plan.changes if change.kind == FAR]
+        if far:
+            shown.log.print(escape(f"{plan.place.name}: {', '.join(far)}: {FAR_HINT}"), highlight=False)
+    if arguments.json:
+        shown.out.print(json.dumps(document(export, arguments)), markup=False, highlight=False, soft_wrap=True)
+    else:
+        for line in lines(export, checked=arguments.check):
+            shown.out.print(escape(line), highlight=False)
+    return closed(shown, export.missing, export.num_sizes, differs=arguments.check and export.differs)
+
+
+def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: bool) -> int:
+    """The exit status of an export; its last line names the sizes that are not in the files.
+
+    differs: --check found something to change.
+    """
+    if missing:
+        line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {some(missing)}"
+        shown.log.print(escape(line), highlight=False)
+    return EXIT_UNVERIFIED if missing or differs else EXIT_OK
+
+
+def left_out_lines(left_out: Iterable[LeftOut], *, verbose: bool) -> list[str]:
+    """A line for each reason, with some of the sizes that it is about; with ``verbose`` all of them with their configs.
+    A reason that names its size or config names it once."""
+    by_reason: dict[str, list[LeftOut]] = {}
+    for one in left_out:
+        reason = one.reason.replace(one.size, "<size>")
+        by_reason.setdefault(reason.replace(one.config, "<config>") if one.config else reason, []).append(one)
+    found = []
+    for reason, of_it in by_reason.items():
+        named = [f"{one.size} {one.config}".strip() if verbose else one.size for one in of_it]
+        found.append(f"left out, {reason}: {some(named, len(named) if verbose else NAMED)}")
+    return found
+
+
+def some(named: Sequence[str], count: int = NAMED) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(named) - count} more" if len(named) > count else ""
+    return ", ".join(named[:count]) + more
+
+
+def module(arguments: argparse.Namespace, shown: Consoles) -> int:
+    """``--to module``: the file is written anew, whole. Raises UserError for flags that say nothing there."""
+    from gemm_tuner.export.module import write_module
+
+    for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
+                        ("--overwrite", arguments.overwrite)):  # fmt: skip
+        if given:
+            raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
+    path = arguments.output_dir / MODULE_FILE
+    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    with tempfile.TemporaryDirectory() as folder:
+        trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
+        made = write_module(arguments.results, Path(folder) / MODULE_FILE, trust=trust)
+        text = made.path.read_text(encoding="utf-8") if made.num_sizes else before
+    differs = text != before
+    if text is not None and differs and not arguments.check:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(path, text)
+    left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
+    unnamed = [LeftOut(row["size"], "", row["reason"]) for row in left_out]
+    for line in left_out_lines(unnamed, verbose=arguments.verbose):
+        shown.log.print(escape(line), highlight=False)
+    remarks = [{"size": problem.key, "verified": text} for problem, text in made.remarks]
+    for row in remarks:
+        shown.log.print(escape(f"{row['size']}: {row['verified']}"), highlight=False)
+    facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
+    if arguments.json:
+        told = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
+        shown.out.print(told, markup=False, highlight=False, soft_wrap=True)
+    else:
+        state = "unchanged" if not differs else "would change" if arguments.check else "written"
+        line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
+        shown.out.print(escape(line), highlight=False)
+    missing = [row["size"] for row in left_out]
+    return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and differs)
+
+
+def lines(export: job.Export, *, checked: bool) -> list[str]:
+    """One line a file, one for each key that was not checked on a GPU and, under --check, one for each change. The last
+    says how many sizes are in how many files, where none is missing."""
+    found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
+    for plan in export.plans:
+        told = "; ".join(changed(plan, checked=checked))
+        weak = {key: note for key, note in plan.notes.items() if note.kind in MEASURED_KINDS and note.check}
+        if weak:
+            told += f"; {len(weak)} not checked on a GPU"
+        found.append(f"{export.root / plan.place}: {told}")
+        found += [f"  {key} {note.name}: {checks.get(note.check, note.check)}" for key, note in weak.items()]
+        told_of = ("add", "replace", "keep") if checked else ("keep",)
+        for change in plan.changes:
+            if change.what in told_of:
+                found.append("  " + " ".join(filter(None, (change.what, change.key, change.kind, change.why))))
+    if found and not export.missing:
+        files = f"{len(export.plans)} file{'s' if len(export.plans) > 1 else ''}"
+        found.append(f"{export.num_sizes} of {export.num_sizes} sizes in {files}")
+    return found or [NOTHING]
+
+
+def changed(plan: FilePlan, *, checked: bool) -> list[str]:
+    """How many keys are added, kept and so on, such as ``18 added: 1 tuned, 4 stand-ins, 13 the default``."""
+    words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
+    if checked:
+        words |= {"add": "to add", "replace": "to replace"}
+    told = []
+    for what, word in words.items():
+        kinds = Counter(kind_of(change, plan) for change in plan.changes if change.what == what)
+        if kinds:
+            named = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS.values() if kind in kinds)
+            told.append(f"{kinds.total()} {word}" + (f": {named}" if named else ""))
+    return told
+
+
+def kind_of(change: Change, plan: FilePlan) -> str:
+    """Of which kind an entry is, in words; empty where nothing is known of it."""
+    note = plan.notes.get(change.key)
+    if change.kind in MEASURED_KINDS and note is not None and note.source == PREDICTED:
+        return KINDS[PREDICTED]
+    return KINDS.get(change.kind, "")
+
+
+def document(export: job.Export, arguments: argparse.Namespace) -> dict[str, object]:
+    files = [
+        {"path": str(export.root / p.place), "changes": [asdict(change) for change in p.changes]} for p in export.plans
+    ]
+    return {
+        "consumer": arguments.to,
+        "written": not arguments.check and bool(export.plans),
+        "differs": export.differs,
+        "files": files,
+        "left_out": [asdict(one) for one in export.left_out],
+    }

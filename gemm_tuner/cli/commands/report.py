@@ -1,0 +1,62 @@
+"""``tune_gemm.py report RUN``: what a run saw, as an HTML page, in the terminal or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import positive
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.core.errors import EXIT_OK
+from gemm_tuner.report import data, html, summary, text
+from gemm_tuner.store import run_place
+from gemm_tuner.system.documents import write_text_atomically
+
+DESCRIPTION = """\
+Shows a run: what each rule cut, every configuration that was kept with its measured and its predicted time,
+the finals with their intervals, the roofline, the vendor library's times, the time of each stage and the
+environment. Without --text or --json it writes one HTML file that needs no network.
+"""
+EXAMPLES = """\
+examples:
+  write report.html into the run's folder, or another file
+    tune_gemm.py report results/20260131-120000-1a2b
+    tune_gemm.py report tuned.yaml -o r.html
+  print the same in the terminal, or a summary as JSON
+    tune_gemm.py report results/20260131-120000-1a2b --text
+    tune_gemm.py report results/20260131-120000-1a2b --json
+
+exit status: 0 the report was made; 2 there is no such run; 3 the file cannot be written.
+"""
+
+
+def build_parser() -> Parser:
+    parser = Parser("report", DESCRIPTION, EXAMPLES)
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/, or a "
+                        "results file, which names its run")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the page (default: report.html in RUN)")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--text", action="store_true", help="print the essentials; a page is written for -o only")
+    shape.add_argument("--json", action="store_true", help="print the summary as JSON; a page is written for -o only")
+    parser.add_argument("--top", metavar="N", type=positive, default=5,
+                        help="of --text: configurations shown a size (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def main(words: list[str], shown: Consoles) -> int:
+    """Raises UserError when RUN holds no run, EnvironmentFault when the page cannot be written."""
+    arguments = build_parser().parse(words)
+    folder = run_place.run_folder(arguments.run)
+    report = data.load(folder)
+    if arguments.text:
+        text.show(report, shown.out, arguments.top)
+    if arguments.json:
+        document = html.finite(summary.of_report(report))
+        shown.out.print(json.dumps(document, default=str), markup=False, highlight=False, soft_wrap=True)
+    if arguments.output or not (arguments.text or arguments.json):
+        path = arguments.output or folder / "report.html"
+        write_text_atomically(path, html.render(report))
+        shown.log.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
+    return EXIT_OK

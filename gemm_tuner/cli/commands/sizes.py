@@ -1,0 +1,111 @@
+"""``tune_gemm.py sizes``: a size file out of what another tool left behind, or of a model's config.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.core.dtypes import INPUT_DTYPES
+from gemm_tuner.core.errors import EXIT_OK
+from gemm_tuner.gemm.problem import SCALINGS
+from gemm_tuner.gemm.problem_keys import problem_row
+from gemm_tuner.gemm.size_sources import collect
+from gemm_tuner.gemm.size_sources.aiter import OPERATORS
+from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes
+from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
+from gemm_tuner.system.documents import write_text_atomically
+
+DESCRIPTION = """\
+Writes the sizes that a file names as a size file for --gemm_size_file: TunableOp's untuned CSV, AITER's untuned CSV, a
+log of vLLM, SGLang or AITER with "config not found" lines, or a model's config.json. What the file is shows in its
+content. A size that is named twice is written once; what cannot be expressed is named with its line and left out.
+"""
+EXAMPLES = """\
+examples:
+  tune_gemm.py sizes --from tunableop_untuned0.csv -o sizes.yaml
+  tune_gemm.py sizes --from server.log --m 1,16,64,1024 -o sizes.yaml
+  tune_gemm.py sizes --from config.json --tp 8 --lm_head -o sizes.yaml
+  fp8 of MI300
+    tune_gemm.py sizes --from a8w8_blockscale_untuned_gemm.csv \\
+        --fp8 fp8_e4m3_fnuz -o sizes.yaml
+  then tune them
+    tune_gemm.py --gemm_size_file sizes.yaml
+
+exit status: 0 there are sizes; 2 the command line or the file is wrong, or no size can be expressed; 3 the size file
+cannot be written.
+"""
+
+
+def m_list(text: str) -> tuple[int, ...]:
+    """An argparse type: numbers of rows with commas between them, each once."""
+    return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
+
+
+def build_parser() -> Parser:
+    parser = Parser("sizes", DESCRIPTION, EXAMPLES)
+    parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
+    parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
+                        help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the size file (default: printed)")
+    parser.add_argument("--m", metavar="M,M", type=m_list, default=USUAL_M, help="rows of A, where the file gives N "
+                        f"and K alone (default: {','.join(map(str, USUAL_M))})")  # fmt: skip
+    parser.add_argument("--fp8", metavar="TYPE", type=one_of(("fp8_e4m3", "fp8_e4m3_fnuz")),
+                        help="what fp8 is where the file says no more: fp8_e4m3, or fp8_e4m3_fnuz for MI300 (default: "
+                        "by a log's device_name, else fp8_e4m3)")  # fmt: skip
+    parser.add_argument("--aiter_op", metavar="OP", type=one_of(OPERATORS), help="AITER's operator, where "
+                        f"neither columns nor the file's name say it: {', '.join(OPERATORS)}")  # fmt: skip
+    parser.add_argument("--dtype", metavar="TYPE", type=one_of((*INPUT_DTYPES, "fp8")), help="type of A "
+                        "and B, in place of what config.json says, or where a CSV of AITER is silent")  # fmt: skip
+    model = parser.add_argument_group("a model's config.json")
+    model.add_argument("--tp", metavar="N", type=positive, default=1, help="ranks that share each layer (default: 1)")
+    model.add_argument("--lm_head", action="store_true", help="with the output layer")
+    model.add_argument("--experts", action="store_true", help="of a mixture of experts, with one expert's layers at "
+                       "its even share of the tokens")  # fmt: skip
+    model.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS),
+                       help="scales, in place of what config.json says")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def main(words: list[str], shown: Consoles) -> int:
+    """Raises UserError for a file without sizes, EnvironmentFault for a size file that cannot be written."""
+    arguments = build_parser().parse(words)
+    asked = Asked(
+        m_values=arguments.m,
+        fp8=arguments.fp8 or "",
+        op=arguments.aiter_op or "",
+        dtype=arguments.dtype or "",
+        scaling=arguments.scaling or "",
+        tp=arguments.tp,
+        lm_head=arguments.lm_head,
+        experts=arguments.experts,
+    )
+    sizes = collect.collect(arguments.source, asked, arguments.format or "")
+    text = collect.size_file(sizes, arguments.source)
+    for remark in sizes.remarks:
+        shown.log.print(remark.one_line(), markup=False, highlight=False, soft_wrap=True)
+    if arguments.output:
+        write_text_atomically(arguments.output, text)
+    if arguments.json:
+        print(json.dumps(document(sizes), indent=1))
+    elif not arguments.output:
+        shown.out.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+    twice = f", {sizes.duplicates} said more than once" if sizes.duplicates else ""
+    to = f" in {arguments.output}" if arguments.output else ""
+    left_out = sum(not remark.kept for remark in sizes.remarks)
+    count = f"{len(sizes.problems)} sizes out of {SOURCES[sizes.source].what}{to}{twice}"
+    shown.log.print(f"{count}; {left_out} left out", markup=False, highlight=False, soft_wrap=True)
+    return EXIT_OK
+
+
+def document(sizes: Sizes) -> dict[str, object]:
+    return {
+        "source": sizes.source,
+        "sizes": [{**problem_row(problem), "for": list(origins)} for problem, origins in sizes.problems.items()],
+        "duplicates": sizes.duplicates,
+        "remarks": [{"line": r.line, "text": r.text, "why": r.why, "kept": r.kept} for r in sizes.remarks],
+    }

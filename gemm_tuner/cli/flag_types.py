@@ -1,0 +1,121 @@
+"""The kinds of values that flags take: argparse types, which say what would have been right."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+
+from gemm_tuner.gemm.problem import MAX_BATCH
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.values import FACTOR_FORM, did_you_mean, is_factor
+
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+SIZE = re.compile(f"([0-9]{{1,6}}) ?({'|'.join(UNITS)})?")
+DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
+
+
+def positive(text: str) -> int:
+    """An argparse type: an integer of 1 or more."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 1 or more")
+    return value
+
+
+def not_negative(text: str) -> int:
+    """An argparse type: an integer of 0 or more."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 0 or more")
+    return value
+
+
+def id_list(text: str) -> tuple[int, ...]:
+    """An argparse type: GPU ids with commas between them."""
+    if not re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", text):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no list of ids such as 0,1,3")
+    return tuple(int(part) for part in text.split(","))
+
+
+def name_list(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(re.fullmatch("[a-z_0-9]{1,60}", name) for name in names):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no list of names; accepted: gemm_tile,gemv")
+    return names
+
+
+def batch_count(text: str) -> int:
+    """An argparse type: how many products in one call."""
+    value = positive(text)
+    if value > MAX_BATCH:
+        raise argparse.ArgumentTypeError(f"{show(text)} is more than {MAX_BATCH}, the most that one launch takes")
+    return value
+
+
+def factor(text: str) -> float:
+    """An argparse type: a number that fp32 holds; 0 has no sign."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not is_factor(value):
+        raise argparse.ArgumentTypeError(f"{show(text)} is not {FACTOR_FORM}")
+    return value + 0.0
+
+
+def one_of(
+    names: Iterable[str], hint_for: Callable[[str, tuple[str, ...]], str] = did_you_mean
+) -> Callable[[str], str]:
+    """An argparse type: one of some names. hint_for: from what was written and the names to a hint, or nothing."""
+    known = tuple(names)
+
+    def checked(text: str) -> str:
+        if text in known:
+            return text
+        hint = hint_for(text, known)
+        accepted = ", ".join(known)
+        raise argparse.ArgumentTypeError(
+            f"{show(text)} is not known; accepted: {accepted}" + (f"; {hint}" if hint else "")
+        )
+
+    return checked
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a time such as 90, 90s, 10m, 1h30m."""
+    found = DURATION.fullmatch(text)
+    seconds = (
+        sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    )
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{show(text)} is no time; accepted: 90, 90s, 10m, 1h30m")
+    return float(seconds)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of a size such as 20GiB or 500MiB; 0 is none."""
+    found = SIZE.fullmatch(text)
+    if not found or (not found[2] and int(found[1])):
+        raise argparse.ArgumentTypeError(f"{show(text)} is no size; accepted: 20GiB, 500MiB, 0")
+    return int(found[1]) * UNITS.get(found[2], 0)
+
+
+def percent(text: str) -> float:
+    """A number from 0 to 100; one below 1 needs its sign, since a bare 0.02 is 2 % where shares are asked for."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100")
+    if 0 < value < 1 and not text.endswith("%"):
+        raise argparse.ArgumentTypeError(f"{show(text)} could be a share or a percentage; write {show(text + '%')}")
+    return value

@@ -1,0 +1,281 @@
+"""The command: reads the command line, hands over to the pipeline, says what went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+import tempfile
+import traceback
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gemm_tuner.cli import commands, options
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.parser import see_help
+from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
+from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.gemm.served import NAMES as SERVERS
+from gemm_tuner.gemm.sizes import SizeEntry, load_file, one_size, sizes_of
+from gemm_tuner.pipeline import idle_flags
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.system import bug_report, program
+from gemm_tuner.system.documents import show
+
+PIPED_WIDTH = 200
+FROM = "--kernel_from"
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def consoles() -> Consoles:
+    """Terminals keep their width; what is piped gets wide lines and no colours."""
+
+    def console(stream_is_error: bool) -> Console:
+        one = Console(stderr=stream_is_error)
+        return one if one.is_terminal else Console(stderr=stream_is_error, width=PIPED_WIDTH, soft_wrap=True)
+
+    return Consoles(console(True), console(False))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        if words and words[0] in commands.SUBCOMMANDS:
+            return commands.run(words[0], words[1:], consoles())
+        return run(options.build_parser().parse(words), consoles())
+    except UserError as error:
+        fault = error
+    except KeyboardInterrupt:
+        text = "interrupted; what was found is kept: the same command goes on from here, with --fresh it starts over"
+        tell(text, after_echo=True)
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"
+        fault = EnvironmentFault(f"{type(error).__name__}: {error}", hint=hint)
+        fault.__cause__ = error
+    except Exception as error:
+        if "--debug" in words:
+            traceback.print_exception(error)
+        for line in bug_report.report(error, [program.name(), *words]):
+            print(f"{program.name()}: {line}", file=sys.stderr)
+        return EXIT_BUG
+    if "--debug" in words:
+        traceback.print_exception(fault)
+    tell(fault.one_line())
+    return fault.exit_status
+
+
+def tell(text: str, *, after_echo: bool = False) -> None:
+    """Prints a last line on standard error; a terminal's lines end between words.
+
+    after_echo: a terminal has shown ^C, which the line does not stand behind.
+    """
+    log = consoles().log
+    if after_echo and log.is_terminal:
+        log.print()
+    log.print(Text(f"{program.name()}: {text}"))
+
+
+def run(arguments: argparse.Namespace, shown: Consoles) -> int:
+    """Dispatches to what was asked for."""
+    for name, why in options.REPLACED.items():
+        if getattr(arguments, name):
+            shown.log.print(f"--{name}: {why}", highlight=False)
+    settings = settings_from(arguments, read_sizes(arguments, shown.log))
+    if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
+        count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
+        shown.log.print(f"{program.name()}: {count}, starting", highlight=False)
+    if arguments.dry_run or arguments.explain is not None:
+        from gemm_tuner.pipeline import preview
+
+        if arguments.explain is not None:
+            preview.explain(settings, arguments.explain, shown.out)
+        else:
+            preview.dry_run(settings, shown.out)
+        return EXIT_OK
+    from gemm_tuner.pipeline import run as pipeline
+
+    if arguments.benchmark:
+        return pipeline.benchmark(settings, shown.log, shown.out)
+    if arguments.compare_wo_tuning:
+        return pipeline.compare_without_tuning(settings, shown.log, shown.out)
+    return pipeline.tune(settings, shown.log, shown.out)
+
+
+def defaults_from(arguments: argparse.Namespace) -> Defaults:
+    """What the flags say about every size; a file's entries may say otherwise."""
+    if arguments.dtype and (arguments.dtype_a or arguments.dtype_b):
+        accepted = "one of them; --dtype_c goes with both"
+        raise UserError("is given beside --dtype_a or --dtype_b", where="--dtype", accepted=accepted)
+    dtype_a = arguments.dtype or arguments.dtype_a or arguments.dtype_b or "bf16"
+    return Defaults(
+        dtype_a=dtype_a,
+        dtype_b=arguments.dtype_b or dtype_a,
+        dtype_c=arguments.dtype_c or "",
+        layout_a=Layout.COL if arguments.col_a else Layout(arguments.layout_a or "row"),
+        layout_b=Layout.COL if arguments.col_b else Layout(arguments.layout_b or "row"),
+        batch=arguments.batch,
+        bias=arguments.bias,
+        activation=arguments.activation,
+        alpha=arguments.alpha,
+        beta=arguments.beta,
+        scaling=arguments.scaling,
+        precision=arguments.precision,
+    )
+
+
+def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
+    """The sizes from the file or the flags. Raises UserError for none, both, or a bad one."""
+    defaults = defaults_from(arguments)
+    mnk = [getattr(arguments, name) for name in ("m", "n", "k")]
+    given = [value is not None for value in mnk]
+    accepted = "--gemm_size_file FILE, or -m M -n N -k K"
+    if arguments.gemm_size_file is not None:
+        if any(given):
+            raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
+        loaded = load_file(arguments.gemm_size_file)
+        sizes = sizes_of(loaded, defaults)
+        for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
+            console.print(line, highlight=False, markup=False)
+        if sizes.duplicates:
+            console.print(f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
+        known = {entry.problem for entry in sizes.entries}
+        retried = tuple(SizeEntry(p) for p in sizes.without_config if p not in known)
+        return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)
+    if not all(given):
+        raise UserError(
+            "no size is given" if not any(given) else "a size needs all of -m, -n and -k",
+            accepted=accepted,
+            hint=see_help(),
+        )
+    return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
+
+
+def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
+    """The configurations of the file of --update, by problem. Raises UserError."""
+    if path is None:
+        return {}
+    from gemm_tuner.store import older_configs
+
+    return older_configs.read(path)
+
+
+def read_older_served(path: Path | None) -> dict[GemmProblem, dict[str, KernelConfig]]:
+    """What the file of --update has for servers, by problem. Raises UserError."""
+    if path is None:
+        return {}
+    from gemm_tuner.store import older_configs
+
+    return older_configs.read_served(path)
+
+
+def servers_of(asked: list[str], older: Mapping[GemmProblem, Mapping[str, KernelConfig]]) -> tuple[str, ...]:
+    """The servers of --serve, and those that an older results file has configurations for."""
+    return tuple(name for name in SERVERS if name in asked or any(name in one for one in older.values()))
+
+
+def kernels_of(asked: list[str], served: Collection[str]) -> dict[str, ConsumerKernel]:
+    """The kernels of --kernel_from, by server. served: the servers that there are. Raises UserError."""
+    places: dict[str, Path] = {}
+    for text in asked:
+        server, equals, path = text.partition("=")
+        if not equals or server not in SERVERS:
+            server, path = next(iter(served)) if len(served) == 1 else "", text
+        if server not in served or server in places:
+            accepted = f"SERVER=PATH once for each of {', '.join(served)}" if served else "it beside --serve SERVER"
+            raise UserError(f"{show(text)} is of no server, or of one that has another", where=FROM, accepted=accepted)
+        places[server] = Path(path)
+    from gemm_tuner.consumers import consumer_kernel
+
+    return consumer_kernel.read_all(places)
+
+
+def check_results_file(path: Path | None, size_file: str | None) -> None:
+    """Finds before hours of tuning what would go wrong after them. Raises UserError."""
+    if path is None:
+        return
+    where, accepted = "--output", "a file in a folder that exists"
+    if size_file is not None and path.resolve() == Path(size_file).resolve():
+        raise UserError("is also the size file, which would be lost", where=where)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", where=where, accepted=accepted)
+    if path.exists():
+        from gemm_tuner.store import results_file
+
+        results_file.read_earlier(path)
+    if not path.resolve().parent.is_dir():
+        raise UserError(f"the folder {path.parent} does not exist", where=where, accepted=accepted)
+    try:
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
+    except OSError as error:
+        what = f"cannot write into {path.resolve().parent}: {error.strerror}"
+        raise EnvironmentFault(what, where=where, hint="choose another folder") from error
+
+
+def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
+    """Checks flags against each other. Raises UserError."""
+    if arguments.gpu_ids is not None and arguments.ngpus is not None:
+        raise UserError("both --gpu_ids and --ngpus are given", accepted="one of them")
+    for flag, folder in (("--rules", arguments.rules), ("--templates", arguments.templates)):
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder", where=flag)
+    if (arguments.replay is not None) != (arguments.profiler == options.REPLAY):
+        raise UserError(
+            "--profiler replay and --replay belong together",
+            accepted="--profiler replay --replay DIR, where DIR is the raw folder of a run made with --keep",
+        )
+    if arguments.replay is not None and (arguments.gpu_ids is not None or arguments.ngpus is not None):
+        raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
+    results_file: Path | None = arguments.output
+    check_results_file(results_file, arguments.gemm_size_file)
+    older_served = read_older_served(arguments.update)
+    served = servers_of(arguments.serve, older_served)
+    given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
+    return Settings(
+        entries=entries,
+        templates_dir=arguments.templates,
+        rules_dir=arguments.rules,
+        output_dir=arguments.output_dir,
+        space_file=arguments.space,
+        results_file=results_file,
+        arch=arguments.arch,
+        heuristics=not arguments.no_heuristics,
+        profiler=arguments.profiler,
+        replay_dir=arguments.replay,
+        gpu_ids=arguments.gpu_ids,
+        ngpus=arguments.ngpus,
+        compile_workers=arguments.num_threads,
+        compile_limit_s=float(arguments.compile_limit),
+        jobs=arguments.starts_per_round,
+        iters=arguments.iters,
+        init_type=arguments.init_type,
+        seed=arguments.seed,
+        rotating_mib=arguments.rotating_tensor,
+        compare=arguments.compare or "",
+        search=arguments.search,
+        families=arguments.families,
+        serve=served,
+        kernels=kernels_of(arguments.kernel_from, given_to or served),
+        budget_s=arguments.budget,
+        launch_limit_s=float(arguments.launch_limit),
+        update_file=arguments.update,
+        gpu_wait_s=0.0 if arguments.no_wait else arguments.wait,
+        older=read_older(arguments.update),
+        older_served=older_served,
+        min_improvement_pct=arguments.min_improvement,
+        fresh=arguments.fresh,
+        compile_stage=not arguments.no_compile_stage,
+        cache_limit_bytes=arguments.cache_limit,
+        keep=arguments.keep,
+        verbose=arguments.verbose,
+        time_breakdown=arguments.time_breakdown,
+        given=arguments.given,
+    )

@@ -1,0 +1,184 @@
+"""The parser of the command line: one dialect of flags, errors in one line, help that fits a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import textwrap
+from collections.abc import Collection, Iterable
+from typing import Any, NoReturn
+
+from gemm_tuner.cli.commands import SUBCOMMANDS
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.system import program
+from gemm_tuner.system.documents import show
+
+# First words that mean something elsewhere.
+_NO_SUBCOMMANDS = {
+    "help": "tune_gemm.py --help lists flags and subcommands; each subcommand has a --help of its own",
+    "tune": "flags alone tune: tune_gemm.py --gemm_size_file FILE",
+    "version": "tune_gemm.py --version",
+}
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps paragraphs to the terminal's width, between words only; leaves indented lines, such as commands, alone."""
+
+    brief = False
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines: list[str] = []
+        paragraph: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line.startswith(" "):
+                paragraph.append(line)
+                continue
+            if paragraph:
+                lines += _wrapped(" ".join(paragraph), width - len(indent))
+                paragraph = []
+            lines.append(line)
+        return "\n".join(indent + line if line else "" for line in lines[:-1])
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _wrapped(" ".join(text.split()), width)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """All spellings, of a brief help those up to the first long one, and then the value's name, once."""
+        names = list(action.option_strings)
+        if not names:
+            return super()._format_action_invocation(action)
+        if self.brief:
+            names = names[: 1 + next((i for i, name in enumerate(names) if name.startswith("--")), 0)]
+        value = "" if action.nargs == 0 else self._format_args(action, action.dest.upper())
+        return " ".join(filter(None, (", ".join(names), value)))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 11), break_long_words=False, break_on_hyphens=False)
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UserError where argparse prints a screenful of usage and exits.
+
+    subcommand: empty for the parser of tuning.
+    everyday:   the dests that --help shows; empty for all. Otherwise there is --help_all, which shows all.
+    examples:   commands that --help_all shows besides.
+    Texts name the command tune_gemm.py; what is printed names it as it was called.
+    """
+
+    def __init__(
+        self,
+        subcommand: str,
+        description: str,
+        epilog: str,
+        *,
+        usage: str | None = None,
+        everyday: Collection[str] = (),
+        examples: str = "",
+    ) -> None:
+        super().__init__(
+            prog=f"{program.SCRIPT} {subcommand}".strip(),
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.everyday, self.examples = frozenset(everyday), examples
+        self._words: list[str] = []
+        self.add_argument("-h", "--help", action=_Help, nargs=0, help="print this help and stop")
+        if everyday:
+            self.add_argument("--help_all", action=_Help, nargs=0, help="print the help of all flags")
+
+    def error(self, message: str) -> NoReturn:
+        about = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
+        if about is None:
+            raise UserError(message, hint=see_help())
+        spellings = about[1].split("/")
+        typed = [name for name in spellings if any(word.partition("=")[0] == name for word in self._words)]
+        what = about[2].replace("ignored explicit argument", "takes no value, and has")
+        raise UserError(what, where=typed[0] if typed else spellings[0])
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        """What the flags say; ``given`` holds the dests of the flags that were written, and by dest how.
+
+        Raises UserError, for an unknown flag with the nearest known one.
+        """
+        known = {name: action.dest for action in self._actions for name in action.option_strings}
+        self._words = underscored(argv, known)
+        arguments, unknown = self.parse_known_args(self._words)
+        if not unknown:
+            names = [word.partition("=")[0] for word in self._words]
+            typed = [word.partition("=")[0] for word in argv]
+            arguments.given = {
+                known[name]: as_typed for name, as_typed in zip(names, typed, strict=True) if name in known
+            }
+            return arguments
+        word = unknown[0].partition("=")[0]
+        if not word.startswith("-"):
+            raise UserError(f"unexpected argument {show(word)}", hint=about_word(word))
+        flags = {flag.lstrip("-"): flag for flag in known}
+        near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
+        hint = f"did you mean {flags[near[0]]}?" if near else see_help(all_flags=True)
+        raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
+
+    def format_help(self, *, every: bool = True) -> str:
+        formatter = self._get_formatter()
+        every = every or not self.everyday
+        if isinstance(formatter, HelpFormatter):
+            formatter.brief = not every
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            shown = [a for a in group._group_actions if every or a.dest in self.everyday]
+            if shown:
+                formatter.start_section(group.title)
+                formatter.add_text(group.description)
+                formatter.add_arguments(shown)
+                formatter.end_section()
+        formatter.add_text(self.examples if every else None)
+        formatter.add_text(self.epilog)
+        return program.as_called(formatter.format_help())
+
+
+class _Help(argparse.Action):
+    """Prints the help, of --help_all with every flag."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, __: object, option_string: str | None = None) -> Any:
+        assert isinstance(parser, Parser)
+        print(parser.format_help(every=option_string == "--help_all"), end="")
+        parser.exit()
+
+
+def see_help(*, all_flags: bool = False) -> str:
+    """A hint that names the flag which lists what there is."""
+    return "--help_all lists all flags" if all_flags else "--help lists the usual flags and all subcommands"
+
+
+def about_word(word: str) -> str:
+    """A hint for a word that is no flag: what it was meant for."""
+    if word in SUBCOMMANDS:
+        return f"a subcommand comes first: {program.name()} {word} ..."
+    if word.endswith((".yaml", ".yml")):
+        return "name a file of sizes by --gemm_size_file"
+    known = {**{name: f"did you mean the subcommand {name}?" for name in SUBCOMMANDS}, **_NO_SUBCOMMANDS}
+    near = difflib.get_close_matches(word[:60], known, 1)
+    return program.as_called(known[near[0]]) if near else see_help()
+
+
+def underscored(argv: Iterable[str], flags: Collection[str] = ()) -> list[str]:
+    """Long flags with '-' spelt '_': ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``, -dtype-a -dtype_a.
+
+    A word with one dash is respelt only into one of the known ``flags``: of ``-omy-file`` the value is kept.
+    """
+    spelt = []
+    for argument in argv:
+        flag, equals, value = argument.partition("=")
+        dashes = re.match("--?(?=[A-Za-z]{2})", flag)
+        if dashes:
+            respelt = dashes[0] + flag[dashes.end() :].replace("-", "_")
+            flag = respelt if dashes[0] == "--" or respelt in flags else flag
+        spelt.append(flag + equals + value)
+    return spelt

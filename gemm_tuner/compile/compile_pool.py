@@ -1,0 +1,264 @@
+"""Compiles many kernels at once: every core, no GPU, and no compile can hold up or kill the run.
+
+``multiprocess.Pool`` waits for ever for the task of a worker that died (cpython bpo-22393), so
+the workers are held here one by one: each has a pipe, a process group and a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import multiprocess
+from multiprocess.connection import wait
+
+from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.languages.triton.compile_worker import CompileTask, serve
+from gemm_tuner.system import memory
+from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_DEATHS
+
+START_LIMIT_S = 120.0
+EXIT_LIMIT_S = 2.0
+# How soon a task that another thread adds is seen while no worker answers.
+LOOK_S = 0.05
+# A compile may take this many times the median of those before it, 30 s at least and the pool's limit at most.
+TIMES_THE_MEDIAN = 30.0
+LEAST_LIMIT_S = 30.0
+ENOUGH_TO_JUDGE = 20
+# Workers that may end at their start, one after another, before the machine is said to be at fault.
+MOST_FAILED_STARTS = 3
+# The latest compiles that are judged by.
+REMEMBERED = 200
+
+Answer = tuple[CompileTask, CompileResult]
+
+
+@dataclass
+class Worker:
+    """A worker process and the task it is at."""
+
+    process: Any
+    connection: Any
+    task: CompileTask | None = None
+    ready: bool = False
+    deadline: float = 0.0
+    limit_s: float = START_LIMIT_S
+
+    def give(self, task: CompileTask, limit_s: float) -> None:
+        self.task, self.limit_s, self.deadline = task, limit_s, time.monotonic() + limit_s
+        with contextlib.suppress(OSError):  # a worker that just died: reading from it tells
+            self.connection.send(task)
+
+    def kill(self) -> None:
+        """Ends the worker and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class Feed:
+    """Tasks that wait for a worker: what is wanted first, then what may be wanted later. Any thread may add some.
+
+    An open feed ends when it is closed, any other when it is empty. taken: (script, kernel, specialisation) of what
+    workers have taken so far.
+    """
+
+    def __init__(self, tasks: Iterable[CompileTask] = (), *, stays_open: bool = False) -> None:
+        self._wanted, self._spare = deque(tasks), deque[CompileTask]()
+        self._changed = threading.Condition()
+        self.taken: set[tuple[str, str, str]] = set()
+        self.open, self.closed = stays_open, False
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._wanted) + len(self._spare)
+
+    def want(self, tasks: Iterable[CompileTask]) -> None:
+        with self._changed:
+            self._wanted.extend(tasks)
+            self._changed.notify()
+
+    def offer(self, tasks: Iterable[CompileTask]) -> None:
+        """What workers take up when nothing is wanted; replaces what was offered before."""
+        with self._changed:
+            self._spare = deque(tasks)
+            self._changed.notify()
+
+    def forget(self) -> None:
+        """Drops what waits; it may be wanted again."""
+        with self._changed:
+            self.taken -= {(task.script, task.name, task.specialisation) for task in (*self._wanted, *self._spare)}
+            self._wanted.clear()
+            self._spare.clear()
+
+    def give_back(self, task: CompileTask) -> None:
+        """Puts a task that was taken before all others."""
+        with self._changed:
+            self._wanted.appendleft(task)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Drops what waits and ends the feed; compiles that run are not waited for."""
+        self.forget()
+        with self._changed:
+            self.open, self.closed = False, True
+            self._changed.notify()
+
+    def take(self) -> CompileTask | None:
+        with self._changed:
+            waiting = self._wanted or self._spare
+            if not waiting:
+                return None
+            task = waiting.popleft()
+            self.taken.add((task.script, task.name, task.specialisation))
+            return task
+
+    def wait(self) -> bool:
+        """Waits for a task; False when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._wanted or self._spare or not self.open))
+            return bool(self._wanted or self._spare)
+
+
+@dataclass
+class CompilePool:
+    """``run`` compiles tasks in the order given; use as a context manager.
+
+    limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
+    memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
+    """
+
+    target: Target
+    workers: int
+    variables: dict[str, str]
+    log_path: Path
+    limit_s: float = 60.0
+    memory_bytes: int = 0
+    _workers: list[Worker] = field(default_factory=list)
+    _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _deaths: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _failed_starts: int = 0
+
+    def __enter__(self) -> CompilePool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+
+    def _start_worker(self) -> Worker:
+        context = multiprocess.get_context("spawn")
+        ours, theirs = context.Pipe()
+        share = self.memory_bytes or memory.share_bytes(self.workers)
+        arguments = (theirs, self.target, self.variables, known_triton_key(), str(self.log_path), share)
+        process = context.Process(target=serve, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
+
+    def run(self, tasks: Iterable[CompileTask] | Feed) -> Iterator[Answer]:
+        """Yields every task with its result, in the order they end."""
+        feed = tasks if isinstance(tasks, Feed) else Feed(tasks)
+        while not feed.closed:
+            self._hand_out(feed)
+            if any(worker.task is not None for worker in self._workers) or len(feed):
+                yield from self._step(feed)
+            elif not feed.wait():
+                return
+
+    def _hand_out(self, feed: Feed) -> None:
+        """Gives idle workers tasks, and starts workers while there are more tasks than that."""
+        for worker in self._workers:
+            if worker.ready and worker.task is None:
+                task = feed.take()
+                if task is None:
+                    return
+                worker.give(task, self.limit)
+        starting = sum(1 for worker in self._workers if not worker.ready)
+        missing = min(self.workers - len(self._workers), len(feed) - starting)
+        for _ in range(missing):
+            self._workers.append(self._start_worker())
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the next compile may take: adapts to those before it."""
+        if len(self._seconds) < ENOUGH_TO_JUDGE:
+            return self.limit_s
+        return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(self._seconds)))
+
+    def _step(self, feed: Feed) -> Iterator[Answer]:
+        """Waits for the next answer or deadline."""
+        busy = {w.connection: w for w in self._workers if w.task is not None or not w.ready}
+        next_deadline = min((w.deadline for w in busy.values()), default=time.monotonic())
+        timeout = max(0.0, next_deadline - time.monotonic())
+        answered = wait(list(busy), timeout=min(timeout, LOOK_S) if feed.open else timeout)
+        for connection in answered:
+            worker = busy[connection]
+            try:
+                answer = worker.connection.recv()
+            except (EOFError, OSError):
+                worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
+                yield from self._replace(worker, feed, Status.COMPILE_ERROR, "the compiler died")
+                continue
+            if worker.ready and isinstance(answer, str):
+                raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=FREE_SPACE)
+            self._failed_starts = 0
+            done, worker.task, worker.ready = worker.task, None, True
+            if done is not None:
+                if not answer.cached:
+                    self._seconds.append(answer.seconds)
+                task = feed.take()
+                if task is not None:
+                    worker.give(task, self.limit)
+                yield done, answer
+        now = time.monotonic()
+        for worker in busy.values():
+            if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
+                message = f"not compiled within {worker.limit_s:g} s"
+                yield from self._replace(worker, feed, Status.COMPILE_TIMEOUT, message)
+
+    def _replace(self, worker: Worker, feed: Feed, status: Status, message: str) -> Iterator[Answer]:
+        """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it.
+
+        A task whose worker somebody else killed goes back once.
+        """
+        task = worker.task
+        worker.kill()
+        exit_code = worker.process.exitcode
+        self._workers.remove(worker)
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts < MOST_FAILED_STARTS:
+                return
+            what = f"a compile worker ended at its start, exit status {exit_code}"
+            raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
+        if task is not None:
+            key = (task.script, task.name, task.specialisation)
+            self._deaths[key] += 1
+            if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_DEATHS:
+                feed.give_back(task)
+                return
+            text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
+            yield task, CompileResult(task.name, task.specialisation, status, seconds=worker.limit_s, message=text)
+
+
+@lru_cache(maxsize=1)
+def known_triton_key() -> str:
+    """Triton's hash of itself, so that the workers need not find it each."""
+    from triton.runtime.cache import triton_key
+
+    return str(triton_key())

@@ -1,0 +1,112 @@
+"""Compiles in a thread of its own, beside what is timed: first what is wanted, then what may be asked next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from gemm_tuner.compile.compile_pool import CompilePool, Feed
+from gemm_tuner.core.records import CompileResult
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+
+TaskKey = tuple[str, str, str]
+LOOK_S = 0.3
+OnResult = Callable[[CompileTask, CompileResult], None]
+
+
+def key_of(task: CompileTask) -> TaskKey:
+    """Script, kernel and specialisation: one binary."""
+    return task.script, task.name, task.specialisation
+
+
+class Compiler:
+    """Use as a context manager. ``results`` grows as workers answer; ``known`` ones are not compiled again.
+
+    on_result: called in the compiler's thread with every answer, before anybody sees it in ``results``.
+    busy_s:    seconds that workers spent in compiles, all of them added up.
+    """
+
+    def __init__(
+        self, pool: CompilePool, on_result: OnResult, known: dict[TaskKey, CompileResult] | None = None
+    ) -> None:
+        self.pool, self.results = pool, dict(known or {})
+        self.busy_s, self.compiled, self.cached = 0.0, 0, 0
+        self._on_result = on_result
+        self._feed = Feed(stays_open=True)
+        self._changed = threading.Condition()
+        self._missing: set[TaskKey] = set()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="compiler", daemon=True)
+
+    def __enter__(self) -> Compiler:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._feed.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self.pool:
+                for task, result in self.pool.run(self._feed):
+                    self._on_result(task, result)
+                    with self._changed:
+                        self.busy_s += result.seconds
+                        self.cached += result.cached
+                        self.compiled += not result.cached
+                        self.results[key_of(task)] = result
+                        self._missing.discard(key_of(task))
+                        self._changed.notify_all()
+        except BaseException as error:  # raised again where somebody waits
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _new(self, tasks: Iterable[CompileTask]) -> list[CompileTask]:
+        return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._feed.taken]
+
+    def offer(self, tasks: Iterable[CompileTask]) -> None:
+        """Compiles these while nothing is wanted; what was offered before and not begun is forgotten."""
+        with self._changed:
+            self._feed.offer(self._new(tasks))
+
+    def compile(
+        self,
+        tasks: Iterable[CompileTask],
+        advance: Callable[[int], None],
+        until: float = float("inf"),
+        look: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and what no worker
+        has begun is forgotten. One thread waits at a time.
+
+        look: called a few times a second; what it raises ends the wait. Raises what the pool raised in its thread.
+        """
+        tasks = list(tasks)
+        keys = {key_of(task) for task in tasks}
+        with self._changed:
+            self._missing = keys - self.results.keys()
+            # What still waits as an offer is wanted here, and must not be compiled twice.
+            self._feed.offer(())
+            self._feed.want(self._new(tasks))
+            seen = 0
+            while True:
+                done = len(keys) - len(self._missing)
+                if done > seen:
+                    advance(done - seen)
+                    seen = done
+                if self._error is not None:
+                    raise self._error
+                if done == len(keys):
+                    return True
+                look()
+                left = until - time.monotonic()
+                if left <= 0:
+                    self._feed.forget()
+                    return False
+                self._changed.wait(min(left, LOOK_S))

@@ -1,0 +1,165 @@
+"""What an exporter must know of a consumer: what its kernels can do, and how its files are named and filled."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gemm_tuner.consumers import sidecar
+from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.system.documents import show
+
+Entry = dict[str, Any]
+Body = dict[str, Entry]
+MAX_NAME_BYTES = 100
+# Of results that differ in the type of C only, and share a file: the type that models are served in first.
+OUTPUT_ORDER = ("bf16", "fp16", "fp32")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom files are for. root: the folder of -o. device: the device's name, not yet spelt the consumer's way."""
+
+    root: Path
+    device: str
+    arch: str
+
+
+class Consumer(ABC):
+    """One reader of tuned configs. A file of it maps keys to entries."""
+
+    name: str
+    device_key = "device"  # the key of a results file's header that names the device the consumer's way; or ""
+    grid: tuple[tuple[str, int], ...] = ()  # keys that every file must have, each with the M that it stands for
+    takes = ""  # in words, for a message
+    splits_k = False  # its kernel may split K over the grid
+    floor_stands_in = False  # a key that nothing near can fill takes the config of a smaller M
+
+    @abstractmethod
+    def problem_fault(self, problem: GemmProblem, arch: str) -> str:
+        """Why the consumer's kernels do not compute a problem; empty when they do."""
+
+    @abstractmethod
+    def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
+        """Why the consumer cannot launch a config as it is; empty when it can."""
+
+    @abstractmethod
+    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        """The files that hold a problem's entry, below the folder of -o: one for every place that is looked at."""
+
+    @abstractmethod
+    def key(self, problem: GemmProblem) -> str:
+        """The key of a problem in its file."""
+
+    @abstractmethod
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        """What stands under the key."""
+
+    def order(self, key: str) -> tuple[Any, ...]:
+        """Where a key stands in its file. Raises ValueError for one that the consumer stumbles over."""
+        return (key,)
+
+    def rank(self, offer: Offer) -> tuple[Any, ...]:
+        """Of offers for one key the least is taken."""
+        return (offer.time_us is None, offer.time_us)
+
+    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
+        """What the consumer would launch for an M without the file; None when that is not known."""
+        return None
+
+    def default_config(self, problem: GemmProblem, arch: str) -> KernelConfig | None:
+        """``default`` as a configuration of the family that stands for the consumer's kernel."""
+        return None
+
+    def text(self, body: Body) -> str:
+        """A file's text."""
+        return json.dumps(body, indent=4) + "\n"
+
+    def load(self, path: Path) -> Body:
+        """A file's entries. Raises UserError for a file that is not of this form."""
+        return sidecar.read_entries(path)
+
+
+class Served(ABC):
+    """A consumer whose look-up is known, for serve-check."""
+
+    name: str
+
+    @abstractmethod
+    def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
+        """The files that the consumer's loader would open below a folder, and remarks on those it would not."""
+
+    @abstractmethod
+    def look_up(self, body: Mapping[str, Any], m: int) -> str:
+        """The key that serves M. Raises ValueError where the consumer's loader does, with why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFile:
+    """One data file. label: such as ``N=7168,K=2048``. remark: what the loader does with it beside reading it."""
+
+    path: Path
+    label: str
+    remark: str = ""
+
+
+def output_rank(problem: GemmProblem) -> int:
+    return OUTPUT_ORDER.index(problem.dtype_c) if problem.dtype_c in OUTPUT_ORDER else len(OUTPUT_ORDER)
+
+
+def plain_gemm_fault(problem: GemmProblem) -> str:
+    """Why a problem is not A @ B.T of a row-major activation and weight, without batch and epilogue."""
+    extras = (
+        ("batch", problem.batch > 1),
+        ("bias", problem.bias),
+        ("activation", problem.activation != "none"),
+        ("alpha", problem.has_alpha),
+        ("beta", problem.reads_c),
+    )
+    for word, there in extras:
+        if there:
+            return f"has {word}, and no file of the consumer is for such a kernel"
+    if (problem.layout_a, problem.layout_b) != (Layout.ROW, Layout.COL):
+        return (
+            f"has layout_a: {problem.layout_a.value} and layout_b: {problem.layout_b.value}, and the consumer's kernel "
+            "takes layout_a: row and layout_b: col"
+        )
+    if problem.dtype_c not in OUTPUT_ORDER:
+        return f"gives {problem.dtype_c}, which the consumer's kernel does not"
+    return ""
+
+
+def tile_fault(config: KernelConfig, *, split_k: bool, xcds: tuple[int, ...] = (1,), stream_b: bool = False) -> str:
+    """Why a kernel with one program a tile and loads through pointers cannot be launched with a config.
+
+    What it can beside that: split_k, a grid over slices of K; xcds, its own dealing of tiles to chiplets; stream_b.
+    """
+    if config.family != "gemm_tile":
+        return f"is of the family {config.family}, another kernel than the consumer's"
+    if config.SPLIT_K > 1 and not split_k:
+        return f"splits K in {config.SPLIT_K}, which the consumer's kernel cannot"
+    if config.NUM_XCDS not in xcds:
+        return f"deals tiles to {config.NUM_XCDS} chiplets, which the consumer's kernel does not"
+    if config.STREAM_B and not stream_b:
+        return "loads B past the nearest cache, which the consumer's kernel cannot"
+    return ""
+
+
+def tile_entry(config: KernelConfig) -> Entry:
+    """The six keys that all consumers of tile configs share, in their usual order."""
+    keys = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+    return {key: getattr(config, key) for key in keys}
+
+
+def file_safe(name: str, hint: str) -> str:
+    """A device's name as part of a file's name. Raises UserError for one that no file can carry."""
+    if not name or not name.isprintable() or "/" in name or len(name.encode()) > MAX_NAME_BYTES:
+        raise UserError(f"the device's name is {show(name)}", where="--device_name", accepted="a name", hint=hint)
+    return name

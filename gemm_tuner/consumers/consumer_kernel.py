@@ -1,0 +1,242 @@
+"""``--kernel_from``: a server's own kernel, taken from the text of its source. The server is never imported.
+
+What is taken is the kernel's function and the constants and @triton.jit functions of the same file that it uses. They
+become part of a generated script, as a family of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import KERNEL_FAMILIES
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable, read_text
+
+# The kernel's functions by server, the newest name first.
+FUNCTIONS = {
+    "vllm": ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul"),
+    "sglang": ("_w8a8_block_fp8_matmul",),
+}
+# Below site-packages, one for every version that keeps it elsewhere; in another file it is searched for.
+PLACES = {
+    "vllm": ("vllm/model_executor/layers/quantization/utils/fp8_utils.py",),
+    "sglang": (
+        "sglang/kernels/ops/gemm/fp8_kernel.py",
+        "sglang/kernels/ops/quantization/fp8_kernel.py",
+        "sglang/srt/layers/quantization/fp8_kernel.py",
+    ),
+}
+# What templates/block_fp8.py.j2 passes, by name: tensors, sizes and strides, and constants.
+ARGUMENTS = (
+    *("A", "B", "C", "As", "Bs", "M", "N", "K", "group_n", "group_k"),
+    *("stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn"),
+    *("stride_As_m", "stride_As_k", "stride_Bs_k", "stride_Bs_n"),
+)
+CONSTANTS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
+OPTIONAL_CONSTANTS = ("needs_masking",)  # not of every version; passed where the kernel has it
+NAME = "NAME"  # a constant that the kernel gets beside its own, for its symbol
+GIVEN = ("tl", "triton")  # names that the script has
+MAX_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerKernel:
+    """A server's kernel.
+
+    file:      the name of its file.
+    helpers:   the text of what it uses. text: that of its function, from ``def`` on, with NAME as a first argument.
+    arguments: its own arguments, in order.
+    sha:       12 hex digits over the text of all that was taken, as it stands in the file.
+    """
+
+    consumer: str
+    file: str
+    helpers: str
+    text: str
+    arguments: tuple[str, ...]
+    sha: str
+
+    @property
+    def family(self) -> str:
+        return KERNEL_FAMILIES[self.consumer]
+
+    @property
+    def function(self) -> str:
+        return self.text.removeprefix("def ").partition("(")[0]
+
+    @property
+    def label(self) -> str:
+        """As a results file names it."""
+        return f"{self.file} sha256:{self.sha}"
+
+
+def read_all(given: Mapping[str, Path]) -> dict[str, ConsumerKernel]:
+    """The kernels of several servers, each from a file or a folder. Raises UserError."""
+    return {consumer: read(consumer, path) for consumer, path in given.items()}
+
+
+def read(consumer: str, path: Path) -> ConsumerKernel:
+    """A server's kernel, from a .py file or the folder of an installed package. Raises UserError for a server whose
+    kernel is not written in Triton, a place without it, and a version with other arguments."""
+    if consumer not in FUNCTIONS:
+        accepted = f"a file or folder of {' or '.join(FUNCTIONS)}"
+        raise UserError(f"the kernels of {consumer} cannot be taken", where="--kernel_from", accepted=accepted)
+    file = find(consumer, path) if path.is_dir() else path
+    source = read_text(file, f"kernel of {consumer}", "Python", MAX_BYTES)
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"is no Python source: {error}", where=printable(file), accepted="a .py file") from None
+    known = functions_of(module)
+    name = next((one for one in FUNCTIONS[consumer] if one in known), None)
+    if name is None:
+        raise no_kernel(consumer, file)
+    kernel = known[name]
+    if not is_jit(kernel, with_options=False):
+        accepted = "@triton.jit and nothing else"
+        raise UserError(f"{name} is decorated in another way", where=printable(file), accepted=accepted)
+    check_arguments(kernel, file)
+    used = used_by(kernel, module, file)
+    taken = [ast.get_source_segment(source, node) or "" for node in (*used, kernel)]
+    sha = hashlib.sha256("\n".join(taken).encode()).hexdigest()[:12]
+    arguments = tuple(one.arg for one in kernel.args.args)
+    return ConsumerKernel(consumer, file.name, "\n\n".join(map(ast.unparse, used)), text_of(kernel), arguments, sha)
+
+
+def find(consumer: str, folder: Path) -> Path:
+    """The file of a package that holds a server's kernel. folder: the package's, or site-packages. Raises UserError
+    when there is none or when there are several in unknown places."""
+    for place in PLACES[consumer]:
+        for root in (folder, folder.parent):
+            path = root / place
+            if path.is_file() and path.is_relative_to(folder) and defines(path, consumer):
+                return path
+    inside = folder / consumer if (folder / consumer).is_dir() else folder
+    found = [path for path in sorted(inside.rglob("*.py")) if defines(path, consumer)]
+    if not found:
+        raise no_kernel(consumer, folder)
+    if len(found) > 1:
+        listed = ", ".join(printable(path.relative_to(folder)) for path in found[:3])
+        what = f"{len(found)} files have a kernel of {consumer}: {listed}"
+        raise UserError(what, where=printable(folder), hint="name the file")
+    return found[0]
+
+
+def defines(path: Path, consumer: str) -> bool:
+    """Whether a file seems to define a server's kernel."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return any(f"def {name}(".encode() in data for name in FUNCTIONS[consumer])
+
+
+def no_kernel(consumer: str, path: Path) -> UserError:
+    accepted = f"source that defines {' or '.join(FUNCTIONS[consumer])}"
+    return UserError(f"has no kernel of {consumer} that is known", where=printable(path), accepted=accepted)
+
+
+def functions_of(module: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The functions of a module by name; of several of one name the last, as when it is run."""
+    return {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
+
+
+def is_jit(function: ast.FunctionDef, *, with_options: bool) -> bool:
+    """Whether a function's only decorator is triton.jit. with_options: it may have arguments."""
+    if len(function.decorator_list) != 1:
+        return False
+    (decorator,) = function.decorator_list
+    if isinstance(decorator, ast.Call):
+        if (decorator.args or decorator.keywords) and not with_options:
+            return False
+        decorator = decorator.func
+    return ast.unparse(decorator) in ("triton.jit", "jit")
+
+
+def check_arguments(kernel: ast.FunctionDef, file: Path) -> None:
+    """Raises UserError where the kernel's arguments are not those that are passed."""
+    args = kernel.args
+    where = f"{printable(file)}, {kernel.name}"
+    if args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults:
+        raise UserError("has arguments with defaults, or of another kind", where=where, accepted="plain arguments")
+    constants = [one.arg for one in args.args if one.annotation and "constexpr" in ast.unparse(one.annotation)]
+    arguments = [one.arg for one in args.args if one.arg not in constants]
+    missing = [name for name in ARGUMENTS if name not in arguments] + [n for n in CONSTANTS if n not in constants]
+    unknown = [name for name in arguments if name not in ARGUMENTS]
+    unknown += [name for name in constants if name not in (*CONSTANTS, *OPTIONAL_CONSTANTS)]
+    if missing or unknown:
+        parts = [f"{word} {', '.join(names)}" for word, names in (("lacks", missing), ("has", unknown)) if names]
+        raise UserError(
+            f"is of a version that cannot be launched: it {' and '.join(parts)}",
+            where=where,
+            accepted=f"{', '.join(ARGUMENTS)}; constexpr {', '.join(CONSTANTS)}; or also {OPTIONAL_CONSTANTS[0]}",
+            hint="without --kernel_from gemm_tile stands in for it",
+        )
+
+
+Used = ast.FunctionDef | ast.Assign | ast.AnnAssign
+
+
+def used_by(kernel: ast.FunctionDef, module: ast.Module, file: Path) -> list[Used]:
+    """The constants and @triton.jit functions of the module that a kernel uses, themselves or by one another, in their
+    order there. Raises UserError for a name that is neither."""
+    functions, constants = functions_of(module), constants_of(module)
+    found: dict[str, Used] = {}
+    wanted = [*free_names(kernel)]
+    while wanted:
+        name = wanted.pop()
+        if name in found or name in GIVEN or hasattr(builtins, name):
+            continue
+        node = functions.get(name) or constants.get(name)
+        if node is None or (isinstance(node, ast.FunctionDef) and not is_jit(node, with_options=True)):
+            what = f"{kernel.name} uses {show(name)}, which is no constant and no @triton.jit function of the file"
+            raise UserError(what, where=printable(file), hint="without --kernel_from gemm_tile stands in for it")
+        found[name] = node
+        wanted += free_names(node) if isinstance(node, ast.FunctionDef) else ()
+    return sorted(found.values(), key=lambda node: node.lineno)
+
+
+def free_names(function: ast.FunctionDef) -> Iterator[str]:
+    """The names that a function reads and does not set itself."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    own = {one.arg for one in function.args.args} | {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+    decorators = {id(node) for decorator in function.decorator_list for node in ast.walk(decorator)}
+    return (one.id for one in names if one.id not in own and id(one) not in decorators)
+
+
+def constants_of(module: ast.Module) -> dict[str, ast.Assign | ast.AnnAssign]:
+    """The assignments of a module of a literal, or of a tl.constexpr of one, to a name."""
+    found: dict[str, ast.Assign | ast.AnnAssign] = {}
+    for node in module.body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not is_literal(node.value):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if len(targets) == 1 and isinstance(targets[0], ast.Name):
+            found[targets[0].id] = node
+    return found
+
+
+def is_literal(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.constexpr" and len(value.args) == 1:
+        value = value.args[0]
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def text_of(kernel: ast.FunctionDef) -> str:
+    """The kernel's function without its decorator, with NAME before its own arguments."""
+    name = ast.arg(NAME, annotation=ast.parse("tl.constexpr", mode="eval").body)
+    args = ast.arguments([], [name, *kernel.args.args], None, [], [], None, [])
+    renamed = copy.copy(kernel)
+    renamed.args, renamed.decorator_list, renamed.returns = args, [], None
+    return ast.unparse(ast.fix_missing_locations(renamed))

@@ -1,0 +1,105 @@
+"""Formats for anybody's own reader: a CSV, a JSON, and the arguments of triton.Config. Keyed by size, exact."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Target, tile_fault
+from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import problem_row
+from gemm_tuner.gemm.sizes import KNOWN_KEYS
+from gemm_tuner.system.documents import MAX_FILE_BYTES
+from gemm_tuner.system.input_files import printable, read_text
+
+
+class Everything(Consumer):
+    """A file that takes every size and every family, with all that the results say."""
+
+    device_key = ""  # no file's name has the device
+
+    def problem_fault(self, problem: GemmProblem, arch: str) -> str:
+        return ""
+
+    def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
+        return ""
+
+    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        return (PurePosixPath(f"gemm_configs.{self.name}"),)
+
+    def key(self, problem: GemmProblem) -> str:
+        return problem.key
+
+    def order(self, key: str) -> tuple[Any, ...]:
+        """By M, N and K, which a key begins with."""
+        return ([int(number) for number in re.findall(r"\d+", key)], key)
+
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        config = {"family": offer.config.family, **offer.config.options()}
+        known = {**offer.facts, "verified": offer.verified.scalar}
+        return {**problem_row(offer.problem), **config, **{key: known[key] for key in KNOWN_KEYS if key in known}}
+
+
+class Json(Everything):
+    name = "json"
+
+
+class Csv(Everything):
+    """One line a size; a blank cell is what the results do not say, or what is at its default."""
+
+    name = "csv"
+    columns = (
+        *("M", "N", "K", "dtype_a", "dtype_b", "dtype_c", "layout_a", "layout_b", "bias"),
+        *("batch", "activation", "alpha", "beta", "scaling", "precision", *CONFIG_FIELDS, *KNOWN_KEYS),
+    )
+
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        row = super().entry(offer, arch)
+        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in row.items()}
+        return {column: texts.get(column, "") for column in self.columns}
+
+    def text(self, body: Body) -> str:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, ("key", *self.columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({"key": key, **row} for key, row in body.items())
+        return out.getvalue()
+
+    def load(self, path: Path) -> Body:
+        where, accepted = printable(path), "a CSV that this command wrote"
+        text = read_text(path, "config file", "CSV", MAX_FILE_BYTES)
+        try:
+            rows = list(csv.reader(text.splitlines(), strict=True))
+        except csv.Error as error:
+            raise UserError(f"cannot be read: {error}", where=where, accepted=accepted) from error
+        header = ["key", *self.columns]
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header) or (number == 1 and row != header):
+                raise UserError("has other columns", where=f"{where}, line {number}", accepted=accepted)
+        return {row[0]: dict(zip(self.columns, row[1:], strict=True)) for row in rows[1:]}
+
+
+class TritonConfig(Everything):
+    """``triton.Config(**entry)`` for a kernel with the constants that a plain tile kernel has."""
+
+    name = "triton"
+
+    def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
+        return tile_fault(config, split_k=True)
+
+    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        return (PurePosixPath("triton_configs.json"),)
+
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        config = offer.config
+        blocks = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K")
+        kwargs: dict[str, Any] = {key: getattr(config, key) for key in blocks}
+        if config.kpack:
+            kwargs |= {key: getattr(config, key) for key in ("waves_per_eu", "matrix_instr_nonkdim", "kpack")}
+        return {"kwargs": kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}

@@ -1,0 +1,129 @@
+"""Provenance of exported entries, in a file beside them that no consumer opens.
+
+An entry of a data file is known only as long as it equals what was recorded here: one that was edited by hand since,
+or came with the consumer, is unknown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.system.documents import show, write_text_atomically
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import load_json, record_of
+
+FILE_NAME = "gemm_tuner_provenance.json"
+FORMAT_VERSION = 1
+TUNED, TABLE, STAND_IN, FAR, DEFAULT = "tuned", "from_table", "stand_in", "far_stand_in", "default"
+MEASURED_KINDS = (TUNED, TABLE)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is known of one entry.
+
+    kind:     ``tuned``: the size's own config; ``from_table``: the best of the run's table that the consumer can
+              launch; ``stand_in``: the config of an M near by; ``far_stand_in``: of one far off; ``default``: the
+              consumer's own default.
+    entry:    the entry as written.
+    m:        the M that it was measured at; 0 for a default.
+    time_us:  median kernel time there; None when not known. stage: ``results``, ``served``, ``finals``,
+              ``screen``, or ``model`` where nothing ran.
+    verified: checked on the GPU. check: how else it was checked, a value of records.Verified; empty when it was, and
+              for a default.
+    default_us: of the consumer's default at the same M, timed beside it; None when it was not.
+    results:  which results file; a key of Sidecar.results.
+    """
+
+    kind: str
+    entry: dict[str, Any]
+    m: int = 0
+    name: str = ""
+    time_us: float | None = None
+    stage: str = ""
+    source: str = ""
+    verified: bool = False
+    check: str = ""
+    default_us: float | None = None
+    results: str = ""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What is known of one M of a file, whether or not it has an entry of its own.
+
+    tuned, tuned_us: name and median time of the config that tuning chose, of whatever family.
+    times_us:        time at this M of the configs of the file, by name, as far as a run timed them.
+    """
+
+    tuned: str
+    tuned_us: float | None = None
+    times_us: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Sidecar:
+    """files: notes by data file and key. sizes: by data file and M. results: by consumer and sha256 of a results file
+    its name, its header and what was left out."""
+
+    format_version: int = FORMAT_VERSION
+    files: dict[str, dict[str, Note]] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Timed]] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def known(self, file: str, key: str, entry: object) -> Note | None:
+        """The note of an entry, unless the entry is another than the one recorded."""
+        note = self.files.get(file, {}).get(key)
+        return note if note is not None and note.entry == entry else None
+
+
+def read(folder: Path) -> Sidecar:
+    """The provenance of a folder's files; empty when there is none. Raises UserError for one that does not read."""
+    path = folder / FILE_NAME
+    if not path.exists():
+        return Sidecar()
+    try:
+        found = record_of(Sidecar, load_json(path, "provenance"), printable(path))
+        if found.format_version != FORMAT_VERSION:
+            raise UserError(f"has format_version {found.format_version}", where=printable(path))
+    except UserError as error:
+        hint = "move it away: its entries are then unknown, and kept unless --overwrite"
+        raise UserError(error.what, where=error.where, accepted=error.accepted, hint=hint) from error
+    return found
+
+
+def write(folder: Path, sidecar: Sidecar) -> None:
+    """Writes the provenance of a folder's files, whole or not at all."""
+    document = {
+        "format_version": FORMAT_VERSION,
+        "files": _plain(sidecar.files),
+        "sizes": _plain(sidecar.sizes),
+        "results": dict(sorted(sidecar.results.items())),
+    }
+    write_text_atomically(folder / FILE_NAME, json.dumps(document, indent=1) + "\n")
+
+
+def read_entries(path: Path) -> dict[str, dict[str, Any]]:
+    """A data file's entries by key. Raises UserError for a file that is not a JSON object of objects."""
+    entries: dict[str, dict[str, Any]] = load_json(path, "config file")
+    for key, entry in entries.items() if isinstance(entries, dict) else [("", entries)]:
+        if not isinstance(entry, dict):
+            what = f"has {show(entry)}" + (f" under the key {show(key)}" if key else "")
+            raise UserError(what, where=printable(path), accepted="configs, by key", hint="mend or move the file")
+    return entries
+
+
+def _plain(by_file: Mapping[str, Mapping[str, Note | Timed]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Records as JSON has them, without what is at its default."""
+    return {file: {key: _fields(one) for key, one in records.items()} for file, records in sorted(by_file.items())}
+
+
+def _fields(record: Note | Timed) -> dict[str, Any]:
+    defaults = {f.name: f.default for f in dataclasses.fields(record)}
+    return {k: v for k, v in dataclasses.asdict(record).items() if v not in (defaults[k], {})}

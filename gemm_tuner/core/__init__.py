@@ -1,0 +1,4 @@
+"""The records that travel between the stages, and errors that a person can mend.
+
+Imports the standard library only.
+"""

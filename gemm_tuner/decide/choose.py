@@ -1,0 +1,115 @@
+"""From timings and verdicts to the one configuration that a size is given."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gemm_tuner.core.records import Choice, Device, KernelConfig, Status, Timing, Verdict, Verified
+from gemm_tuner.decide.contest import Published
+from gemm_tuner.gemm.model import roofline_us
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import VENDOR
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The timed configurations of a size, the one to choose first, and the times of these and of the vendor library."""
+
+    problem: GemmProblem
+    order: tuple[str, ...]
+    times: Mapping[str, Published]
+
+    @property
+    def vendor(self) -> Published | None:
+        return self.times.get(VENDOR)
+
+
+def median_us(timing: Timing) -> float:
+    """The median of the samples, microseconds. Medians, since "the fastest of many" flatters the noisiest."""
+    return float(np.median(timing.samples_us))
+
+
+def rank_screened(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
+    """Sorts the configurations that were screened to the end by median."""
+    mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
+    times = {timing.name: Published(median_us(timing), timing.samples_us) for timing in mine}
+    order = sorted((name for name in times if name != VENDOR), key=lambda name: times[name].us)
+    return Ranked(problem, tuple(order), times)
+
+
+def without(ranked: Ranked, names: Container[str]) -> Ranked:
+    """The ranking less some configurations, such as those found wrong."""
+    return replace(ranked, order=tuple(name for name in ranked.order if name not in names))
+
+
+def measured_choice(
+    ranked: Ranked,
+    name: str,
+    config: KernelConfig,
+    verdicts: Sequence[Verdict],
+    device: Device,
+    source: str,
+    ties: Container[str] = (),
+) -> Choice:
+    """The record of a chosen, verified configuration; times are those of ``ranked``.
+
+    The runner-up is the fastest of the others that are not known to be wrong. ties: names that noise cannot tell from
+    the fastest.
+    """
+    ours, vendor = ranked.times[name], ranked.vendor
+    p20, p80 = (float(np.quantile(ours.samples_us, q)) for q in (0.2, 0.8))
+    others = [other for other in ranked.order if other != name and other in ranked.times]
+    runner_up = min(others, key=lambda other: ranked.times[other].us, default="")
+    return Choice(
+        problem=ranked.problem,
+        config=config,
+        source=source,
+        verified=Verified.TRUE,
+        median_us=ours.us,
+        p20_us=p20,
+        p80_us=p80,
+        num_samples=len(ours.samples_us),
+        vendor_us=vendor.us if vendor else None,
+        max_abs_error=max(v.max_abs_error for v in verdicts),
+        error_over_bound=max(v.error_over_bound for v in verdicts),
+        runner_up=runner_up,
+        gap_pct=(ranked.times[runner_up].us / ours.us - 1) * 100 if runner_up else None,
+        tie=name in ties and any(other in ties for other in others),
+        roofline_pct=roofline_us(ranked.problem, device) / ours.us * 100,
+        processes=ours.processes,
+        process_spread_pct=ours.spread_pct,
+    )
+
+
+def predicted_choice(
+    problem: GemmProblem,
+    name: str,
+    kept: dict[str, KernelConfig],
+    predicted_us: dict[str, float],
+    verdicts: Sequence[Verdict],
+    device: Device,
+) -> Choice:
+    """The record of a configuration that was not timed: its time is the model's; the interpreter checked it."""
+    ranked = sorted(predicted_us, key=lambda other: predicted_us[other])
+    runner_up = next(iter(ranked[ranked.index(name) + 1 :]), "")
+    ours = predicted_us[name]
+    return Choice(
+        problem=problem,
+        config=kept[name],
+        source="predicted",
+        verified=Verified.INTERPRETED,
+        median_us=ours,
+        p20_us=None,
+        p80_us=None,
+        num_samples=0,
+        vendor_us=None,
+        max_abs_error=max(v.max_abs_error for v in verdicts),
+        error_over_bound=max(v.error_over_bound for v in verdicts),
+        runner_up=runner_up,
+        gap_pct=(predicted_us[runner_up] / ours - 1) * 100 if runner_up else None,
+        tie=False,
+        roofline_pct=roofline_us(problem, device) / ours * 100,
+    )

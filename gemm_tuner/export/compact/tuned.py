@@ -1,0 +1,128 @@
+"""A run with all that it timed, from its folder or from the results file beside its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.sizes import SOURCES
+from gemm_tuner.store import results, run_place, run_record
+from gemm_tuner.store.results import Header
+from gemm_tuner.store.run_record import RUN_FILE
+from gemm_tuner.store.run_timings import TimedConfig, read_timings
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable
+
+ROUNDING = 1e-9  # of a ratio: 101 us against 100 us are 1 % slower
+
+
+@dataclass(frozen=True, slots=True)
+class TunedSize:
+    """A size, what the run chose for it and all configurations that it timed, by name; ``chosen`` is among them.
+
+    roofline_us: the least time that the device's datasheet allows; None where nobody tells.
+    served:      what the results file has for servers.
+    verified:    how the chosen configuration was checked; a run chooses only what is right on the GPU.
+    """
+
+    problem: GemmProblem
+    chosen: str
+    timed: dict[str, TimedConfig]
+    roofline_us: float | None
+    served: tuple[ServedChoice, ...] = ()
+    verified: Verified = Verified.TRUE
+
+    @property
+    def best_us(self) -> float:
+        """The time of the chosen configuration, which the loss is measured against."""
+        return self.timed[self.chosen].time_us
+
+    def loss(self, name: str) -> float:
+        """By which share a configuration is slower than the chosen one; below 0 where its screening was faster."""
+        return self.timed[name].slower_than(self.timed[self.chosen])
+
+    def is_served_by(self, name: str, loss: float) -> bool:
+        """Whether a configuration was timed for this size and is slower by no more than the loss."""
+        return name in self.timed and self.loss(name) <= loss + ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class TunedRun:
+    """folder: with the tables. failures: the sizes that have no config, each with the reason."""
+
+    header: dict[str, str | int]
+    sizes: tuple[TunedSize, ...]
+    failures: tuple[tuple[GemmProblem, str], ...]
+    folder: Path
+
+
+def load(path: Path) -> TunedRun:
+    """A run from its folder or a results file. Raises UserError without tables, or when nothing was timed."""
+    run = _of_folder(path) if path.is_dir() else _of_file(path)
+    if not run.sizes:
+        raise UserError("holds no size with a config", where=printable(path))
+    return run
+
+
+def _of_folder(folder: Path) -> TunedRun:
+    record = run_record.read(folder)
+    served = _served_of_run(folder)
+    header = _header(record.header, printable(folder / RUN_FILE))
+    sizes = [
+        replace(
+            _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None),
+            served=served.get(size.problem, ()),
+        )
+        for size in record.sizes
+        if size.chosen
+    ]
+    return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen), folder)
+
+
+def _served_of_run(folder: Path) -> dict[GemmProblem, tuple[ServedChoice, ...]]:
+    """What a run's results file has for servers; nothing where the file is gone."""
+    try:
+        rows = results.read(run_place.results_file(folder)).rows
+    except UserError:
+        return {}
+    return {row.problem: row.served for row in rows}
+
+
+def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
+    """The fields of a results file's header that a run's gives. Raises UserError for a source that no row may have."""
+    if raw.get("source") not in SOURCES:
+        raise UserError(f"source is {show(raw.get('source'))}", where=where, accepted=", ".join(SOURCES))
+    kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(Header)}
+    return {key: raw[key] for key, kind in kinds.items() if type(raw.get(key)) is kind}
+
+
+def _of_file(path: Path) -> TunedRun:
+    found = results.read(path)
+    folder = run_record.tables_folder(path, found.header)
+    sizes = []
+    for row in found.rows:
+        assert row.config is not None
+        time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
+        roofline_us = share / 100 * time_us if time_us and share else None
+        tables = run_record.tables_folder(path, found.header_of(row))
+        size = _size(tables, row.problem, row.config.name, roofline_us)
+        sizes.append(replace(size, served=row.served, verified=row.verified))
+    return TunedRun(found.header, tuple(sizes), found.without_config, folder)
+
+
+def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:
+    """Raises UserError for a size whose table is not there or has no time for the chosen config."""
+    hint = f"give a run's folder, with {RUN_FILE} and configs/, or the results file in it"
+    try:
+        timed = read_timings(folder, problem.key, chosen)
+    except UserError as error:
+        raise UserError(error.what, where=error.where, hint=hint) from error
+    if chosen not in timed:
+        what = f"nothing was measured for {problem.key}: {chosen} has no time"
+        raise UserError(what, where=printable(folder), hint=hint)
+    return TunedSize(problem, chosen, timed, roofline_us)

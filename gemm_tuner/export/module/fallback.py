@@ -1,0 +1,49 @@
+"""Configurations that nobody tuned, for sizes that a tuned one cannot run or that are far from all tuned ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import UNUSED, KernelConfig, Target
+from gemm_tuner.gemm.descriptors import loads_by_descriptor
+from gemm_tuner.gemm.problem import GemmProblem
+
+# Rows that are not whole 16 bytes are loaded element by element, through registers: with more than this many elements
+# of A and B a thread, kernels spill (Triton 3.9 for sm_90, bf16: 64 x 128 x 64 with 4 warps does, with 8 it does not).
+MOST_LOADED = 64
+MOST_AREA = 128 * 128
+# (BLOCK_SIZE_M, BLOCK_SIZE_N, num_warps) of the general tiles. With 3 stages the largest takes 96 KiB of shared memory.
+GENERAL_TILES = ((128, 128, 8), (64, 64, 4), (16, 64, 4), (64, 16, 4))
+
+
+def pointer_twin(problem: GemmProblem, config: KernelConfig, target: Target) -> KernelConfig | None:
+    """The gemm_tile nearest to a kernel that loads through descriptors; None for one that does not.
+
+    It has the same tile, up to MOST_AREA and MOST_LOADED; of three thirds of columns it has two, since pointer kernels
+    have no thirds. It needs no more shared memory: tiles as large, or smaller, in the same stages.
+    """
+    if not loads_by_descriptor(config.family, target):
+        return None
+    block_m, block_n = config.BLOCK_SIZE_M, config.BLOCK_SIZE_N
+    block_n = block_n // 3 * 2 if block_n % 3 == 0 else block_n
+    while block_m * block_n > MOST_AREA:
+        block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
+    block_k = min(config.BLOCK_SIZE_K, _block_k(problem))
+    few_warps = (block_m + block_n) * block_k <= MOST_LOADED * 4 * target.warp_size
+    unused = {field: UNUSED[field] for field in ("EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE")}
+    tile = {"BLOCK_SIZE_M": block_m, "BLOCK_SIZE_N": block_n, "BLOCK_SIZE_K": block_k}
+    return replace(config, family="gemm_tile", num_warps=4 if few_warps else 8, **tile, **unused)
+
+
+def _block_k(problem: GemmProblem) -> int:
+    """Of general tiles, which keeps the largest within MOST_LOADED: 64, and 32 for fp32."""
+    return 64 if DTYPES[problem.dtype_a].size_bytes <= 2 else 32
+
+
+def general_configs(problem: GemmProblem, target: Target) -> tuple[KernelConfig, ...]:
+    """A few pointer kernels that take every size of a class, the largest tile first."""
+    block_k = _block_k(problem)
+    amd = {"matrix_instr_nonkdim": 16, "kpack": 1} if target.backend == "hip" else {}
+    stages = 2 if target.backend == "hip" else 3
+    return tuple(KernelConfig("gemm_tile", m, n, block_k, 8, 1, warps, stages, **amd) for m, n, warps in GENERAL_TILES)

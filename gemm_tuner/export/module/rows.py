@@ -1,0 +1,101 @@
+"""Which rows of a results file a module serves, and why not the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gemm_tuner.core.records import KernelConfig, Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.store.results import Results
+from gemm_tuner.store.trust import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A size of the results file that the module does not hold, and why."""
+
+    problem: GemmProblem
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A size that the module holds.
+
+    time_us:  measured, or predicted where nothing was; None when unknown.
+    verified: how its result was checked.
+    source:   of its time: measured, replayed or predicted; empty when unknown.
+    """
+
+    problem: GemmProblem
+    config: KernelConfig
+    time_us: float | None
+    verified: Verified = Verified.TRUE
+    source: str = "measured"
+
+    @property
+    def product(self) -> GemmProblem:
+        """The class of the plain product: types, layouts, scales and batch, without an epilogue."""
+        return replace(self.problem.as_class(), bias=False, activation="none", alpha=1.0, beta=0.0)
+
+    @property
+    def epilogue(self) -> str:
+        return epilogue_of(self.problem)
+
+
+def epilogue_of(problem: GemmProblem) -> str:
+    """Names what is computed after the product, such as ``alpha_beta_bias_relu``; "" for nothing."""
+    parts = {
+        "alpha": problem.has_alpha,
+        "beta": problem.reads_c,
+        "bias": problem.bias,
+        problem.activation: problem.activation != "none",
+    }
+    return "_".join(part for part, there in parts.items() if there)
+
+
+def with_bias_toggled(epilogue: str) -> str:
+    """The same epilogue with a bias where it has none, and without where it has one."""
+    parts = [part for part in epilogue.split("_") if part]
+    if "bias" in parts:
+        return "_".join(part for part in parts if part != "bias")
+    at = sum(part in ("alpha", "beta") for part in parts)
+    return "_".join([*parts[:at], "bias", *parts[at:]])
+
+
+def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
+    """The rows that the module serves, each size once, and all others with the reason: those that ``trust`` does not
+    take, and the sizes that have no config."""
+    tuned: dict[GemmProblem, Tuned] = {}
+    left_out = [LeftOut(problem, f"was not tuned: {reason}") for problem, reason in found.without_config]
+    for row in found.rows:
+        source = found.source_of(row)
+        reason = trust.row_fault(row, source)
+        if not reason and row.problem in tuned:
+            reason = "is in the results file twice"
+        if reason:
+            left_out.append(LeftOut(row.problem, reason))
+        elif row.config is not None:
+            time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
+            tuned[row.problem] = Tuned(row.problem, row.config, time_us, row.verified, source)
+    return tuple(tuned.values()), tuple(left_out)
+
+
+def default_outputs(tuned: Iterable[Tuned]) -> dict[tuple[str, str], tuple[str, str]]:
+    """(dtype_a, dtype_b) -> (dtype_c, precision) of a call that names neither.
+
+    The type of C is that of A where a size was tuned so, products are exact where a size was tuned so; of what is left,
+    the one that most sizes have.
+    """
+    counts: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
+    for one in tuned:
+        problem = one.problem
+        found = counts.setdefault((problem.dtype_a, problem.dtype_b), Counter())
+        found[problem.dtype_c, problem.precision] += 1
+    return {types: _preferred(found, types[0]) for types, found in counts.items()}
+
+
+def _preferred(counts: Counter[tuple[str, str]], dtype_a: str) -> tuple[str, str]:
+    return max(counts, key=lambda output: (output[0] == dtype_a, output[1] == "ieee", counts[output]))

@@ -1,0 +1,194 @@
+"""Is a configuration right? Compares a call with a reference of higher precision, and with the same call again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.records import Verdict
+from gemm_tuner.gemm.exact_check import Wrong, exact_fault
+from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
+from gemm_tuner.gemm.kernels import Launch, launch_all
+from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference
+from gemm_tuner.gemm.scratch import Scratch, call_size, count_sms, make_scratch
+
+# Elements of a block of A, B or C when results are compared: 0.5 GiB in float64.
+COMPARE_ELEMENTS = 2**26
+# Calls on a GPU that must give the same bits: a race shows in some. The interpreter runs one program after another.
+REPEATS = 5
+
+
+def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: str, *, first_row: int = 0) -> Verdict:
+    """The verdict on ``actual`` in dtype_c, the rows of C from ``first_row`` on. A NaN that the reference has
+    not is wrong, and so is an infinity, unless a result within the bound is beyond dtype_c's largest number.
+
+    actual, expected, slack: (rows, n), rows counted through the batch; the latter two as ``reference`` gives them.
+    """
+    import torch
+
+    bound = error_bound(expected, slack, problem)
+    kind = torch_dtype(problem.dtype_c)
+    rounded, farthest = expected.to(kind), (expected + bound.copysign(expected)).to(kind)
+    same = (actual == rounded) | (actual.isnan() & rounded.isnan()) | (actual.isinf() & (actual == farthest))
+    error = (actual.to(expected.dtype) - expected).abs().masked_fill(same, 0.0)
+    score = torch.where(same, torch.zeros_like(error), error / bound)
+    score = score.nan_to_num(nan=math.inf, posinf=math.inf)
+    worst = int(score.argmax())
+    row, column = divmod(worst, problem.n)
+    over, largest = float(score.flatten()[worst]), float(error.nan_to_num(nan=math.inf, posinf=math.inf).max())
+    got, want = float(actual[row, column]), float(expected[row, column])
+    ok, at = over <= 1.0, (first_row + row, column)
+    message = "" if ok else f"C[{at[0]}, {at[1]}] is {got:.6g}, the reference {want:.6g}: {over:.3g} times the bound"
+    return Verdict(problem, name, ok, largest, over, at, message)
+
+
+def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
+    """Runs one configuration on operands of two kinds and an output that nobody wrote.
+
+    N(0, 1): compared with the reference within its error bound; on a GPU the same call runs REPEATS times on the same
+    scratch and must give the same bits, else the verdict is not stable. Then all sets of ``exact_operands``, compared
+    for equality. The errors in the verdict are those of N(0, 1).
+
+    Rows of the verdict count through the batch: row r of matrix i is i * m + r. What a comparison holds stays near
+    COMPARE_ELEMENTS numbers."""
+    caller = Caller.of(script, problem, name, device)
+    verdict = check_random(caller, problem, name, seed)
+    for number in range(count_sets(problem)):
+        if not verdict.ok:
+            break
+        verdict = check_exact(caller, verdict, number, seed)
+    return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Makes the launches of one configuration, all on one scratch."""
+
+    script: ModuleType
+    config: dict[str, Any]
+    scratch: Scratch
+    num_sms: int
+    device: str
+
+    @classmethod
+    def of(cls, script: ModuleType, problem: GemmProblem, name: str, device: str) -> Caller:
+        config, num_sms = script.CONFIGS[name], count_sms(device)
+        return cls(script, config, make_scratch(script, config, problem, device, num_sms), num_sms, device)
+
+    def launches(self, problem: GemmProblem, operands: Operands) -> tuple[list[Launch], Any]:
+        """(the launches of one call, the C that they write). In the interpreter, C and operands are wider copies."""
+        given = interpretable(operands) if self.device == "cpu" else operands
+        return self.script.calls(self.config, call_size(problem), given, self.scratch, self.num_sms), given.c
+
+    def result(self, problem: GemmProblem, operands: Operands) -> Any:
+        """C of one call, (matrices, m, n)."""
+        launches, c = self.launches(problem, operands)
+        launch_all(launches)
+        return batched(c.to(operands.c.dtype))
+
+
+def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> Verdict:
+    """The verdict on N(0, 1) operands."""
+    operands = make_operands(problem, "randn", seed, caller.device)
+    launches, c = caller.launches(problem, operands)
+    launch_all(launches)
+    actual = batched(c.to(operands.c.dtype, copy=True))
+    worst: Verdict | None = None
+    for matrices, rows in blocks(problem):
+        part = compare(
+            actual[matrices, rows].reshape(-1, problem.n),
+            *reference(problem, operands, rows, matrices),
+            problem,
+            name,
+            first_row=first_row(problem, matrices, rows),
+        )
+        worst = part if worst is None else worse(worst, part)
+    assert worst is not None
+    return again(launches, c, actual, worst) if caller.device != "cpu" else worst
+
+
+def check_exact(caller: Caller, verdict: Verdict, number: int, seed: int) -> Verdict:
+    """The verdict as it was when C is the exact one for this set of operands; else wrong, with the set and the element.
+
+    verdict: on random operands, and right."""
+    problem = with_exact_factors(verdict.problem)
+    operands = make_exact_operands(problem, number, seed, caller.device)
+    found = exact_difference(caller.result(problem, operands), problem, operands)
+    if found is None:
+        return verdict
+    (row, column), what = found
+    which = f"exact operands, set {number + 1} of {count_sets(problem)}"
+    return replace(verdict, ok=False, worst_element=(row, column), message=f"C[{row}, {column}] {what} ({which})")
+
+
+def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> Wrong | None:
+    """``exact_fault`` of the whole of C, (matrices, m, n); rows count through the batch."""
+    for matrices, rows in blocks(problem):
+        part = actual[matrices, rows].reshape(-1, problem.n)
+        found = exact_fault(part, problem, operands, rows, matrices)
+        if found is not None:
+            (row, column), what = found
+            return (first_row(problem, matrices, rows) + row, column), what
+    return None
+
+
+def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
+    """The row, counted through the batch, at which a block begins."""
+    return int((matrices.start or 0) * problem.m + (rows.start or 0))
+
+
+def again(launches: Sequence[Launch], c: Any, first: Any, verdict: Verdict) -> Verdict:
+    """The verdict after the same call has run REPEATS times: as it was when all gave the bits of ``first``, which is
+    (matrices, m, n); else that of the first element that differs, and neither right nor stable."""
+    for turn in range(2, REPEATS + 1):
+        c.copy_(unwritten(c.shape, verdict.problem.dtype_c, c.device))
+        launch_all(launches)
+        now = batched(c)
+        where = first_difference(first, now)
+        if where is not None:
+            matrix, row, column = where
+            at = (matrix * verdict.problem.m + row, column)
+            values = f"{float(first[where]):.9g} and in call {turn} {float(now[where]):.9g}"
+            return replace(
+                verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}"
+            )
+    return verdict
+
+
+def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
+    """The index of the first element whose bits differ; None when there is none."""
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[one.element_size()]
+    same = one.contiguous().view(bits) == other.contiguous().view(bits)
+    if bool(same.all()):
+        return None
+    flat = int((~same).flatten().to(torch.uint8).argmax())
+    return tuple(int(part) for part in np.unravel_index(flat, tuple(one.shape)))
+
+
+def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
+    """(matrices of the batch, rows of each) that are compared at a time: some matrices, or some rows of one."""
+    largest = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
+    together = COMPARE_ELEMENTS // largest
+    if together > 1:
+        for start in range(0, problem.batch, together):
+            yield slice(start, start + together), ALL
+        return
+    height = max(1, COMPARE_ELEMENTS // max(problem.n, problem.k))
+    for matrix in range(problem.batch):
+        for start in range(0, problem.m, height):
+            yield slice(matrix, matrix + 1), slice(start, start + height)
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """The verdict that is farther over its bound, with the larger error of both."""
+    error = max(one.max_abs_error, other.max_abs_error)
+    return replace(max((one, other), key=lambda verdict: verdict.error_over_bound), max_abs_error=error)

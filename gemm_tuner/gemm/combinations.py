@@ -1,0 +1,96 @@
+"""Which types, scales and epilogues go together: a table of checks, each with what would have been right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.problem import GemmProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One reason to refuse a problem.
+
+    broken: whether the problem has this fault.
+    what:   the fault in words; {p} is the problem.
+    """
+
+    broken: Callable[[GemmProblem], bool]
+    what: str
+    accepted: str
+    hint: str = ""
+
+
+def multiply(dtype_a: str, dtype_b: str) -> bool:
+    """Whether a kernel multiplies these types: one type, or two fp8 types of one kind (OCP's, or fnuz)."""
+    both_fp8 = DTYPES[dtype_a].is_fp8 and DTYPES[dtype_b].is_fp8
+    return dtype_a == dtype_b or (both_fp8 and dtype_a.endswith("_fnuz") == dtype_b.endswith("_fnuz"))
+
+
+def needs_float(problem: GemmProblem) -> bool:
+    """Whether alpha, beta, an activation or scales make fractions of the sums."""
+    return problem.has_alpha or problem.reads_c or problem.activation != "none" or problem.scaling != "none"
+
+
+CHECKS = (
+    Check(
+        lambda p: not multiply(p.dtype_a, p.dtype_b),
+        "dtype_a is {p.dtype_a} and dtype_b is {p.dtype_b}: mixed input types are for fp8 only, of one kind",
+        "one type for both, or fp8_e4m3 with fp8_e5m2, or fp8_e4m3_fnuz with fp8_e5m2_fnuz",
+        "give dtype_a and dtype_b",
+    ),
+    Check(
+        lambda p: p.dtype_c == "int32" and p.dtype_a != "int8",
+        "dtype_c is int32 and the inputs are {p.dtype_a}: only int8 sums to int32",
+        "fp16, bf16 or fp32; int32 for int8 inputs",
+    ),
+    Check(
+        lambda p: p.dtype_c == "int32" and needs_float(p),
+        "dtype_c is int32, and alpha, beta, activation and scaling give fractions",
+        "a dtype_c of fp16, bf16 or fp32, or none of the four; bias is taken",
+    ),
+    Check(
+        lambda p: p.precision == "tf32" and p.dtype_a != "fp32",
+        "precision is tf32 and the inputs are {p.dtype_a}: tf32 is a way to multiply fp32",
+        "tf32 for fp32 inputs, else ieee",
+    ),
+    Check(
+        lambda p: p.scaling != "none" and p.dtype_a != "int8" and not DTYPES[p.dtype_a].is_fp8,
+        "scaling is {p.scaling} and the inputs are {p.dtype_a}: scales make up for the short range of fp8 and int8",
+        "scaling for fp8 and int8 inputs, else none",
+        "alpha is a factor for any type",
+    ),
+    Check(
+        lambda p: p.scaling == "block" and not DTYPES[p.dtype_a].is_fp8,
+        "scaling is block and the inputs are {p.dtype_a}",
+        "block for fp8 inputs; none, tensor or row_col for int8",
+    ),
+    Check(
+        lambda p: p.scaling in ("row_col", "block") and p.batch > 1,
+        "scaling is {p.scaling} and batch is {p.batch}: such scales are of one matrix",
+        "tensor or none with a batch",
+    ),
+    Check(
+        lambda p: p.alpha == 0,
+        "alpha is 0: there would be no product to compute",
+        "any other number; 1 for the plain product",
+    ),
+)
+
+
+def first_fault(problem: GemmProblem) -> UserError | None:
+    """The first reason to refuse a problem, as an error that names no place; None when it is meaningful."""
+    for check in CHECKS:
+        if check.broken(problem):
+            return UserError(check.what.format(p=problem), accepted=check.accepted, hint=check.hint)
+    return None
+
+
+def refuse_meaningless(problem: GemmProblem, where: str) -> None:
+    """Raise UserError, with the place, unless the parts of a problem go together."""
+    fault = first_fault(problem)
+    if fault:
+        raise UserError(fault.what, where=where, accepted=fault.accepted, hint=fault.hint)

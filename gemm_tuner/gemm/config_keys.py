@@ -1,0 +1,67 @@
+"""The keys of an entry that say how: the tuned config of a row, each field with its own check."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import AMD_NAME_PARTS, CONFIG_FIELDS, UNUSED, KernelConfig, has_legal_shape, legal_shapes
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.values import integer
+
+MAX_CONFIG_VALUE = 2**20  # elements: the largest tile that Triton takes
+CONFIG_KEYS = (*CONFIG_FIELDS, "schedule_hint")  # schedule_hint: ROCm's, read and left alone
+
+_OPTIONAL_CONFIG: dict[str, Any] = {"family": "gemm_tile", "GROUP_SIZE_M": 1, "SPLIT_K": 1, **UNUSED}
+_AMD_FIELDS = tuple(field for field, _ in AMD_NAME_PARTS)
+# (lowest, highest) of the fields that are not from 1 to MAX_CONFIG_VALUE.
+_RANGES = {
+    "EPILOGUE_SUBTILE": (1, 4),
+    "PROGRAMS_PER_SM": (0, 64),
+    **dict.fromkeys(("WARP_SPECIALIZE", "STREAM_B"), (0, 1)),
+    "NUM_XCDS": (1, 64),
+    **dict.fromkeys(_AMD_FIELDS, (0, MAX_CONFIG_VALUE)),
+}
+
+
+def config_form() -> str:
+    """The fields of a config, those that must be there first."""
+    required = [f for f in CONFIG_FIELDS if f not in _OPTIONAL_CONFIG]
+    return f"{', '.join(required)}; optional {', '.join(_OPTIONAL_CONFIG)}"
+
+
+def config_of(entry: dict[Any, Any], where: str) -> KernelConfig | None:
+    """The config that an entry carries; None when it has no field of one. Raises UserError."""
+    if not any(field in entry for field in CONFIG_FIELDS):
+        return None
+    values = {**_OPTIONAL_CONFIG, **{f: _config_value(entry, f, where) for f in CONFIG_FIELDS if f in entry}}
+    for field in CONFIG_FIELDS:
+        if field not in values:
+            raise UserError(
+                f"the config lacks {field}",
+                where=where,
+                accepted=config_form(),
+                hint="or delete the config's keys to have the size tuned",
+            )
+    if any(values[field] for field in _AMD_FIELDS) and not values["kpack"]:
+        # A silent row has Triton's default, 1; an explicit 0 says "not AMD" and contradicts the others.
+        if "kpack" in entry:
+            raise UserError("kpack is 0 beside other AMD options", where=where, accepted="1 or more")
+        values["kpack"] = 1
+    return KernelConfig(**values)
+
+
+def _config_value(entry: dict[Any, Any], key: str, where: str) -> object:
+    value = entry[key]
+    if key == "family":
+        if isinstance(value, str) and re.fullmatch("[a-z][a-z0-9_]{0,63}", value):
+            return value
+        raise UserError(f"family is {show(value)}", where=where, accepted="a name such as gemm_tile")
+    if key == "num_stages" and type(value) is int and value == 0:
+        hint = "older ROCm files write 0 for what is 2 today"
+        raise UserError("num_stages is 0", where=where, accepted="1 or more", hint=hint)
+    number = integer(entry, key, where, *_RANGES.get(key, (1, MAX_CONFIG_VALUE)))
+    if not has_legal_shape(key, number):
+        raise UserError(f"{key} is {number}", where=where, accepted=legal_shapes(key))
+    return number

@@ -1,0 +1,189 @@
+"""Operands whose sums of products are exact in any order, so that C can be compared for equality.
+
+Elements of A and B are -1, 0 or 1. In every set, the terms k of the sum are dealt out to classes; a term of class
+(r, c) is non-zero in the rows i of A with i % row_period == r and in the columns j of B with j % column_period == c.
+So C[i, j] sums the terms of one class, +1 or -1 each before scaling, and changes when any of them is left out.
+
+* Any partial sum: a class has at most ``most_terms`` members, which the narrowest accumulator counts exactly.
+* C: all but a few members of a class come in pairs whose terms cancel in every element of C. So
+  |C| stays within the integers that dtype_c holds, and so does C with one term left out.
+* Each term is in one class of one set, so the sets together see every k.
+
+With an activation every set is made twice, the second time with B, bias and C_in negated: where relu hides one, it
+shows the other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.operands import Operands, torch_dtype, unwritten
+from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem, Layout
+
+# Terms of +-1 that a sum of fp32 (2**24) or int32 holds with scales of up to LARGEST_SCALE multiplied in.
+MOST_TERMS = 2**22
+# Hopper's tensor cores keep about 14 bits of a sum of fp8 (DeepSeek-V3 Technical Report, 2024, sec. 3.3.2).
+MOST_TERMS_FP8 = 2**13
+# Every scale is 1 or 2.
+LARGEST_SCALE = 4
+# What stands for an alpha or beta that is not 1 or 0.
+ALPHA, BETA = 0.5, 2.0
+# Bias and C_in are integers up to this.
+LARGEST_ADDED = 2
+# Blocks of K have one of so many patterns of block scales; the terms of a pair lie in blocks of one pattern.
+SCALE_PATTERNS = 4
+# Up to here the error of gelu and silu stays far under 1.
+LARGEST_ACTIVATED = 2**12
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How the terms of a problem are dealt out.
+
+    sets:                      sets that the terms need, less those that are negated.
+    row_period, column_period: distance of the rows of A, and of the columns of B, that a term is non-zero in.
+    unpaired:                  members of a class, in blocks of one scale pattern, that need not cancel.
+    """
+
+    sets: int
+    row_period: int
+    column_period: int
+    unpaired: int
+
+
+def cover(problem: GemmProblem) -> Cover:
+    """Few sets, and few zeros in each: one set unless M * N is smaller than K / most_terms."""
+    classes = math.ceil(problem.k / most_terms(problem))
+    rows = min(problem.m, math.isqrt(classes - 1) + 1)
+    columns = min(problem.n, math.ceil(classes / rows))
+    rows = min(problem.m, math.ceil(classes / columns))
+    patterns = SCALE_PATTERNS if problem.scaling == "block" else 1
+    return Cover(math.ceil(classes / (rows * columns)), rows, columns, largest_sum(problem) // patterns - 1)
+
+
+def most_terms(problem: GemmProblem) -> int:
+    """Terms of +-1 whose partial sums are exact in any order. With block scales the tensor cores sum the terms of one
+    block alone, and fp32 the blocks."""
+    narrow = DTYPES[problem.dtype_a].is_fp8 and problem.scaling != "block"
+    return MOST_TERMS_FP8 if narrow else MOST_TERMS
+
+
+def largest_sum(problem: GemmProblem) -> int:
+    """Largest |sum of terms| with which C, with and without one term, is an exact multiple of alpha in dtype_c."""
+    roundoff = DTYPES[problem.dtype_c].unit_roundoff or 2.0**-24
+    exact = int(1 / roundoff)
+    if problem.activation in ("gelu", "silu"):
+        exact = min(exact, LARGEST_ACTIVATED)
+    scale = LARGEST_SCALE if problem.scaling != "none" else 1
+    added = LARGEST_ADDED * (problem.bias + (BETA if problem.reads_c else 0))
+    return int(exact - added / (ALPHA if problem.has_alpha else 1)) // scale - 1
+
+
+def count_sets(problem: GemmProblem) -> int:
+    """Sets that see every term, with those that are negated."""
+    return cover(problem).sets * (1 if problem.activation == "none" else 2)
+
+
+def with_exact_factors(problem: GemmProblem) -> GemmProblem:
+    """The problem with alpha and beta 1 or powers of two; of the same class."""
+    alpha, beta = ALPHA if problem.has_alpha else 1.0, BETA if problem.reads_c else 0.0
+    return replace(problem, alpha=alpha, beta=beta)
+
+
+def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: str) -> Operands:
+    """Set ``number`` of ``count_sets`` for a problem ``with_exact_factors``; C is as ``unwritten`` says."""
+    import torch
+
+    plan = cover(problem)
+    draw = torch.Generator(device="cpu").manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(seed)
+    m, n, k = problem.m, problem.n, problem.k
+    batch = (problem.batch,) if problem.batch > 1 else ()
+
+    def integers(low: int, high: int, shape: tuple[int, ...], kind: Any) -> Any:
+        return torch.randint(low, high + 1, shape, generator=generator, device=device, dtype=kind)
+
+    def signs(shape: tuple[int, ...]) -> Any:
+        return integers(0, 1, shape, torch.int8).mul_(2).sub_(1)
+
+    patterns = patterns_of_k(problem, draw)
+    classes, source, sign = (each.to(device) for each in dealt_out(k, plan, patterns, draw))
+    sign = -sign if number >= plan.sets else sign
+    within = classes // (plan.row_period * plan.column_period) == number % plan.sets
+    row_of, column_of = classes % plan.row_period, classes // plan.row_period % plan.column_period
+    a, b = signs((*batch, m, k)).index_select(-1, source), signs((*batch, k, n)).index_select(-2, source)
+    if plan.sets * plan.row_period > 1:
+        a *= (torch.arange(m, device=device)[:, None] % plan.row_period == row_of) & within
+    b *= sign[:, None]
+    if plan.column_period > 1:
+        b *= torch.arange(n, device=device) % plan.column_period == column_of[:, None]
+    factor = -1 if number >= plan.sets else 1
+    kind_c, largest = torch_dtype(problem.dtype_c), LARGEST_ADDED
+    bias = integers(-largest, largest, (n,), torch.int32).mul_(factor).to(kind_c) if problem.bias else None
+    c_in = integers(-largest, largest, (*batch, m, n), torch.int8).mul_(factor).to(kind_c) if problem.reads_c else None
+    scale_a, scale_b = exact_scales(problem, patterns.to(device), generator, device)
+    return Operands(
+        a=stored(a, problem.layout_a).to(torch_dtype(problem.dtype_a)),
+        b=stored(b, problem.layout_b).to(torch_dtype(problem.dtype_b)),
+        c=unwritten((*batch, m, n), problem.dtype_c, device),
+        bias=bias,
+        c_in=c_in,
+        scale_a=scale_a,
+        scale_b=scale_b,
+        alpha=problem.alpha,
+        beta=problem.beta,
+    )
+
+
+def stored(matrix: Any, layout: Layout) -> Any:
+    """A matrix with its last two axes as it lies in memory."""
+    return (matrix if layout == Layout.ROW else matrix.transpose(-1, -2)).contiguous()
+
+
+def patterns_of_k(problem: GemmProblem, draw: Any) -> Any:
+    """The scale pattern of each block of K, (ceil(k / 128),): bit 0 alternates, bit 1 is random. 0 without blocks."""
+    import torch
+
+    blocks = -(-problem.k // SCALE_BLOCK)
+    if problem.scaling != "block":
+        return torch.zeros(blocks, dtype=torch.int64)
+    return torch.arange(blocks) % 2 + 2 * torch.randint(0, 2, (blocks,), generator=draw)
+
+
+def dealt_out(k: int, plan: Cover, patterns: Any, draw: Any) -> tuple[Any, Any, Any]:
+    """(class, source, sign) of each term, (k,) each: its column of A is that of ``source``, and so is its row of B,
+    times ``sign``. All are at random, so that the terms of a slice of K are in many classes and pairs."""
+    import torch
+
+    order = torch.randperm(k, generator=draw)
+    classes = torch.empty_like(order)
+    classes[order] = torch.arange(k) % (plan.sets * plan.row_period * plan.column_period)
+    group = classes * SCALE_PATTERNS + patterns.repeat_interleave(SCALE_BLOCK)[:k]
+    members = order[group[order].argsort(stable=True)]
+    sorted_groups = group[members]
+    place = torch.arange(k) - torch.searchsorted(sorted_groups, sorted_groups) - plan.unpaired
+    second = ((place > 0) & (place % 2 == 1)).nonzero().flatten()
+    source, sign = torch.arange(k), torch.ones(k, dtype=torch.int8)
+    source[members[second]] = members[second - 1]
+    sign[members[second]] = -1
+    return classes, source, sign
+
+
+def exact_scales(problem: GemmProblem, patterns: Any, generator: Any, device: str) -> tuple[Any, Any]:
+    """Scales of 1 and 2, and 2 for a whole tensor. Those of a block of K depend on its row or column and its pattern,
+    so that terms of blocks of one pattern have one factor in every element of C; in the first row and column those of
+    neighbouring blocks differ."""
+    import torch
+
+    found = []
+    for rows, _ in problem.scale_shapes:
+        start, uses_bit_1 = torch.randint(0, 2, (2, rows, 1), generator=generator, device=device)
+        uses_bit_1[0] = 0
+        scales = 1.0 + (start ^ (patterns & 1) ^ (patterns >> 1 & uses_bit_1)).float()
+        if problem.scaling == "tensor":
+            scales.fill_(2.0)
+        found.append(scales if problem.scaling == "block" else scales[:, 0].contiguous())
+    return (found[0], found[1]) if found else (None, None)

@@ -1,0 +1,154 @@
+"""A prediction of kernel time from the configuration alone: for ranking before anything is timed,
+and for saying how long a run will take. It is never written down as a measurement.
+
+    t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + split_k
+
+    norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a maximum without a corner
+
+* waves: tiles over (SMs * resident blocks), rounded up: wave quantisation, "Matrix Multiplication
+  Background User's Guide", NVIDIA, sec. "Wave Quantization". A fractional last wave counts whole, but for
+  gemm_stream_k, which shares it out.
+* compute: 2 BM BN BK over one SM's share of the matrix rate, divided by how well a tile feeds the
+  matrix unit; as in Triton's former ops/matmul_perf_model.py (compute, load and store estimates). gemv
+  computes on the ordinary cores, at the rate of fp32.
+* l2: bytes of one block of A and B over one SM's share of what reaches it.
+* latency: one trip to memory divided by the stages that hide it.
+* tile_end: storing a tile of C, and what does not overlap with the next one.
+* memory: the bytes over the bandwidth, less of which few tiles reach.
+
+The constants below were fitted to timings of an H200; docs/model.md says how, and how well it ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.problem import GemmProblem
+
+Floats = npt.NDArray[np.float64]
+
+# One trip to device memory under load; microbenchmarks of A100 and H100 give 0.5 to 0.9 us.
+MEMORY_LATENCY_US = 0.85
+# Shares of the datasheet rates that kernels reach: 790 of 989 TFLOP/s and 4.3 of 4.8 TB/s were measured
+# on an H200 with torch, 2026-10.
+RATE_REACHED = 0.8
+BANDWIDTH_REACHED = 0.9
+# Fitted: operands reach the SMs at this many times l2_gbps; programs that run in step ask for the same tiles.
+L2_REUSE = 3.6
+# Fitted: the BM BN / (BM + BN) from which a tile feeds the matrix unit: that of 128 x 128.
+FULL_INTENSITY = 64.0
+# Fitted: share of the rate without a warp group's instructions, which need 64 rows and four warps.
+WITHOUT_WARPGROUP = 0.73
+# Share of the rate when the accumulators alone exceed the registers.
+SPILLING = 0.2
+# Fitted: end of a tile beside its stores; the share of it that a neighbour in the SM or a persistent loop
+# leaves visible, each; and what storing in parts costs.
+TILE_END_US = 0.22
+NOT_HIDDEN = 0.7
+SUBTILED = 1.35
+# Fitted: start and drain of a kernel; the second kernel of a call; waiting for the last slice in one launch.
+START_US = 1.0
+SECOND_KERNEL_US = 1.3
+LAST_SLICE_US = 2.0
+# Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
+SHARPNESS = 3.5
+FEW_TILES = 0.16
+# Registers of one thread beside its accumulators: pointers and operands in flight.
+REGISTERS_BESIDE = 48
+
+
+def roofline_us(problem: GemmProblem, device: Device) -> float:
+    """The least time the datasheet allows, microseconds: arithmetic or bytes, the larger."""
+    compute_us = problem.flops / (device.tflops(problem.rate_key) * 1e6)
+    memory_us = problem.bytes_moved / (device.dram_gbps * 1e3)
+    return max(compute_us, memory_us)
+
+
+def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
+    """Blocks of one configuration that one SM holds at a time, at least 1."""
+    size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
+    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) * np.maximum(1, c.num_stages - 1)
+    threads = device.target.warp_size * c.num_warps
+    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / threads
+    registers = np.minimum(device.max_registers, accumulators + REGISTERS_BESIDE) * threads
+    by_shared = device.shared_memory_per_sm_bytes // np.maximum(1, ring_bytes)
+    by_registers = device.registers_per_sm // registers
+    by_warps = device.max_warps_per_sm // c.num_warps
+    resident: Floats = np.maximum(1, np.minimum(np.minimum(by_shared, by_registers), by_warps)).astype(np.float64)
+    return resident
+
+
+def tile_efficiency(c: Any, device: Device) -> Floats:
+    """How much of the matrix rate a tile can use: small tiles and few warps leave the unit waiting.
+
+    A warp's matrix instruction reads operands for BM x BN / (BM + BN) multiply-adds an element.
+    """
+    intensity = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (c.BLOCK_SIZE_M + c.BLOCK_SIZE_N)
+    accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)
+    spills = np.where((device.target.backend == "cuda") & (accumulators >= 256), SPILLING, 1.0)
+    warpgroup = np.where((c.BLOCK_SIZE_M >= 64) & (c.num_warps >= 4), 1.0, WITHOUT_WARPGROUP)
+    efficiency: Floats = np.minimum(1.0, intensity / FULL_INTENSITY) * spills * warpgroup
+    return efficiency
+
+
+def norm(*terms: Any) -> Floats:
+    """A little more than the largest term where a second is near it, so that equals are told apart."""
+    total: Floats = sum(term**SHARPNESS for term in terms) ** (1 / SHARPNESS)
+    return total
+
+
+def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floats:
+    """Time of one block of K in an SM that ``sharing`` programs share, microseconds."""
+    size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
+    rate = device.tflops(problem.rate_key)
+    of_cores = dict(device.matmul_tflops).get("fp32", rate)
+    used = np.where(np.asarray(c.family) == "gemv", of_cores, rate * tile_efficiency(c, device))
+    flops = 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * c.BLOCK_SIZE_K
+    compute_us = flops * sharing / (used * RATE_REACHED * 1e6 / device.num_sms)
+    block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
+    l2_us = block_bytes * sharing / (L2_REUSE * device.l2_gbps * 1e3 / device.num_sms)
+    return norm(compute_us, l2_us, MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1))
+
+
+def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floats:
+    """What a tile costs beside its blocks of K, microseconds."""
+    bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
+    stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
+    seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
+    parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
+    us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen * parts
+    return us
+
+
+def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
+    """What adding up slices of K costs, microseconds; 0 where K is whole."""
+    in_one_launch = np.isin(np.asarray(c.family), ("gemm_split_k", "gemv"))
+    partial_bytes = 2.0 * c.SPLIT_K * problem.batch * problem.m * problem.n * 4
+    partial_us = partial_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)
+    us: Floats = np.where(c.SPLIT_K > 1, np.where(in_one_launch, LAST_SLICE_US, SECOND_KERNEL_US) + partial_us, 0.0)
+    return us
+
+
+def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
+    """Predicted kernel time of every configuration, microseconds. c: columns by name, arrays or a DataFrame."""
+    tiles = np.ceil(problem.m / c.BLOCK_SIZE_M) * np.ceil(problem.n / c.BLOCK_SIZE_N) * c.SPLIT_K * problem.batch
+    resident = resident_blocks(c, problem, device)
+    resident = np.where(c.PROGRAMS_PER_SM > 0, np.minimum(resident, c.PROGRAMS_PER_SM), resident)
+    sharing = np.minimum(resident, np.ceil(tiles / device.num_sms))
+    full = tiles / (device.num_sms * sharing)
+    waves = np.where(np.asarray(c.family) == "gemm_stream_k", np.maximum(1.0, full), np.ceil(full))
+    blocks_of_k = np.ceil(problem.k / (c.BLOCK_SIZE_K * c.SPLIT_K))
+    of_a_tile = blocks_of_k * block_us(c, problem, device, sharing) + tile_end_us(c, problem, device, sharing)
+
+    bandwidth = device.dram_gbps * BANDWIDTH_REACHED * 1e3
+    busy = np.maximum(0.05, np.minimum(1.0, tiles / device.num_sms))
+    memory_us = problem.bytes_moved / (bandwidth * busy**FEW_TILES)
+    compute_us = problem.flops / (device.tflops(problem.rate_key) * RATE_REACHED * 1e6)
+    floor_us = max(compute_us, problem.bytes_moved / bandwidth)
+    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + split_k_us(c, problem, device)
+    return total_us

@@ -1,0 +1,193 @@
+"""What is to be computed: one GEMM with its types, layouts, scales and epilogue.
+
+Sizes are in elements unless a name ends in a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES
+
+
+class Layout(str, Enum):
+    """How a matrix lies in memory: ROW has its columns next to each other, COL its rows."""
+
+    ROW = "row"
+    COL = "col"
+
+
+ACTIVATIONS = ("none", "relu", "gelu", "silu")
+# none; one factor a matrix; one a row of A and a column of B; one for 1 x 128 of A and 128 x 128 of B.
+SCALINGS = ("none", "tensor", "row_col", "block")
+SCALE_BLOCK = 128
+PRECISIONS = ("ieee", "tf32")
+MAX_DIMENSION = 2**31 - 1
+MAX_BATCH = 65535  # most programs along the axis of the grid that a batch takes
+
+
+@dataclass(frozen=True, slots=True)
+class GemmProblem:
+    """C[m, n] = activation(alpha * (scaled A[m, k] @ scaled B[k, n]) + beta * C_in[m, n] + bias[n]), ``batch`` times.
+
+    Products are summed in fp32, those of int8 in int32. The bias, of dtype_c, is the same for every matrix of a batch.
+
+    activation: one of ACTIVATIONS; gelu is the exact one, by erf.
+    scaling:    one of SCALINGS. Scales are fp32: scale_a is (1,), (m,) or (m, ceil(k / 128)), scale_b is (1,), (n,)
+                or (ceil(n / 128), ceil(k / 128)).
+    precision:  how fp32 is multiplied: ieee, or tf32, which keeps 10 bits of each fraction. ieee for other types.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype_a: str = "bf16"
+    dtype_b: str = "bf16"
+    dtype_c: str = "bf16"
+    layout_a: Layout = Layout.ROW
+    layout_b: Layout = Layout.ROW
+    batch: int = 1
+    bias: bool = False
+    activation: str = "none"
+    alpha: float = 1.0
+    beta: float = 0.0
+    scaling: str = "none"
+    precision: str = "ieee"
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the product: one multiply and one add a term."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def bytes_moved(self) -> int:
+        """Fewest bytes through device memory: A, B, C_in, bias and scales read once, C written once."""
+        size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (self.dtype_a, self.dtype_b, self.dtype_c))
+        matrices = self.m * self.k * size_a + self.k * self.n * size_b + self.m * self.n * size_c
+        if self.reads_c:
+            matrices += self.m * self.n * size_c
+        vectors = self.n * size_c if self.bias else 0
+        return self.batch * matrices + vectors + 4 * sum(rows * columns for rows, columns in self.scale_shapes)
+
+    @property
+    def reads_c(self) -> bool:
+        """Whether there is a C_in."""
+        return self.beta != 0.0
+
+    @property
+    def has_alpha(self) -> bool:
+        return self.alpha != 1.0
+
+    @property
+    def rate_key(self) -> str:
+        """The key of Device.matmul_tflops that its products run at."""
+        return "tf32" if self.precision == "tf32" else self.dtype_a
+
+    @property
+    def sum_dtype(self) -> str:
+        """The type in which products are summed: int32 for int8, else fp32."""
+        return "int32" if self.dtype_a == "int8" else "fp32"
+
+    @property
+    def scale_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(rows, columns) of scale_a and scale_b; empty without scales."""
+        groups_k, groups_n = -(-self.k // SCALE_BLOCK), -(-self.n // SCALE_BLOCK)
+        shapes = {
+            "none": (),
+            "tensor": ((1, 1), (1, 1)),
+            "row_col": ((self.m, 1), (self.n, 1)),
+            "block": ((self.m, groups_k), (groups_n, groups_k)),
+        }
+        return shapes[self.scaling]
+
+    @property
+    def class_key(self) -> str:
+        """Names what is compiled into a kernel and not passed to it: types, layouts, scales, epilogue."""
+        types = (
+            self.dtype_a
+            if self.dtype_a == self.dtype_b == self.dtype_c
+            else "_".join((self.dtype_a, self.dtype_b, self.dtype_c))
+        )
+        layouts = "".join("n" if layout == Layout.ROW else "t" for layout in (self.layout_a, self.layout_b))
+        parts = (
+            *("tf32" if self.precision == "tf32" else "", f"scale_{self.scaling}" if self.scaling != "none" else ""),
+            *("alpha" if self.has_alpha else "", "beta" if self.reads_c else "", "bias" if self.bias else ""),
+            *(self.activation if self.activation != "none" else "", "batched" if self.batch > 1 else ""),
+        )
+        return "_".join((types, layouts, *(part for part in parts if part)))
+
+    @property
+    def key(self) -> str:
+        """A file-name-safe name, such as ``4096x4096x4096_bf16_nn``; no two problems share one."""
+        batch = f"{self.batch}x" if self.batch > 1 else ""
+        factors = f"_{self.alpha!r}" if self.has_alpha else ""
+        factors += f"_{self.beta!r}" if self.reads_c else ""
+        return f"{batch}{self.m}x{self.n}x{self.k}_{self.class_key}{factors}"
+
+    def as_class(self) -> GemmProblem:
+        """The problem with blank sizes and factors: what the kernel's text may depend on."""
+        alpha, beta = 2.0 if self.has_alpha else 1.0, 1.0 if self.reads_c else 0.0
+        return replace(self, m=0, n=0, k=0, batch=2 if self.batch > 1 else 1, alpha=alpha, beta=beta)
+
+    def to_dict(self) -> dict[str, Any]:
+        row = asdict(self)
+        row["layout_a"], row["layout_b"] = self.layout_a.value, self.layout_b.value
+        return row
+
+    @classmethod
+    def from_dict(cls, row: dict[str, Any]) -> GemmProblem:
+        """What ``to_dict`` gave. Raises ValueError for a row that no problem is: its name becomes part of paths."""
+        unknown = [key for key in row if key not in cls.__dataclass_fields__]
+        if unknown or not {"m", "n", "k"} <= row.keys():
+            raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
+        for key, value in row.items():
+            if not _ACCEPTS[key](value):
+                raise ValueError(f"{key} is {repr(value)[:60]}, which no problem has")
+        values = dict(row)
+        values.update({key: float(row[key]) for key in ("alpha", "beta") if key in row})
+        values.update({key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row})
+        return cls(**values)
+
+
+def _whole(highest: int) -> Callable[[Any], bool]:
+    def accepts(value: Any) -> bool:
+        return type(value) is int and 1 <= value <= highest
+
+    return accepts
+
+
+def _one_of(*known: str) -> Callable[[Any], bool]:
+    def accepts(value: Any) -> bool:
+        return isinstance(value, str) and value in known
+
+    return accepts
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 3.5e38  # of fp32
+
+
+_ACCEPTS: dict[str, Callable[[Any], bool]] = {
+    "m": _whole(MAX_DIMENSION),
+    "n": _whole(MAX_DIMENSION),
+    "k": _whole(MAX_DIMENSION),
+    "dtype_a": _one_of(*DTYPES),
+    "dtype_b": _one_of(*DTYPES),
+    "dtype_c": _one_of(*DTYPES),
+    "layout_a": _one_of(*(layout.value for layout in Layout)),
+    "layout_b": _one_of(*(layout.value for layout in Layout)),
+    "batch": _whole(MAX_BATCH),
+    "bias": _is_flag,
+    "activation": _one_of(*ACTIVATIONS),
+    "alpha": _is_number,
+    "beta": _is_number,
+    "scaling": _one_of(*SCALINGS),
+    "precision": _one_of(*PRECISIONS),
+}

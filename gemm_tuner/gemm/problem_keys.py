@@ -1,0 +1,135 @@
+"""The keys of an entry that say what is to be computed: read here, and written here for ``results``."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES, OUTPUT_DTYPES
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.combinations import needs_float, refuse_meaningless
+from gemm_tuner.gemm.dtype_hints import dtype_hint
+from gemm_tuner.gemm.problem import ACTIVATIONS, MAX_BATCH, MAX_DIMENSION, PRECISIONS, SCALINGS, GemmProblem, Layout
+from gemm_tuner.system.documents import check_kind, show
+from gemm_tuner.system.values import choice, factor, integer
+
+_CHOICES = {"activation": ACTIVATIONS, "scaling": SCALINGS, "precision": PRECISIONS}
+# Written into a row only where they say something.
+_EXTRA_KEYS = ("batch", "activation", "alpha", "beta", "scaling", "precision")
+SIZE_KEYS = (
+    *("M", "N", "K", "dtype", "dtype_a", "dtype_b", "dtype_c"),
+    *("layout_a", "layout_b", "rowMajorA", "rowMajorB", "bias", *_EXTRA_KEYS),
+)
+_PLAIN: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(GemmProblem)}
+_ROW_MAJOR = {"T": Layout.ROW, "N": Layout.COL, True: Layout.ROW, False: Layout.COL}
+_LAYOUTS = {layout.value: layout for layout in Layout}
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What the command line says, for the entries that are silent on it.
+
+    dtype_c: empty for what follows from A: see ``dtype_c_for``.
+    """
+
+    dtype_a: str = "bf16"
+    dtype_b: str = "bf16"
+    dtype_c: str = ""
+    layout_a: Layout = Layout.ROW
+    layout_b: Layout = Layout.ROW
+    batch: int = 1
+    bias: bool = False
+    activation: str = "none"
+    alpha: float = 1.0
+    beta: float = 0.0
+    scaling: str = "none"
+    precision: str = "ieee"
+
+
+def dtype_c_for(problem: GemmProblem) -> str:
+    """The type of C when nobody says: that of A; bf16 for fp8; for int8 int32, or bf16 where C has fractions."""
+    if DTYPES[problem.dtype_a].is_fp8:
+        return "bf16"
+    if problem.dtype_a == "int8":
+        return "bf16" if needs_float(problem) else "int32"
+    return problem.dtype_a
+
+
+def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults) -> GemmProblem:
+    """The problem of an entry, every key checked and all of them together. Raises UserError."""
+    m, n, k = (integer(entry, key, where, 1, MAX_DIMENSION) for key in ("M", "N", "K"))
+    values = {key: getattr(defaults, key) for key in ("bias", *_EXTRA_KEYS)}
+    if "bias" in entry:
+        check_kind(entry, "bias", "flag", where)
+        values["bias"] = entry["bias"]
+    if "batch" in entry:
+        values["batch"] = integer(entry, "batch", where, 1, MAX_BATCH)
+    values.update({key: factor(entry, key, where) for key in ("alpha", "beta") if key in entry})
+    values.update({key: choice(entry, key, known, where) for key, known in _CHOICES.items() if key in entry})
+    dtype_a, dtype_b, dtype_c = _dtypes(entry, where, defaults)
+    layout_a = _layout(entry, "layout_a", "rowMajorA", where, defaults.layout_a)
+    layout_b = _layout(entry, "layout_b", "rowMajorB", where, defaults.layout_b)
+    problem = GemmProblem(m, n, k, dtype_a, dtype_b, dtype_c, layout_a, layout_b, **values)
+    if not dtype_c:
+        problem = dataclasses.replace(problem, dtype_c=dtype_c_for(problem))
+    refuse_meaningless(problem, where)
+    return problem
+
+
+def problem_row(problem: GemmProblem) -> dict[str, Any]:
+    """The keys of a row that say which problem it is for, in plain values, as ``problem_of`` reads them."""
+    row = {
+        "M": int(problem.m),
+        "N": int(problem.n),
+        "K": int(problem.k),
+        "dtype_a": problem.dtype_a,
+        "dtype_b": problem.dtype_b,
+        "dtype_c": problem.dtype_c,
+        "layout_a": problem.layout_a.value,
+        "layout_b": problem.layout_b.value,
+        "bias": bool(problem.bias),
+    }
+    extras = {key: getattr(problem, key) for key in _EXTRA_KEYS if getattr(problem, key) != _PLAIN[key]}
+    return {**row, **{key: type(_PLAIN[key])(value) for key, value in extras.items()}}
+
+
+def _dtypes(entry: dict[Any, Any], where: str, defaults: Defaults) -> tuple[str, str, str]:
+    """The types of A, B and C; that of C empty when neither entry nor command line gives it."""
+    keys = ("dtype_a", "dtype_b", "dtype_c")
+    _refuse_both(entry, "dtype", keys, where)
+    if "dtype" in entry:
+        dtype = _dtype(entry["dtype"], "dtype", INPUT_DTYPES, where)
+        return dtype, dtype, ""
+    a, b, c = (entry.get(key, getattr(defaults, key)) for key in keys)
+    a, b = _dtype(a, "dtype_a", INPUT_DTYPES, where), _dtype(b, "dtype_b", INPUT_DTYPES, where)
+    is_given = "dtype_c" in entry or defaults.dtype_c
+    return a, b, _dtype(c, "dtype_c", OUTPUT_DTYPES, where) if is_given else ""
+
+
+def _dtype(value: object, key: str, known: tuple[str, ...], where: str) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    hint = dtype_hint(value, known) if isinstance(value, str) else ""
+    raise UserError(f"{key} is {show(value)}", where=where, accepted=", ".join(known), hint=hint)
+
+
+def _layout(entry: dict[Any, Any], key: str, rocm_key: str, where: str, default: Layout) -> Layout:
+    _refuse_both(entry, key, (rocm_key,), where)
+    value = entry.get(key, entry.get(rocm_key))
+    if rocm_key in entry:
+        if isinstance(value, (str, bool)) and value in _ROW_MAJOR:
+            return _ROW_MAJOR[value]
+        accepted = "T or true (row-major), N or false (column-major)"
+        raise UserError(f"{rocm_key} is {show(value)}", where=where, accepted=accepted)
+    if key not in entry:
+        return default
+    if isinstance(value, str) and value in _LAYOUTS:
+        return _LAYOUTS[value]
+    raise UserError(f"{key} is {show(value)}", where=where, accepted=", ".join(_LAYOUTS))
+
+
+def _refuse_both(entry: dict[Any, Any], key: str, others: tuple[str, ...], where: str) -> None:
+    clash = [other for other in others if other in entry]
+    if key in entry and clash:
+        raise UserError(f"both {key} and {clash[0]} are given", where=where, hint="delete one of the two")

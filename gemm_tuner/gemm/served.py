@@ -1,0 +1,87 @@
+"""What a row says beside its winner: for each consumer of ``--serve`` the best configuration that it can launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import CONFIG_FIELDS, ServedChoice, Verified
+from gemm_tuner.gemm.config_keys import config_form, config_of
+from gemm_tuner.system.documents import check_kind, refuse_unknown, show
+
+NAMES = ("vllm", "sglang", "aiter")
+# The family that stands for the consumers' kernels: as theirs, one program a tile and loads through pointers.
+STAND_IN = "gemm_tile"
+KEYS = ("served", "stand_in")
+_MEASURED, _PREDICTED = "median_us", "predicted_us"
+_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", "kept_from", "kernel")
+
+
+def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
+    """The keys of a row for its served configurations; none where there are none."""
+    if not served:
+        return {}
+    time_key = _PREDICTED if predicted else _MEASURED
+    rows = {
+        one.consumer: {
+            **{key: int(value) for key, value in one.config.options().items()},
+            time_key: round(float(one.time_us), 3),
+            "verified": one.verified.scalar,
+            **({} if one.default_us is None else {"default_us": round(float(one.default_us), 3)}),
+            **({"kept_from": one.kept_from} if one.kept_from else {}),
+            **({"kernel": one.kernel} if one.kernel else {}),
+        }
+        for one in served
+    }
+    return with_stand_in(rows)
+
+
+def with_stand_in(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a row for its served entries: the family that stands in for the kernels of those without one."""
+    stands_in = any("kernel" not in one for one in rows.values())
+    return {**({"stand_in": STAND_IN} if stands_in else {}), "served": dict(rows)}
+
+
+def served_of(entry: dict[Any, Any], where: str) -> tuple[ServedChoice, ...]:
+    """The served configurations that a row holds. Raises UserError."""
+    raw = entry.get("served", {})
+    if not isinstance(raw, dict):
+        accepted = f"a mapping of {', '.join(NAMES)}"
+        raise UserError(f"served is {show(raw)}", where=where, accepted=accepted)
+    refuse_unknown(raw, NAMES, f"{where}, served")
+    found = tuple(_served(name, one, f"{where}, served {name}") for name, one in raw.items())
+    if any(not one.kernel for one in found) and entry.get("stand_in") != STAND_IN:
+        raise UserError(f"stand_in is {show(entry.get('stand_in'))}", where=where, accepted=STAND_IN)
+    return found
+
+
+def _served(name: str, raw: object, where: str) -> ServedChoice:
+    if not isinstance(raw, dict):
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=config_form())
+    refuse_unknown(raw, _ENTRY_KEYS, where)
+    config = config_of(raw, where)
+    if config is None:
+        raise UserError("has no config", where=where, accepted=config_form())
+    time_key = _PREDICTED if _PREDICTED in raw else _MEASURED
+    times = [key for key in (time_key, "default_us") if key in raw or key == time_key]
+    for key in times:
+        check_kind(raw, key, "number", where)
+        if not 0 < raw[key] < math.inf:
+            raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number above 0")
+    default_us = float(raw["default_us"]) if "default_us" in raw else None
+    for key in [key for key in ("kept_from", "kernel") if key in raw]:
+        check_kind(raw, key, "text", where)
+    kept_from, kernel = str(raw.get("kept_from", "")), str(raw.get("kernel", ""))
+    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from, kernel)
+
+
+def verified_of(entry: dict[Any, Any], where: str) -> Verified:
+    """How a row was checked; FALSE where it does not say. Raises UserError."""
+    value = entry.get("verified", False)
+    for one in Verified:
+        if type(value) is type(one.scalar) and value == one.scalar:
+            return one
+    accepted = ", ".join(one.value for one in Verified)
+    raise UserError(f"verified is {show(value)}", where=where, accepted=accepted)

@@ -1,0 +1,251 @@
+"""The sizes to tune: from a list, from a results file, from ROCm's tuned list, or from -m, -n and -k.
+
+The keys of an entry are those of ``problem_keys`` and ``config_keys`` and, here, what a results row says beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, ServedChoice, Verified
+from gemm_tuner.gemm.config_keys import CONFIG_KEYS, config_form, config_of
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import SIZE_KEYS, Defaults, problem_of
+from gemm_tuner.gemm.served import KEYS as SERVED_KEYS
+from gemm_tuner.gemm.served import served_of, verified_of
+from gemm_tuner.system.documents import MAX_FILE_BYTES, check_kind, refuse_unknown, show, yaml_value
+from gemm_tuner.system.input_files import printable, read_text
+
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+SOURCES = ("measured", "replayed", "predicted")
+
+_TIMED_NUMBERS = (
+    *("median_us", "p20_us", "p80_us", "tflops", "roofline_pct"),
+    *("vendor_us", "vendor_ratio", "gap_pct", "process_spread_pct"),
+)
+TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "processes": "count", "tie": "flag"}
+_NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
+_OTHER_FACTS = {
+    **dict.fromkeys(("name", "source", "runner_up", "kept_from", "found_wrong"), "text"),
+    **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
+}
+FACTS = {**_OTHER_FACTS, **TIMED_FACTS}
+KNOWN_KEYS = (*_OTHER_FACTS, "verified", *TIMED_FACTS)
+ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS, *SERVED_KEYS)
+FAILURE_KEYS = (*SIZE_KEYS, "reason")
+TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_config")
+
+_EXAMPLE = "such as - {M: 4096, N: 4096, K: 4096}"
+
+
+@dataclass(frozen=True)
+class SizeEntry:
+    """A size to tune; ``config`` is the tuned config that the entry carries, if it does, and ``served`` those for
+    servers."""
+
+    problem: GemmProblem
+    config: KernelConfig | None = None
+    served: tuple[ServedChoice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file read as YAML, its keys not yet checked. ``name`` is the path as messages give it."""
+
+    path: Path
+    name: str
+    value: object
+
+
+@dataclass(frozen=True)
+class SizeList:
+    """The entries of a file, each problem once.
+
+    duplicates:     how many entries repeated an earlier problem and were dropped.
+    without_config: of a results file, the sizes that ended without a config; not among the entries.
+    """
+
+    entries: tuple[SizeEntry, ...]
+    duplicates: int
+    path: Path
+    without_config: tuple[GemmProblem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry as read. ``facts`` holds those of FACTS that the entry has, unchanged.
+
+    verified: FALSE where the entry does not say. served: for the consumers of --serve.
+    """
+
+    problem: GemmProblem
+    config: KernelConfig | None
+    facts: dict[str, Any]
+    where: str
+    verified: Verified = Verified.FALSE
+    served: tuple[ServedChoice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A size file or a results file as read; headers are raw, ``failures`` are (problem, reason)."""
+
+    is_results: bool
+    header: object
+    rows: tuple[Row, ...]
+    failures: tuple[tuple[GemmProblem, str], ...]
+    earlier_headers: object = ()
+
+
+def load_sizes(path: str | os.PathLike[str], defaults: Defaults) -> SizeList:
+    """Return the sizes of a list or of a results file. Raises UserError naming file, entry and key."""
+    return sizes_of(load_file(path), defaults)
+
+
+def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
+    """The sizes of a file that is read already. Raises UserError as ``load_sizes`` does."""
+    document = document_of(loaded, defaults)
+    if not document.rows:
+        tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
+        raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {_EXAMPLE}")
+    entries: dict[GemmProblem, SizeEntry] = {}
+    for row in document.rows:
+        entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served))
+    return SizeList(
+        entries=tuple(entries.values()),
+        duplicates=len(document.rows) - len(entries),
+        path=loaded.path,
+        without_config=tuple(problem for problem, _ in document.failures),
+    )
+
+
+def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
+    """Return the size of the flags -m, -n and -k. Raises UserError as ``load_sizes`` does."""
+    return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
+
+
+def read_document(path: str | os.PathLike[str], defaults: Defaults, what: str = "size file") -> Document:
+    """Read and check a size file or a results file, every key and type. Raises UserError."""
+    return document_of(load_file(path, what), defaults)
+
+
+def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
+    """Read a size file or a results file as YAML; "-" is standard input. Raises UserError."""
+    text = read_text(path, what, "YAML", MAX_FILE_BYTES)
+    value, name = yaml_value(text, path, what), printable(path)
+    if isinstance(value, dict) and not text.endswith(("\n", "\r")):
+        hint = "copy it again, or end it with a line break if it is whole"
+        raise UserError("ends inside a line: it may be cut short", where=name, hint=hint)
+    return Loaded(Path(path), name, value)
+
+
+def document_of(loaded: Loaded, defaults: Defaults) -> Document:
+    """Check every key and type of a file. Raises UserError."""
+    raw, name = loaded.value, loaded.name
+    if isinstance(raw, dict):
+        return _results_document(raw, name)
+    rows = [parse_row(item, _where(name, "entry", i, item), defaults) for i, item in _items(raw, name)]
+    return Document(False, {}, tuple(rows), ())
+
+
+def _results_document(raw: dict[Any, Any], name: str) -> Document:
+    """A key that a row leaves out has its plain default here, whatever the command line says: rows leave those out."""
+    if "format_version" not in raw:
+        raise UserError(
+            "is a mapping without format_version",
+            where=name,
+            accepted="a list of sizes, or a results file with format_version and configs",
+            hint="begin each size with '- '",
+        )
+    version = raw["format_version"]
+    if type(version) is not int or version not in READABLE_VERSIONS:
+        readable = f"{READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}"
+        raise UserError(
+            f"has format_version {show(version)}, and this tuner reads {readable}",
+            where=name,
+            hint="use the version of the tuner that wrote the file, or tune the sizes again",
+        )
+    refuse_unknown(raw, TOP_KEYS, name)
+    if "configs" not in raw:
+        raise UserError("has no configs", where=name, accepted="configs: a list of rows")
+    rows = [
+        parse_row(item, _where(name, "configs entry", i, item), Defaults(), version)
+        for i, item in _items(raw["configs"], f"{name}, configs")
+    ]
+    failures = [
+        _failure(item, _where(name, "without_config entry", i, item), Defaults())
+        for i, item in _items(raw.get("without_config", []), f"{name}, without_config")
+    ]
+    for row in rows:
+        if row.config is None:
+            raise UserError("has no config", where=row.where, accepted=config_form())
+    return Document(True, raw.get("header", {}), tuple(rows), tuple(failures), raw.get("earlier_headers", []))
+
+
+def _items(raw: object, where: str) -> list[tuple[int, object]]:
+    if not isinstance(raw, list):
+        raise UserError(
+            f"holds {show(raw)} where a list of sizes belongs",
+            where=where,
+            accepted=f"a list, {_EXAMPLE}",
+            hint="begin each size with '- '",
+        )
+    return list(enumerate(raw, 1))
+
+
+def _where(name: str, section: str, number: int, item: object) -> str:
+    line = getattr(item, "line", 0)
+    return f"{name}, {section} {number}" + (f" (line {line})" if line else "")
+
+
+def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> Row:
+    """Check one entry, of any kind of file, and return what it says. Raises UserError.
+
+    version: the format_version of its file.
+    """
+    entry = _mapping(raw, where)
+    tuned = any(field in entry for field in CONFIG_FIELDS)
+    accepted = "" if tuned else f"{', '.join(SIZE_KEYS)}, and the fields of a tuned config"
+    refuse_unknown(entry, ROW_KEYS, where, accepted)
+    facts, verified = _facts(entry, where), verified_of(entry, where)
+    if version == 1 and verified is Verified.TRUE and facts.get("source") == "predicted":
+        verified = Verified.INTERPRETED  # version 1 has one word for all checks, and no predicted row ran on a GPU
+    problem, config = problem_of(entry, where, defaults), config_of(entry, where)
+    return Row(problem, config, facts, where, verified, served_of(entry, where))
+
+
+def _failure(raw: object, where: str, defaults: Defaults) -> tuple[GemmProblem, str]:
+    entry = _mapping(raw, where)
+    refuse_unknown(entry, FAILURE_KEYS, where)
+    check_kind(entry, "reason", "text", where)
+    return problem_of(entry, where, defaults), entry["reason"]
+
+
+def _mapping(raw: object, where: str) -> dict[Any, Any]:
+    if not isinstance(raw, dict):
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=f"a mapping, {_EXAMPLE}")
+    return raw
+
+
+def _facts(entry: dict[Any, Any], where: str) -> dict[str, Any]:
+    facts = {key: entry[key] for key in FACTS if key in entry}
+    for key in facts:
+        check_kind(entry, key, FACTS[key], where)
+        if key in _NOT_NEGATIVE and not 0 <= facts[key] < math.inf:
+            raise UserError(f"{key} is {show(facts[key])}", where=where, accepted="a finite number, 0 or more")
+    source = facts.get("source")
+    if source is not None and source not in SOURCES:
+        raise UserError(f"source is {show(source)}", where=where, accepted=", ".join(SOURCES))
+    foreign = TIMED_FACTS if source == "predicted" else ("predicted_us",) if source else ()
+    for key in foreign:
+        if key in facts:
+            raise UserError(f"{key} does not belong in a row whose source is {source}", where=where)
+    if "schedule_hint" in entry:
+        check_kind(entry, "schedule_hint", "text", where)
+    return facts

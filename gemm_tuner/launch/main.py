@@ -1,0 +1,176 @@
+"""``python generated/x.py --plan plan.json``: runs a plan and leaves a journal beside it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.kernels import load_script
+from gemm_tuner.gemm.operands import make_operands, require_memory
+from gemm_tuner.gemm.scratch import provide_descriptor_memory
+from gemm_tuner.gemm.vendor import vendor_call
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Journal, Plan
+from gemm_tuner.launch.timing import Bench, StickyError, finals, report_failure, screen
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.processes import die_with_the_tuner, identity
+
+EXIT_STICKY = 75
+HELP = """\
+A plan is JSON: {"format": 1, "stage": "screen" | "finals" | "verify", "scripts": [path, ...],
+"work": [{"problem": {...}, "entries": [[script index, config name], ...], "vendor": false}, ...],
+"method": {...}, "device": "cuda" | "cpu", "scopes": false, "stop_at_first_right": true}.
+Run it under a profiler to time it; the tuner writes such plans, and keeps them with --keep."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
+    parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
+    arguments = parser.parse_args(argv)
+    die_with_the_tuner()
+    try:
+        plan = Plan.read(arguments.plan)
+        scripts = load_scripts(plan, arguments.plan)
+    except UserError as error:
+        print(error.one_line(), file=sys.stderr)
+        return error.exit_status
+    path = arguments.journal or arguments.plan.parent / "journal.jsonl"
+    try:
+        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE)
+    except OSError as error:
+        print(f"{path}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_CANNOT_WRITE
+
+
+def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path) -> int:
+    """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written."""
+    with path.open("w", encoding="utf-8") as stream:
+        journal = Journal(stream)
+        journal.write("process", identity=identity(os.getpid()))
+        compiles = CompileCounter()
+        try:
+            run(plan, journal, scripts, stop)
+        except StickyError as error:
+            print(f"GPU context lost: {error}", file=sys.stderr)
+            return EXIT_STICKY
+        finally:
+            journal.write("compiles", compiled=compiles.compiled, from_cache=compiles.from_cache)
+        journal.write("finished")
+    return 0
+
+
+class CompileCounter:
+    """Counts what Triton's compilation listener reports: compiles and disk-cache hits."""
+
+    def __init__(self) -> None:
+        import triton
+
+        self.compiled, self.from_cache = 0, 0
+        triton.knobs.compilation.listener = self._heard
+
+    def _heard(self, *, cache_hit: bool, **_: Any) -> None:
+        if cache_hit:
+            self.from_cache += 1
+        else:
+            self.compiled += 1
+
+
+def load_scripts(plan: Plan, where: Path) -> list[ModuleType]:
+    """The plan's scripts. This runs them: a plan from somebody else is as good as a program of theirs.
+
+    Raises UserError for a script that is not there and for an entry that its script does not know.
+    """
+    for path in plan.scripts:
+        if not Path(path).is_file():
+            raise UserError(f"there is no script {show(path)}", where=str(where))
+    scripts = [load_script(path) for path in plan.scripts]
+    for work in plan.work:
+        for script, name in work.entries:
+            if name not in scripts[script].CONFIGS:
+                raise UserError(f"{plan.scripts[script]} has no configuration {show(name)}", where=str(where))
+    return scripts
+
+
+def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
+    """Runs the plan's stage; ends early, between two configurations, once the file ``stop`` is there."""
+    import torch
+
+    if plan.device == "cuda":
+        provide_descriptor_memory()
+    if plan.stage == VERIFY:
+        verify(plan, journal, scripts, stop)
+        return
+    journal.write("device", name=torch.cuda.get_device_name(), torch=torch.__version__)
+    bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop, plan.process)
+    warm_vendor(plan)
+    bench.spin_up()
+    if plan.capture_range:
+        torch.cuda.profiler.start()
+        bench.begin_recording()
+    stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
+    left = sum(len(work.entries) for work in plan.work)
+    for index, work in enumerate(plan.work):
+        if bench.stopped:
+            break
+        bench.share_time(len(work.entries), left)
+        left -= len(work.entries)
+        stage(bench, index, work, scripts)
+        torch.cuda.empty_cache()
+    if plan.capture_range:
+        torch.cuda.profiler.stop()
+
+
+def warm_vendor(plan: Plan) -> None:
+    """Lets the vendor library choose and load its kernels for every size before anything is recorded."""
+    import torch
+
+    for work in plan.work:
+        if work.vendor:
+            with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # its finals will say so
+                require_memory(work.problem, 0, plan.device)
+                call = vendor_call(work.problem, make_operands(work.problem, "zeros", 0, plan.device))
+                if call is not None:
+                    call()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
+    """Checks each work's entries best first, each at the tuned size and at odd sizes."""
+    from gemm_tuner.gemm.check import check
+    from gemm_tuner.gemm.companions import odd_companion, small_companion
+
+    for index, work in enumerate(plan.work):
+        for script, name in work.entries:
+            if stop.exists() or plan.is_over():
+                return
+            journal.write("begin", work=index, name=name)
+            config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
+            sized = work.problem if plan.device == "cuda" else small_companion(work.problem, config)
+            right = True
+            try:
+                for problem in (sized, odd_companion(work.problem, config, descriptors)):
+                    verdict = check(scripts[script], problem, name, plan.method.seed, plan.device)
+                    row = {**asdict(verdict), "problem": problem.to_dict()}
+                    journal.write("verdict", work=index, **row)
+                    right = right and verdict.ok
+            except Exception as error:
+                report_failure(journal, index, name, error)
+                right = False
+            journal.write("end", work=index, name=name)
+            if right and plan.stop_at_first_right:
+                break
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The plan that a launcher process reads, and the journal that it leaves: plain JSON, no pickle."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import load_json, record_of
+
+# Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
+# some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
+REST_S = 0.3
+# It rests after finals whose calls take more than this each, L2 flush and launch included.
+TIRING_CALL_US = 150.0
+PLAN_FORMAT = 1
+VENDOR = "torch.mm"
+# The second contender of the same kernel in finals: what tells them apart is noise.
+AGAIN = "A/A"
+# A file of this name beside the plan ends the launcher after the configuration that it is at.
+STOP_FILE = "stop"
+# Exit status of a launcher that cannot write its journal (EX_IOERR of sysexits.h).
+EXIT_CANNOT_WRITE = 74
+SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
+DEVICES = ("cuda", "cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How calls are timed; part of what makes two timings comparable.
+
+    warmup_calls, timed_calls: of each configuration; in finals, rounds over all of a size.
+    early_stop_ratio:          a screened configuration whose first two timed calls both take longer than
+                               this times the best so far is not timed further.
+    flush_bytes:               L2 is emptied before each timed call by reading this much; 0 is never.
+    rotating_bytes:            operands are rotated through copies of this much in all; 0 is one copy. Where the
+                               copies hold flush_bytes or more, rotating takes the flush's place.
+    """
+
+    warmup_calls: int = 1
+    timed_calls: int = 5
+    early_stop_ratio: float = 3.0
+    flush_bytes: int = 0
+    rotating_bytes: int = 0
+    init_type: str = "randn"
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The configurations of one problem that a launcher runs: (index into Plan.scripts, name) each.
+
+    vendor:  finals time the vendor library's call too.
+    again:   finals run this entry's kernel as a second contender, AGAIN; "" for none.
+    rounds:  of these finals; 0 is the method's timed_calls.
+    best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
+    """
+
+    problem: GemmProblem
+    entries: tuple[tuple[int, str], ...]
+    vendor: bool = False
+    again: str = ""
+    rounds: int = 0
+    best_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One launcher process.
+
+    scopes:              each call runs in a proton scope of its own.
+    capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
+    stop_at_first_right: verify best first and stop at the first right one.
+    process:             number of this process of finals: where operands lie and the order of calls follow from it.
+    deadline:            Unix time after which nothing further begins, a round of finals neither; 0 is none.
+    """
+
+    stage: str
+    scripts: tuple[str, ...]
+    work: tuple[Work, ...]
+    method: Method
+    device: str = "cuda"
+    scopes: bool = False
+    capture_range: bool = False
+    stop_at_first_right: bool = True
+    deadline: float = 0.0
+    process: int = 0
+
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return 0 < self.deadline < time.time()
+
+    def write(self, path: Path) -> None:
+        row = {**asdict(self), "format": PLAN_FORMAT}
+        for work, of in zip(row["work"], self.work, strict=True):
+            work["problem"] = of.problem.to_dict()
+        path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Reads a plan as data: nothing of it is run here. Raises UserError for what no plan is."""
+        where, row = printable(path), load_json(path, "plan")
+        if not isinstance(row, dict) or row.pop("format", None) != PLAN_FORMAT:
+            raise UserError(f"is no plan of format {PLAN_FORMAT}", where=where)
+        plan = record_of(cls, row, where)
+        fault = plan.fault()
+        if fault:
+            raise UserError(fault, where=where)
+        return plan
+
+    def fault(self) -> str:
+        """What no launcher could do; empty when there is nothing of the kind."""
+        for name, known in (("stage", STAGES), ("device", DEVICES)):
+            if getattr(self, name) not in known:
+                return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"
+        for number, work in enumerate(self.work):
+            for script, _ in work.entries:
+                if not 0 <= script < len(self.scripts):
+                    return f"work {number} names script {script} of {len(self.scripts)}"
+        method = self.method
+        counts = (method.warmup_calls, method.timed_calls, method.flush_bytes, method.rotating_bytes, method.seed)
+        if min(*counts, self.process) < 0 or method.timed_calls < 1 or method.early_stop_ratio <= 0:
+            return "the method holds a number that is too small"
+        return ""
+
+
+class Journal:
+    """One JSON object a line, read by ``journal.read_journal``.
+
+    ``begin`` and ``end`` reach the disk at once: a crash blames one config. So does each ``round`` of finals: a crash
+    in it blames none yet.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, event: str, *, now: bool = True, **fields: Any) -> None:
+        self._stream.write(json.dumps({"event": event, **fields}) + "\n")
+        if now:
+            self._stream.flush()

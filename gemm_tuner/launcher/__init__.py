@@ -1,1 +1,0 @@
-"""What runs in the profiled process: launches, journals, checks. Imports torch only when it runs."""

@@ -1,0 +1,289 @@
+"""Joins a profiler's trace with the launcher's journal: which time belongs to which call.
+
+The join is by exact kernel name and order of start. Where the trace holds fewer rows than the journal explains, each
+of the others has its call only if no other assignment in order is possible (``certain_rows``); the flush before each
+timed call is a row of the order, too. A trace with rows that the journal does not explain is joined kernel by kernel:
+where the calls of a kernel are not those of the journal, in number or in kernels, all that share it have no time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.plan import VENDOR
+
+SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One GEMM call that the launcher journalled: its number, configuration and kernels in order.
+
+    flushes: flush kernels between the call before and this one; None where the journal does not say.
+    round:   of its size's finals; None in a screening.
+    """
+
+    number: int
+    work: int
+    name: str
+    symbols: tuple[str, ...]
+    warm: bool
+    flushes: int | None = None
+    round: int | None = None
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows of known name that it leaves in a trace."""
+        return (FLUSH_SYMBOL,) * (self.flushes or 0) + (self.symbols or (BEGIN_SYMBOL, END_SYMBOL))
+
+
+@dataclass
+class SeenCall:
+    """One call as the trace shows it."""
+
+    symbols: list[str] = field(default_factory=list)
+    duration_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """samples_us: by (work, configuration), the timed calls in order. missing: why the others have none."""
+
+    samples_us: dict[tuple[int, str], tuple[float, ...]]
+    missing: dict[tuple[int, str], str]
+
+
+def calls_of(journal: Iterable[dict[str, Any]]) -> list[Call]:
+    """The calls of a journal in order."""
+    calls: list[Call] = []
+    at: int | None = None
+    for event in journal:
+        if event["event"] in ("begin", "round"):
+            at = event.get("number")
+        elif event["event"] == "call":
+            of = event["n"], event["work"], event["name"], tuple(event["symbols"]), event["warm"]
+            calls.append(Call(*of, event.get("flushes"), at))
+    return calls
+
+
+def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool) -> Joined:
+    """Times of all calls. ``trace`` has the profilers' TRACE_COLUMNS, sorted by start.
+
+    Rows of other processes are left out. Where several processes ran the kernels of the journal nobody can say
+    whose times they are, and no call has one.
+    """
+    ours = own_processes(trace, calls)
+    if len(ours) > 1:
+        reason = f"the trace has these kernels in {len(ours)} processes: {', '.join(ours)}"
+        return Joined({}, {(call.work, call.name): reason for call in calls})
+    own = trace[trace["process"].isin(ours)] if ours else trace
+    return join_by_scope(own, calls) if by_scope else join_by_order(own, calls)
+
+
+def own_processes(trace: pd.DataFrame, calls: list[Call]) -> list[str]:
+    """The processes that ran a kernel of the journal or one of the measurement's own, in the order of their text."""
+    known = SUPPORT_SYMBOLS.union(*(call.symbols for call in calls))
+    return sorted(trace.loc[trace["kernel_name"].isin(known), "process"].unique())
+
+
+def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
+    """For a profiler that tells calls apart itself: call n ran in scope ``Ln``."""
+    seen: dict[str, SeenCall] = defaultdict(SeenCall)
+    for name, duration_ns, scope in zip(trace["kernel_name"], trace["duration_ns"], trace["scope"], strict=True):
+        if scope and name not in SUPPORT_SYMBOLS:
+            seen[scope].symbols.append(name)
+            seen[scope].duration_us += duration_ns / 1e3
+    pairs = [(call, seen.get(f"L{call.number}")) for call in calls]
+    wrong: dict[tuple[int, str], str] = {}
+    for call, found in pairs:
+        if found is None or (call.symbols and Counter(found.symbols) != Counter(call.symbols)):
+            wrong[call.work, call.name] = f"call {call.number} shows {found.symbols if found else 'no kernel'}"
+    return _collect(pairs, wrong)
+
+
+def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
+    """For a profiler that lists kernels by start."""
+    rows = list(zip(trace["kernel_name"], trace["duration_ns"] / 1e3, strict=True))
+    found = found_calls(rows, calls)
+    if found is None:
+        return join_by_kernel(rows, calls)
+    seen, wanted = Counter(name for name, _ in rows), Counter(head_of(call) for call in calls)
+    reasons = {}
+    for call in calls:
+        head = head_of(call)
+        if call.number not in found:
+            reasons[call.number] = f"the trace has {seen[head]} calls of {head}, the journal {wanted[head]}"
+            if seen[head] == wanted[head]:
+                reasons[call.number] = f"call {call.number} shows other kernels than the journal"
+    return _collect([(call, found.get(call.number)) for call in calls], {}, reasons)
+
+
+def head_of(call: Call) -> str:
+    """The row of a trace that begins a call."""
+    return call.symbols[0] if call.symbols else BEGIN_SYMBOL
+
+
+def found_calls(rows: list[tuple[str, float]], calls: list[Call]) -> dict[int, SeenCall] | None:
+    """The calls, by number, all of whose kernels a trace has for certain; None for a trace with rows of their kernels
+    that they do not explain. rows: names and microseconds."""
+    flushed = all(call.flushes is not None for call in calls)
+    expected = [(name, call) for call in calls for name in call.rows if flushed or name != FLUSH_SYMBOL]
+    known = {name for name, _ in expected}
+    places = [at for at, (name, _) in enumerate(rows) if name in known]
+    certain = certain_rows([rows[at][0] for at in places], [name for name, _ in expected])
+    if certain is None:
+        return None
+    at_row: dict[int, dict[int, int]] = defaultdict(dict)
+    for seen, place in certain.items():
+        call = expected[place][1]
+        if rows[places[seen]][0] != FLUSH_SYMBOL:
+            at_row[call.number][place] = places[seen]
+    found: dict[int, SeenCall] = {}
+    for call in calls:
+        at = sorted(at_row[call.number].values())
+        if call.symbols and len(at) == len(call.symbols):
+            found[call.number] = SeenCall(list(call.symbols), sum(rows[one][1] for one in at))
+        elif not call.symbols and len(at) == 2 and at[1] - at[0] > 1:
+            between = rows[at[0] + 1 : at[1]]
+            found[call.number] = SeenCall([name for name, _ in between], sum(us for _, us in between))
+    return without_partial(found, calls)
+
+
+def certain_rows(seen: list[str], expected: list[str]) -> dict[int, int] | None:
+    """Which expected row each seen one is, as far as there is no choice, when some rows were lost and none added.
+
+    The rows seen are a subsequence of those expected. A row is certain when the first place that it can have (all rows
+    before it as early as possible) is the last that it can have (all behind it as late as possible). None when it is no
+    subsequence.
+    """
+    first = _earliest(seen, expected)
+    if first is None:
+        return None
+    last = [len(expected) - 1 - place for place in reversed(_earliest(seen[::-1], expected[::-1]) or [])]
+    return {at: place for at, (place, other) in enumerate(zip(first, last, strict=True)) if place == other}
+
+
+def _earliest(seen: list[str], expected: list[str]) -> list[int] | None:
+    places: list[int] = []
+    at = 0
+    for name in seen:
+        while at < len(expected) and expected[at] != name:
+            at += 1
+        if at == len(expected):
+            return None
+        places.append(at)
+        at += 1
+    return places
+
+
+def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, SeenCall]:
+    """Less the vendor library's calls that lack kernels which another call of it at the same size has beside theirs:
+    how many it launches is not known beforehand."""
+    variants: dict[int, set[tuple[str, ...]]] = defaultdict(set)
+    of_vendor = {call.number: call.work for call in calls if not call.symbols and call.number in found}
+    for number, work in of_vendor.items():
+        variants[work].add(tuple(found[number].symbols))
+    partial = {
+        (work, one)
+        for work, known in variants.items()
+        for one in known
+        if any(len(one) < len(other) and not Counter(one) - Counter(other) for other in known)
+    }
+    return {n: call for n, call in found.items() if (of_vendor.get(n), tuple(call.symbols)) not in partial}
+
+
+def join_by_kernel(rows: list[tuple[str, float]], calls: list[Call]) -> Joined:
+    """The nth call of a kernel in the trace is the nth in the journal, where there are as many."""
+    tails: dict[str, set[str]] = {}
+    for call in calls:
+        if call.symbols:
+            tails.setdefault(call.symbols[0], set()).update(call.symbols[1:])
+    seen = observed_calls(rows, tails)
+    expected: dict[str, list[Call]] = defaultdict(list)
+    for call in calls:
+        expected[call.symbols[0] if call.symbols else VENDOR].append(call)
+    pairs: list[tuple[Call, SeenCall | None]] = []
+    wrong: dict[tuple[int, str], str] = {}
+    for head, wanted in expected.items():
+        found = seen.get(head, [])
+        fits = len(found) == len(wanted) and all(
+            not call.symbols or tuple(one.symbols) == call.symbols for call, one in zip(wanted, found, strict=True)
+        )
+        if fits:
+            pairs += zip(wanted, found, strict=True)
+        else:
+            reason = f"the trace has {len(found)} calls of {head}, the journal {len(wanted)}"
+            if len(found) == len(wanted):
+                reason = f"a call of {head} shows other kernels than the journal"
+            sharing = len({(call.work, call.name) for call in wanted})
+            if sharing > 1:
+                reason += f", which costs all {sharing} configurations of this start that share it their times"
+            for call in wanted:
+                wrong[call.work, call.name] = reason
+                pairs.append((call, None))
+    pairs.sort(key=lambda pair: pair[0].number)
+    return _collect(pairs, wrong)
+
+
+def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
+    """The calls in a trace, by the name of their first kernel (the vendor's by VENDOR).
+
+    A call is a known first kernel and those behind it that ``tails`` gives it, or all that stands between
+    the two marker kernels. A flush ends whatever came before it. Kernels that nobody knows count nowhere else.
+    A bracket that a flush or a known first kernel breaks has lost its end, and counts for nothing.
+    """
+    seen: dict[str, list[SeenCall]] = defaultdict(list)
+    current: SeenCall | None = None
+    vendor: SeenCall | None = None
+    for name, us in rows:
+        if name == BEGIN_SYMBOL:
+            vendor, current = SeenCall(), None
+        elif name == END_SYMBOL:
+            if vendor is not None and vendor.symbols:
+                seen[VENDOR].append(vendor)
+            vendor = None
+        elif name == FLUSH_SYMBOL:
+            vendor = current = None
+        elif name in tails:
+            vendor, current = None, SeenCall([name], us)
+            seen[name].append(current)
+        elif vendor is not None:
+            vendor.symbols.append(name)
+            vendor.duration_us += us
+        elif current is not None and name in tails[current.symbols[0]]:
+            current.symbols.append(name)
+            current.duration_us += us
+    return seen
+
+
+def _collect(
+    pairs: list[tuple[Call, SeenCall | None]], wrong: dict[tuple[int, str], str], lost: dict[int, str] | None = None
+) -> Joined:
+    """The times of all pairs, less those of ``wrong`` configurations, which have a reason each.
+
+    lost: the reason why a call has no time, by its number. A configuration that lost half of its timed calls is wrong;
+    other losses cost the call. In finals, whose samples are compared round by round, they cost the round of the size.
+    """
+    timed = Counter((call.work, call.name) for call, _ in pairs if not call.warm)
+    gone = [call for call, _ in pairs if not call.warm and call.number in (lost or {})]
+    for key, count in Counter((call.work, call.name) for call in gone).items():
+        if 2 * count >= timed[key]:
+            wrong[key] = next((lost or {})[call.number] for call in gone if (call.work, call.name) == key)
+    for call, found in pairs:
+        if found is not None and found.duration_us <= 0:
+            wrong.setdefault((call.work, call.name), f"call {call.number} shows a time of 0")
+    rounds = {
+        (call.work, call.round) for call in gone if (call.work, call.name) not in wrong and call.round is not None
+    }
+    samples: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for call, found in pairs:
+        key = (call.work, call.name)
+        if found is not None and key not in wrong and not call.warm and (call.work, call.round) not in rounds:
+            samples[key].append(found.duration_us)
+    return Joined({key: tuple(times) for key, times in samples.items()}, wrong)

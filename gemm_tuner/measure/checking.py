@@ -1,0 +1,74 @@
+"""Runs plans that check configurations, in a new process after each that kills or hangs one."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.outcomes import Key, blame, from_on, running_at_end
+from gemm_tuner.measure.watching import (
+    ACCOUNTED,
+    MAX_ATTEMPTS,
+    OnEvent,
+    OutOfTime,
+    Watched,
+    killed_from_outside,
+    require_journal,
+    watch,
+)
+from gemm_tuner.system.processes import MOST_DEATHS
+
+
+def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent, of: Watched) -> None:
+    """Checks every entry, in order. One whose process somebody killed has another chance; what MAX_ATTEMPTS processes
+    do not come to is reported as dead too: nothing is known of it. After the plan's deadline nothing is checked."""
+    left, deaths = plan, Counter[Key | None]()
+    for attempt in range(MAX_ATTEMPTS):
+        where = folder / f"start{attempt:02d}"
+        where.mkdir(parents=True)
+        left.write(where / "plan.json")
+        argv = [sys.executable, left.scripts[0], "--plan", str(where / "plan.json")]
+        try:
+            ended = watch(argv, env, where, on_event, of)
+        except OutOfTime:
+            (where / ACCOUNTED).touch()
+            return
+        journal = read_journal(where / "journal.jsonl")
+        if any(e["event"] == "finished" for e in journal):
+            (where / ACCOUNTED).touch()
+            return
+        require_journal(ended)
+        blamed = blame(left, journal, ended)
+        key = (blamed.problem, blamed.name) if blamed else None
+        deaths[key] += 1
+        spared = killed_from_outside(ended) and deaths[key] < MOST_DEATHS
+        if blamed is None and not spared:
+            raise EnvironmentFault(
+                f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
+                where=str(ended.log_path),
+            )
+        if blamed is not None and not spared:
+            on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
+            (where / ACCOUNTED).touch()
+        left = behind(left, journal, again=spared)
+        if not left.work or of.wind_down() or plan.is_over():
+            return
+    message = f"not checked: {MAX_ATTEMPTS} processes died before its turn"
+    for work in left.work:
+        for _, name in work.entries:
+            on_event({"event": "died", "problem": work.problem, "name": name, "message": message})
+
+
+def behind(plan: Plan, journal: list[dict[str, Any]], *, again: bool) -> Plan:
+    """What is left of a plan after the entry that was running, or that ended last. ``again``: the one that was running
+    is left too."""
+    running = running_at_end(journal)
+    if running is not None:
+        return from_on(plan, *running, itself=again)
+    ended = [(e["work"], e["name"]) for e in journal if e["event"] == "end"]
+    return from_on(plan, *ended[-1], itself=False) if ended else plan

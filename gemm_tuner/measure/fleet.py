@@ -1,0 +1,170 @@
+"""The GPUs of a run: which size is timed where, and what becomes of a size whose GPU fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
+from gemm_tuner.core.records import Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import Plan, Work
+from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import OnEvent, nobody
+
+# Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
+# "Wrong event order has been detected".
+MOST_ENTRIES_A_START = 15_000
+# The calls that so many make in a screening of six calls each; in finals every contender makes many.
+MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
+
+
+class Launcher(Protocol):
+    """A GPU, or a recording of one."""
+
+    @property
+    def source(self) -> str:
+        """'measured' or 'replayed'."""
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        """Times the plan's entries."""
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        """Checks the plan's entries."""
+
+    def cancel(self) -> None:
+        """Ends what runs, from another thread."""
+
+
+@dataclass
+class Fleet:
+    """A size stays on the GPU that it was dealt to, so that its configurations are compared on one GPU.
+
+    say: told, in a sentence, of a GPU that failed.
+    """
+
+    launchers: Sequence[Launcher]
+    say: Callable[[str], None]
+    home: dict[GemmProblem, int] = field(default_factory=dict)
+    dead: set[int] = field(default_factory=set)
+
+    def alive(self) -> list[int]:
+        return [index for index in range(len(self.launchers)) if index not in self.dead]
+
+    def first_alive(self) -> Launcher:
+        """Where checks run."""
+        return self.launchers[self.alive()[0]]
+
+    def deal(self, cost: dict[GemmProblem, float]) -> None:
+        """Gives sizes without a GPU one: the dearest first, each to the GPU with the least to do."""
+        loads = dict.fromkeys(self.alive(), 0.0)
+        for problem, gpu in self.home.items():
+            if gpu in loads:
+                loads[gpu] += cost.get(problem, 0.0)
+        for problem in sorted(cost, key=lambda one: cost[one], reverse=True):
+            if self.home.get(problem) not in loads:
+                least = min(loads, key=lambda gpu: loads[gpu])
+                self.home[problem] = least
+                loads[least] += cost[problem]
+
+    def time(
+        self,
+        work: Iterable[Work],
+        plans_of: Callable[[list[Work]], list[tuple[Plan, Path]]],
+        on_event: OnEvent,
+        on_found: OnFound,
+        whole_sizes: bool = False,
+    ) -> list[StageRun]:
+        """Times all work, each size on its GPU, all GPUs at once.
+
+        plans_of: the profiler starts for one GPU's share. The work of a GPU that fails goes to the others.
+        whole_sizes: an unfinished size of a GPU that fails is timed on another from its first configuration on.
+        Raises EnvironmentFault when no GPU is left.
+        """
+        runs: list[StageRun] = []
+        done: set[Key] = set()
+
+        def found(timings: dict[Key, Timing]) -> None:
+            done.update(timings)
+            on_found(timings)
+
+        left = list(work)
+        while left:
+            self.deal({work.problem: float(len(work.entries)) for work in left})
+            shares = {gpu: [w for w in left if self.home[w.problem] == gpu] for gpu in self.alive()}
+            jobs = {gpu: plans_of(share) for gpu, share in shares.items() if share}
+            failed: list[Work] = []
+            with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
+                futures = {gpu: pool.submit(self._run, gpu, plans, on_event, found) for gpu, plans in jobs.items()}
+                self._wait(futures)
+                for gpu, future in futures.items():
+                    try:
+                        runs += future.result()
+                    except EnvironmentFault as fault:
+                        self._bury(gpu, fault)
+                        failed += shares[gpu]
+            left = without_done(failed, done)
+            if whole_sizes:
+                unfinished = {work.problem for work in left}
+                left = [work for work in failed if work.problem in unfinished]
+                done = {key for key in done if key[0] not in unfinished}
+        return runs
+
+    def _run(self, gpu: int, plans: list[tuple[Plan, Path]], on_event: OnEvent, on_found: OnFound) -> list[StageRun]:
+        return [self.launchers[gpu].timings(plan, folder, on_event, on_found) for plan, folder in plans]
+
+    def _wait(self, futures: dict[int, Future[list[StageRun]]]) -> None:
+        """Until all have ended. Another error than a GPU's fault, or Ctrl-C, ends the others too."""
+        try:
+            for future in as_completed(futures.values()):
+                error = future.exception()
+                if isinstance(error, CannotWrite) or (error and not isinstance(error, EnvironmentFault)):
+                    raise error
+        except BaseException:
+            for launcher in self.launchers:
+                launcher.cancel()
+            raise
+
+    def _bury(self, gpu: int, fault: EnvironmentFault) -> None:
+        if len(self.alive()) == 1:
+            raise fault
+        self.dead.add(gpu)
+        self.say(f"GPU {gpu} of the run is given up, its sizes go to the others: {fault.one_line()}")
+
+
+def without_done(work: Iterable[Work], done: set[Key]) -> list[Work]:
+    """What is left of the work."""
+    left = []
+    for one in work:
+        entries = tuple(entry for entry in one.entries if (one.problem, entry[1]) not in done)
+        if entries:
+            left.append(Work(one.problem, entries, one.vendor, one.again, one.rounds, one.best_us))
+    return left
+
+
+def starts_for(share: list[Work]) -> int:
+    """Profiler starts that a share needs for none to hold more than MOST_ENTRIES_A_START, whole sizes aside."""
+    return max(1, -(-sum(len(work.entries) for work in share) // MOST_ENTRIES_A_START))
+
+
+def starts_for_finals(share: list[Work], rounds: int) -> int:
+    """Profiler starts for none to hold more than MOST_CALLS_A_START, whole sizes aside. rounds: of a work that does
+    not say."""
+    calls = sum((len(one.entries) + one.vendor + bool(one.again)) * (one.rounds or rounds) for one in share)
+    return max(1, -(-calls // MOST_CALLS_A_START))
+
+
+def deal(work: list[Work], count: int) -> list[list[Work]]:
+    """Splits a share into at most ``count`` profiler starts, the largest sizes first, each to the least loaded;
+    within a start the sizes stay in their order."""
+    starts: list[list[int]] = [[] for _ in range(min(count, max(1, len(work))))]
+    loads = [0] * len(starts)
+    for index in sorted(range(len(work)), key=lambda index: len(work[index].entries), reverse=True):
+        least = loads.index(min(loads))
+        starts[least].append(index)
+        loads[least] += len(work[index].entries)
+    return [[work[index] for index in sorted(indices)] for indices in starts]

@@ -1,0 +1,149 @@
+"""The clocks, power and temperature of GPUs while something is measured on them; nothing is changed.
+
+NVIDIA's through NVML, AMD's through amdsmi. Where they cannot be read, ``find_sensor`` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from gemm_tuner.system.nvml import SLOWED, Nvml
+
+PERIOD_S = 0.2
+# The share of samples that must show it: a single one is a transient.
+THROTTLED_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """State of one GPU at one moment. gpu: its UUID or the driver's number, as text."""
+
+    gpu: str
+    sm_clock_mhz: float
+    power_w: float
+    temperature_c: float
+    throttled: bool
+
+
+class Sensor(Protocol):
+    """What can be asked about a GPU."""
+
+    def read(self, gpu: str) -> Sample:
+        """The state of the GPU now; raises what its library raises."""
+
+    def close(self) -> None: ...
+
+
+class NvmlSensor:
+    """NVIDIA, by UUID, since NVML and CUDA number GPUs in orders of their own; or by NVML's index."""
+
+    def __init__(self) -> None:
+        self._nvml = Nvml()
+
+    def read(self, gpu: str) -> Sample:
+        nvml = self._nvml
+        throttled = any(nvml.reasons(gpu) & bit for bit in SLOWED)
+        return Sample(gpu, float(nvml.sm_clock_mhz(gpu)), nvml.power_w(gpu), nvml.temperature_c(gpu), throttled)
+
+    def close(self) -> None:
+        self._nvml.close()
+
+
+class AmdSmiSensor:
+    """AMD, by index as amdsmi numbers GPUs."""
+
+    def __init__(self) -> None:
+        import amdsmi
+
+        self._smi: Any = amdsmi
+        amdsmi.amdsmi_init()
+        self._handles = amdsmi.amdsmi_get_processor_handles()
+
+    def read(self, gpu: str) -> Sample:
+        metrics = self._smi.amdsmi_get_gpu_metrics_info(self._handles[int(gpu)])
+        return Sample(
+            gpu,
+            float(metrics["current_gfxclk"]),
+            float(metrics["average_socket_power"]),
+            float(metrics["temperature_hotspot"]),
+            bool(metrics.get("throttle_status") or 0),
+        )
+
+    def close(self) -> None:
+        self._smi.amdsmi_shut_down()
+
+
+def find_sensor(backend: str, gpus: Sequence[str]) -> tuple[Sensor | None, str]:
+    """What can read all of these GPUs of a backend ('cuda' or 'hip'); None and the reason where nothing can."""
+    kind = NvmlSensor if backend == "cuda" else AmdSmiSensor
+    try:
+        sensor: Sensor = kind()
+    except ImportError as error:
+        return None, f"the package {error.name} is not installed"
+    except Exception as error:  # amdsmi has errors of its own for a driver or a permission that is missing
+        return None, _reason(error)
+    try:
+        for gpu in gpus:
+            sensor.read(gpu)
+    except Exception as error:
+        sensor.close()
+        return None, _reason(error)
+    return sensor, ""
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class GpuWatch:
+    """Samples the GPUs in a thread while the block runs. ``sensor`` None samples nothing."""
+
+    def __init__(self, watched: tuple[Sensor | None, Sequence[str]]) -> None:
+        self._sensor, self._gpus = watched
+        self.samples: list[Sample] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gpu watch", daemon=True)
+
+    def __enter__(self) -> GpuWatch:
+        if self._sensor is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        if self._sensor is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(PERIOD_S):
+            for gpu in self._gpus:
+                with contextlib.suppress(Exception):  # a reading that fails is one sample less
+                    self.samples.append(self._sensor.read(gpu))  # type: ignore[union-attr]
+
+    def throttled(self) -> bool:
+        """Whether heat or the power supply slowed a GPU down for more than a moment."""
+        return throttled(self.samples)
+
+
+def throttled(samples: Sequence[Sample]) -> bool:
+    """Whether more than THROTTLED_SHARE of the samples show it."""
+    return sum(sample.throttled for sample in samples) > THROTTLED_SHARE * max(1, len(samples))
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Median, least and most of each reading over all GPUs; empty when nothing was read."""
+    if not samples:
+        return {}
+    found: dict[str, Any] = {"samples": len(samples), "throttled": throttled(samples)}
+    for name in ("sm_clock_mhz", "power_w", "temperature_c"):
+        values = [getattr(sample, name) for sample in samples]
+        found[name] = [round(value, 1) for value in (min(values), statistics.median(values), max(values))]
+    return found

@@ -1,0 +1,111 @@
+"""Launchers of this machine: one for a GPU, whose kernels a profiler times, and one for Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure import starts, watching
+from gemm_tuner.measure.checking import check_plan
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import START_LIMIT_S, OnEvent, nobody, watch
+from gemm_tuner.profilers import Profiler
+from gemm_tuner.system.processes import Ended
+
+# One configuration: its first launch, which may still load it, and a few calls.
+LAUNCH_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class LiveLauncher:
+    """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it.
+
+    wind_down: whether the run is to end after the launch that runs.
+    launch_limit_s: how long one configuration may take before its launcher is killed.
+    """
+
+    profiler: Profiler
+    cache_dir: Path
+    backend: str
+    gpu: int = 0
+    source: str = "measured"
+    wind_down: Callable[[], bool] = field(default=lambda: False)
+    launch_limit_s: float = LAUNCH_LIMIT_S
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def environment(self) -> dict[str, str]:
+        visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
+        gpu = visible_gpu(self.backend, self.gpu, os.environ)
+        env = launcher_env(self.cache_dir, {**self.profiler.environment(), visible: gpu})
+        if self.backend == "hip":  # proton refuses to start beside these
+            for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+                env.pop(name, None)
+        return env
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        """Times every entry of the plan that its deadline leaves time for.
+
+        on_found: hears of each start's timings before the next one begins.
+        Raises EnvironmentFault when the profiler or the GPU fails as a whole.
+        """
+
+        def start(part: Plan, where: Path) -> Ended:
+            return self._profile(part, where, on_event)
+
+        return starts.time_plan(plan, self.profiler, start, folder, on_found, self.wind_down)
+
+    def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
+        """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
+        plan.write(where / "plan.json")
+        argv = [sys.executable, plan.scripts[0], "--plan", str(where / "plan.json")]
+        command = self.profiler.command(argv, where)
+        ended = watch(command, self.environment(), where, on_event, self)
+        export = self.profiler.export_command(where)
+        if export is not None and (where / "journal.jsonl").exists():
+            convert = watching.export(export, self.environment(), where, self)
+            if convert.exit_status != 0 and ended.exit_status == 0:
+                raise starts.profiler_failed(self.profiler, convert)
+        return ended
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
+        check_plan(plan, folder, self.environment(), on_event, self)
+
+    def cancel(self) -> None:
+        """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
+        self.stop.set()
+
+
+def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
+    """The driver's name of the GPU that torch calls ``gpu``: torch numbers what the environment leaves visible.
+
+    HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES in its place, numbers what ROCR_VISIBLE_DEVICES leaves.
+    """
+    hip = "HIP_VISIBLE_DEVICES" if env.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
+    name = str(gpu)
+    for variable in ("CUDA_VISIBLE_DEVICES",) if backend == "cuda" else (hip, "ROCR_VISIBLE_DEVICES"):
+        left = [part.strip() for part in env.get(variable, "").split(",") if part.strip()]
+        if name.isdigit() and int(name) < len(left):
+            name = left[int(name)]
+    return name
+
+
+@dataclass(frozen=True)
+class InterpreterLauncher:
+    """Checks kernels in Triton's interpreter on the CPU; times nothing."""
+
+    cache_dir: Path
+    source: str = "predicted"
+    wind_down: Callable[[], bool] = field(default=lambda: False)
+    launch_limit_s: float = START_LIMIT_S
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+        check_plan(replace(plan, device="cpu"), folder, env, on_event, self)

@@ -1,0 +1,147 @@
+"""What the drivers say of their GPUs: clocks, load, who else uses them. Each source is optional.
+
+NVIDIA's is NVML. AMD's are the files of the amdgpu driver under /sys, which need no library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.system.nvml import IDLE, SLOWED, GpuProcess, Nvml, NvmlError, opened
+
+LOCKED, NOT_LOCKED, UNKNOWN = "locked", "not locked", "unknown"
+_AMD_VENDOR = "0x1002"
+_CURRENT_CLOCK = re.compile(r"(\d+)\s*Mhz\s*\*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    """One GPU as its driver numbers it, which torch may not. None and empty texts: not told.
+
+    clocks:  LOCKED, NOT_LOCKED or UNKNOWN.
+    slowed:  why it runs below its clocks now, in words.
+    memory_used_mib: of all processes; utilization_pct: share of time with a kernel running.
+    """
+
+    index: int
+    name: str
+    vendor: str
+    clocks: str = UNKNOWN
+    sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    slowed: str = ""
+    memory_used_mib: int | None = None
+    utilization_pct: int | None = None
+    mig: bool = False
+    persistent: bool | None = None
+    processes: tuple[GpuProcess, ...] = ()
+    uuid: str = ""
+
+
+def look(root: Path = Path("/")) -> tuple[GpuState, ...]:
+    """All GPUs that a driver tells of. root: where /sys and /proc are."""
+    return (*nvidia(), *amd(root))
+
+
+def nvidia() -> tuple[GpuState, ...]:
+    """What NVML says; empty without it."""
+    try:
+        with opened() as nvml:
+            return tuple(_nvidia_gpu(nvml, index, uuid) for index, uuid in enumerate(nvml.uuids()))
+    except NvmlError:
+        return ()
+
+
+def _nvidia_gpu(nvml: Nvml, index: int, uuid: str) -> GpuState:
+    gpu = str(index)
+    clock_mhz, highest_mhz = _told(nvml.sm_clock_mhz, gpu), nvml.max_sm_clock_mhz(gpu)
+    reasons = _told(nvml.reasons, gpu) or 0
+    used = nvml.memory_used_bytes(gpu)
+    return GpuState(
+        index=index,
+        name=nvml.name(gpu),
+        vendor="nvidia",
+        clocks=_nvidia_clocks(clock_mhz, highest_mhz, nvml.application_clocks_mhz(gpu), reasons),
+        sm_clock_mhz=clock_mhz,
+        max_sm_clock_mhz=highest_mhz,
+        slowed=", ".join(words for bit, words in SLOWED.items() if reasons & bit),
+        memory_used_mib=None if used is None else used >> 20,
+        utilization_pct=nvml.utilization_pct(gpu),
+        mig=nvml.is_split(gpu),
+        persistent=nvml.is_persistent(gpu),
+        processes=tuple(nvml.processes(gpu)),
+        uuid=uuid,
+    )
+
+
+def _told(question: Callable[[str], int], gpu: str) -> int | None:
+    try:
+        return question(gpu)
+    except NvmlError:
+        return None
+
+
+def _nvidia_clocks(
+    now: int | None, highest: int | None, applications: tuple[int | None, int | None], reasons: int
+) -> str:
+    """The driver does not tell of a lock. A GPU that is idle below its highest clock is free to change it; application
+    clocks other than the default ones were set by somebody; else nothing is known."""
+    chosen, default = applications
+    if chosen and default and chosen != default:
+        return LOCKED
+    if reasons & IDLE and now and highest and now < highest / 2:
+        return NOT_LOCKED
+    return UNKNOWN
+
+
+def _number(text: str) -> int | None:
+    found = re.match(r"\d{1,12}", text)
+    return int(found.group()) if found else None
+
+
+def amd(root: Path = Path("/")) -> tuple[GpuState, ...]:
+    """What amdgpu's files say; empty without such a GPU."""
+    cards = sorted(root.glob("sys/class/drm/card*/device/vendor"), key=lambda path: (len(str(path)), str(path)))
+    mine = [path.parent for path in cards if path.parent.parent.name[4:].isdigit() and _text(path) == _AMD_VENDOR]
+    processes = tuple(_kfd_processes(root))
+    return tuple(_amd_gpu(index, folder, processes) for index, folder in enumerate(mine))
+
+
+def _amd_gpu(index: int, folder: Path, processes: tuple[GpuProcess, ...]) -> GpuState:
+    """processes: of all AMD GPUs; the driver's list does not say which uses which."""
+    level = _text(folder / "power_dpm_force_performance_level")
+    steps = _text(folder / "pp_dpm_sclk")
+    clocks = [int(step) for step in re.findall(r"(\d+)\s*Mhz", steps, re.IGNORECASE)]
+    now = _CURRENT_CLOCK.search(steps)
+    used = _number(_text(folder / "mem_info_vram_used"))
+    return GpuState(
+        index=index,
+        name=_text(folder / "product_name") or "AMD GPU",
+        vendor="amd",
+        clocks=UNKNOWN if not level else NOT_LOCKED if level == "auto" else LOCKED,
+        sm_clock_mhz=int(now[1]) if now else None,
+        max_sm_clock_mhz=max(clocks, default=None),
+        memory_used_mib=None if used is None else used >> 20,
+        utilization_pct=_number(_text(folder / "gpu_busy_percent")),
+        processes=processes,
+    )
+
+
+def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
+    """Memory is of all GPUs together."""
+    for folder in sorted(root.glob("sys/class/kfd/kfd/proc/*")):
+        if folder.name.isdigit():
+            used = [_number(_text(path)) or 0 for path in folder.glob("vram_*")]
+            name = _text(root / "proc" / folder.name / "comm") or "unknown"
+            yield GpuProcess(int(folder.name), name, sum(used) if used else None)
+
+
+def _text(path: Path) -> str:
+    """A driver's file; empty where it is not there or may not be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,112 @@
+"""Cores, memory, disk and what Triton needs to build its launcher, on this machine or in this container."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
+
+_COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """cores: that this process may use. cpu_limit: of the control group, in cores; None without one.
+    memory_bytes: of the machine; memory_limit_bytes: of the control group; None without one or where nobody tells.
+    output_folder: the nearest that is there. write_fault: why it cannot be written; empty when it can.
+    compiler: path of the C compiler; empty without one. python_headers: whether Python.h is there.
+    counters_for_root: NVIDIA's driver lets nobody but root profile, and this is not root.
+    foreign: variables in the environment that would change kernels, and are taken out for the run.
+    """
+
+    cores: int
+    cpu_limit: float | None
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    output_folder: Path
+    free_bytes: int
+    write_fault: str
+    compiler: str
+    python_headers: bool
+    counters_for_root: bool
+    foreign: tuple[str, ...]
+
+
+def look(output_dir: Path, root: Path = Path("/")) -> Surroundings:
+    """root: where /proc and /sys are."""
+    folder = next(path for path in (output_dir.resolve(), *output_dir.resolve().parents) if path.is_dir())
+    limits = list(_groups(root))
+    return Surroundings(
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpu_limit=min(filter(None, (_cpu_limit(group) for group in limits)), default=None),
+        memory_bytes=_memory(root),
+        memory_limit_bytes=min(filter(None, (_memory_limit(group) for group in limits)), default=None),
+        output_folder=folder,
+        free_bytes=shutil.disk_usage(folder).free,
+        write_fault=_write_fault(folder),
+        compiler=_compiler(),
+        python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
+        counters_for_root="RmProfilingAdminOnly: 1" in _text(root / "proc/driver/nvidia/params") and os.geteuid() != 0,
+        foreign=tuple(name for name in FOREIGN_VARIABLES if name in os.environ),
+    )
+
+
+def _compiler() -> str:
+    named = os.environ.get("CC", "")
+    return next(filter(None, (shutil.which(name) for name in ((named,) if named else _COMPILERS))), "")
+
+
+def _write_fault(folder: Path) -> str:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _groups(root: Path) -> Iterable[Path]:
+    """This process's control groups and those around them: version 2, and version 1 of memory and cpu."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = (*line.split(":", 2), "", "")[:3]
+        mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
+        for mount in mounts:
+            group = root / mount / path.lstrip("/")
+            while group.is_relative_to(root / mount):
+                yield group
+                group = group.parent
+
+
+def _memory_limit(group: Path) -> int | None:
+    """Bytes; version 1 says "no limit" by a number larger than any memory."""
+    text = _text(group / "memory.max") or _text(group / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
+
+
+def _cpu_limit(group: Path) -> float | None:
+    """Cores: the share of each period that the group may run."""
+    words = _text(group / "cpu.max").split() or [
+        _text(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    ]
+    both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
+    return int(words[0]) / int(words[1]) if both else None
+
+
+def _memory(root: Path) -> int | None:
+    """MemTotal, which is in KiB."""
+    for line in _text(root / "proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,67 @@
+"""``python -m gemm_tuner.measure.probe``: prints what GPUs torch sees, as JSON. The parent never opens a GPU."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+
+def package_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def pci_address(properties: Any) -> str:
+    """Where a GPU is on the bus, such as "0000:c3:00"; "" where this torch does not tell."""
+    try:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}"
+    except AttributeError:
+        return ""
+
+
+def gpus() -> list[dict[str, Any]]:
+    """One mapping a GPU, in the order of its id; empty without torch or a GPU."""
+    try:
+        import torch
+    except ImportError:
+        return []
+    if not torch.cuda.is_available():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        p = torch.cuda.get_device_properties(index)
+        arch = p.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{p.major}{p.minor}"
+        found.append(
+            {
+                "id": index,
+                "uuid": f"GPU-{p.uuid}" if getattr(p, "uuid", "") and not torch.version.hip else "",
+                "pci": pci_address(p),
+                "name": p.name,
+                "arch": arch,
+                "num_sms": p.multi_processor_count,
+                "memory_bytes": p.total_memory,
+                "l2_bytes": getattr(p, "L2_cache_size", 0),
+                "shared_memory_bytes": getattr(p, "shared_memory_per_block_optin", 0),
+            }
+        )
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of what matters to times, without importing it."""
+    packages = {name: package_version(name) for name in ("torch", "triton", "pandas")}
+    return {**packages, "python": platform.python_version()}
+
+
+def main() -> int:
+    print(json.dumps({"gpus": gpus(), "versions": versions()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

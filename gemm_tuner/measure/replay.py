@@ -1,0 +1,192 @@
+"""Plays back a recorded run: its traces and journals stand for the GPU, the profiler and the checks.
+
+A recording is the ``raw`` folder that a run leaves with ``--keep``: recording.json, and a folder a
+stage with plan.json, journal.jsonl and the profiler's own output for every start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
+from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.outcomes import collect
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import PROBE, OnEvent, nobody
+from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.system.documents import show, write_text_atomically
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import load_json, record_of
+
+RECORDING = "recording.json"
+_ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
+
+
+def write_recording(
+    raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int], made_with: str = ""
+) -> None:
+    """Notes what a later replay must know: the GPU, the versions, the profiler, ``how`` it was timed
+    (``init_type``, ``seed`` and ``l2`` of the results file's header), and the flags that it was ``made_with``."""
+    row = {
+        "gpu": machine.gpu(gpu),
+        "versions": machine.versions,
+        "driver": machine.driver,
+        "profiler": profiler.name,
+        "profiler_version": profiler.version() or "",
+        "how": how,
+        "made_with": made_with,
+    }
+    write_text_atomically(raw / RECORDING, json.dumps(row, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """What the probe says of a GPU; 0 where it does not say."""
+
+    id: int
+    name: str
+    arch: str
+    num_sms: int
+    memory_bytes: int
+    l2_bytes: int
+    shared_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class _How:
+    """Fields of the results file's header."""
+
+    init_type: str
+    seed: int
+    l2: str
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What ``write_recording`` notes."""
+
+    gpu: _Gpu
+    versions: dict[str, str]
+    driver: str
+    profiler: str
+    profiler_version: str
+    how: _How
+    made_with: str = ""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded run on disk. made_with: the flags of its space; empty where an older version wrote it."""
+
+    folder: Path
+    machine: Machine
+    profiler: Profiler
+    profiler_version: str
+    how: dict[str, str | int]
+    made_with: str = ""
+
+    def starts(self, stage: str) -> Iterator[tuple[Path, Plan]]:
+        """The profiler starts of a stage in order, less those that looked for the cause of a crash."""
+        for path in sorted(self.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
+            plan = Plan.read(path)
+            if plan.stage == stage and not (path.parent / PROBE).exists():
+                yield path.parent, plan
+
+    def finals_processes(self) -> set[int]:
+        """The numbers of the processes of finals; {0} where all blocks were taken for one, as earlier versions did."""
+        return {plan.process for _, plan in self.starts(FINALS)}
+
+
+def load(folder: Path | None) -> Recording:
+    """Raises UserError when the folder is no recording."""
+    where, accepted = "--replay", "the raw folder of a run made with --keep"
+    if folder is None:
+        raise UserError("--profiler replay needs the recording's folder", where=where, accepted=accepted)
+    path = folder / RECORDING
+    try:
+        notes = record_of(_Notes, load_json(path, "recording"), printable(path))
+        known = {profiler.name: profiler for profiler in PROFILERS}
+        if notes.profiler not in known:
+            raise UserError(f"profiler is {show(notes.profiler)}", accepted=", ".join(known))
+        if not _ARCH.fullmatch(notes.gpu.arch):
+            raise UserError(f"arch is {show(notes.gpu.arch)}", accepted="such as sm_90 or gfx942")
+    except UserError as error:
+        what = f"{printable(folder)} is no recording: {error.one_line()}"
+        raise UserError(what, where=where, accepted=accepted) from error
+    machine = Machine(({**asdict(notes.gpu), "id": 0},), notes.versions, notes.driver)
+    return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how), notes.made_with)
+
+
+def in_order(plan: Path) -> tuple[int, str]:
+    """Sorts the plans of stages, whose folders are numbered, and of the starts within them."""
+    return int(plan.parts[-3].partition("-")[0]), plan.parts[-2]
+
+
+@dataclass(frozen=True)
+class ReplayLauncher:
+    """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
+
+    recording: Recording
+    source: str = "replayed"
+
+    def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
+        for where, plan in self.recording.starts(stage):
+            yield where, plan, read_journal(where / "journal.jsonl", len(plan.work))
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        found: dict[GemmProblem, list[Timing]] = {}
+        run = StageRun()
+        one_process = plan.stage != FINALS or self.recording.finals_processes() == {0}
+        for where, old_plan, journal in self._starts(plan.stage):
+            if not one_process and old_plan.process != plan.process:
+                continue
+            for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
+                found.setdefault(problem, []).append(timing)
+        recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
+        for work in plan.work:
+            beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if work.again else [])
+            for name in [name for _, name in work.entries] + beside:
+                on_event({"event": "end", "name": name, "work_problem": work.problem})
+                if name == AGAIN and (work.problem, AGAIN) not in recorded:
+                    continue  # recordings of older versions have none
+                absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
+                run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
+        on_found(run.timings)
+        return run
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
+        for _, old_plan, journal in self._starts(VERIFY):
+            for event in journal:
+                if "work" not in event:
+                    continue
+                problem = old_plan.work[event["work"]].problem
+                if (problem, event["name"]) in wanted:
+                    on_event({**event, "work_problem": problem})
+
+
+def joined(timings: Iterable[Timing]) -> list[Timing]:
+    """The timings of several starts, one a contender: samples one behind the other, in the order of the starts.
+
+    A contender that failed in one start only keeps the samples of the others.
+    """
+    found: dict[str, Timing] = {}
+    for timing in timings:
+        old = found.get(timing.name)
+        if old is None or old.status != Status.OK:
+            found[timing.name] = timing
+        elif timing.status == Status.OK:
+            found[timing.name] = replace(timing, samples_us=old.samples_us + timing.samples_us)
+    return list(found.values())

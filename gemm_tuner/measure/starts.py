@@ -1,0 +1,222 @@
+"""Times a plan in as many profiler starts as it takes, and loses as little as can be.
+
+A launcher that dies or hangs costs the configuration it was at, and the rest runs again in a new process. Where all of
+a size ran in turns, its finals run again in halves until one is alone with its death. A launcher that somebody else
+killed costs nothing the first time. A profiler that fails has another try, with half as much in a start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
+from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
+from gemm_tuner.measure.outcomes import (
+    Key,
+    blame,
+    blamed,
+    collect,
+    failures,
+    given_up,
+    halves,
+    probes,
+    round_at_end,
+    whole_sizes,
+    without,
+)
+from gemm_tuner.measure.watching import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
+from gemm_tuner.profilers import Profiler, TraceError
+from gemm_tuner.system.processes import MOST_DEATHS, Ended
+
+OnFound = Callable[[dict[Key, Timing]], None]
+Start = Callable[[Plan, Path], Ended]
+
+
+@dataclass
+class StageRun:
+    """What one stage brought: timings by (problem, configuration), JIT compiles, starts, seconds."""
+
+    timings: dict[Key, Timing] = field(default_factory=dict)
+    compiled: int = 0
+    from_cache: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one start is to time.
+
+    last_try: an earlier one of it failed as a whole.
+    probe:    a part of a size's finals that died, to see whether it dies too; its times count for nothing.
+    """
+
+    plan: Plan
+    last_try: bool = False
+    probe: bool = False
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a start that did not finish leaves: timings, those of who is to blame among them, and what must be probed to
+    know that. ``spared``: somebody killed it, and nobody is to blame for once."""
+
+    found: dict[Key, Timing]
+    spared: bool = False
+    probes: Sequence[Plan] = ()
+
+
+def time_plan(
+    plan: Plan, profiler: Profiler, start: Start, folder: Path, on_found: OnFound, wind_down: Callable[[], bool]
+) -> StageRun:
+    """Times every entry of the plan that its deadline leaves time for.
+
+    start: runs a plan under the profiler, its files in a folder.
+    Raises EnvironmentFault when the profiler fails twice.
+    """
+    began, stage = time.monotonic(), Stage(profiler, on_found)
+    first = replace(plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range)
+    stage.parts.append(Part(first))
+    while (
+        stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and (wind_down() or plan.is_over()))
+    ):
+        part = stage.parts.popleft()
+        part = replace(part, plan=without(part.plan, stage.run.timings))
+        if not part.plan.work:
+            continue
+        where = folder / f"start{stage.run.starts:02d}"
+        where.mkdir(parents=True)
+        stage.run.starts += 1
+        if part.probe:
+            (where / PROBE).touch()
+        try:
+            stage.take(part, where, start(part.plan, where))
+        except CannotWrite:
+            raise
+        except EnvironmentFault:
+            if part.last_try:
+                raise
+            (where / ACCOUNTED).touch()
+            stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
+    if not wind_down() and not plan.is_over():
+        for part in stage.parts:
+            stage.keep(given_up(part.plan, MAX_ATTEMPTS))
+    stage.run.seconds = time.monotonic() - began
+    return stage.run
+
+
+@dataclass
+class Stage:
+    """What is known and what is left while a plan is timed."""
+
+    profiler: Profiler
+    on_found: OnFound
+    parts: deque[Part] = field(default_factory=deque)
+    run: StageRun = field(default_factory=StageRun)
+    deaths: Counter[Key] = field(default_factory=Counter)
+    probed: dict[GemmProblem, int] = field(default_factory=dict)
+
+    def take(self, part: Part, where: Path, ended: Ended) -> None:
+        """Enters what a start brought and queues what is left of its part. Raises EnvironmentFault when the profiler
+        failed, or wrote nothing that can be used."""
+        journal = read_journal(where / "journal.jsonl")
+        if any(e["event"] == "finished" for e in journal):
+            if ended.exit_status != 0:
+                raise profiler_failed(self.profiler, ended)
+            found = collect(part.plan, journal, self.profiler, where)
+            require_a_trace({**self.run.timings, **found}, self.profiler, ended)
+            self._enter(part, journal, found)
+            (where / ACCOUNTED).touch()
+            return
+        death = self._of_the_dead(part, journal, where, ended)
+        self._enter(part, journal, death.found)
+        if not death.spared:  # else a resumed run must know whom it was at
+            (where / ACCOUNTED).touch()
+        if not (part.probe and death.probes):
+            self.parts.appendleft(part)
+        self.parts.extendleft(reversed([Part(plan, probe=True) for plan in death.probes]))
+
+    def _enter(self, part: Part, journal: list[dict[str, Any]], found: dict[Key, Timing]) -> None:
+        self._count(journal)
+        if part.probe:
+            found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
+        self.keep(found)
+
+    def keep(self, found: dict[Key, Timing]) -> None:
+        self.on_found(found)
+        self.run.timings.update(found)
+
+    def _count(self, journal: list[dict[str, Any]]) -> None:
+        self.run.compiled += sum(e["compiled"] for e in journal if e["event"] == "compiles")
+        self.run.from_cache += sum(e["from_cache"] for e in journal if e["event"] == "compiles")
+
+    def _of_the_dead(self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended) -> Death:
+        """Raises EnvironmentFault when no configuration was running."""
+        require_journal(ended)
+        one, together = blame(part.plan, journal, ended), round_at_end(journal)
+        if one is None and together is None:
+            raise profiler_failed(self.profiler, ended)
+        try:
+            found = collect(part.plan, journal, self.profiler, where)
+        except TraceError:
+            found = failures(part.plan, journal)
+        # What ran before the crash and is not in the trace went down with it: it runs again.
+        found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
+        if part.plan.stage == FINALS:
+            found = whole_sizes(part.plan, found)
+        key = (one.problem, one.name) if one else (part.plan.work[together or 0].problem, "")
+        if key in found:
+            return Death(found)
+        self.deaths[key] += 1
+        if killed_from_outside(ended) and self.deaths[key] < MOST_DEATHS:
+            return Death(found, spared=True)
+        if one is not None:
+            return Death({**found, key: one})
+        return self._of_the_rounds(part, together or 0, found, ended)
+
+    def _of_the_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Death:
+        """A size's finals that died are had in halves, and those that die in theirs. When all live alone it is the
+        vendor library's fault, and then that of all of them together."""
+        work = part.plan.work[index]
+        names = [name for _, name in work.entries]
+        if part.probe and len(names) > 1:
+            return Death(found, probes=probes(part.plan, index))
+        if not part.probe and self.probed.get(work.problem) != len(names):
+            self.probed[work.problem] = len(names)
+            return Death(found, probes=probes(part.plan, index))
+        guilty = [VENDOR] if work.vendor else names
+        return Death({**found, **{(work.problem, name): blamed(work.problem, name, ended) for name in guilty}})
+
+
+def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
+    """The error for a profiler that failed as a whole."""
+    what = f"{profiler.name} ended with {ended.how()}"
+    if ended.stalled:
+        what = f"{profiler.name} did not come to an end and was killed"
+    return EnvironmentFault(
+        f"{what}: {ended.log_tail() or 'it printed nothing'}",
+        where=str(ended.log_path),
+        hint="read that file, or name another tool with --profiler",
+    )
+
+
+def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
+    """A trace that holds none of what ran is a fault of the profiler, not of the configurations."""
+    missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
+    if missing and not any(t.samples_us for t in timings.values()):
+        errors = " | ".join(
+            line.strip() for line in ended.log_path.read_text("utf-8", "replace").splitlines() if "rror" in line
+        )
+        raise EnvironmentFault(
+            f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
+            where=str(ended.log_path),
+            hint=f"its log says: {errors[:600]}" if errors else "name another tool with --profiler",
+        )

@@ -1,6 +1,0 @@
-"""``export --to module``: the tuned kernels as one Python file that needs Triton and torch only."""
-
-from gemm_tuner.module_export.rows import LeftOut
-from gemm_tuner.module_export.write import ModuleFile, write_module
-
-__all__ = ["LeftOut", "ModuleFile", "write_module"]

@@ -1,0 +1,113 @@
+"""Checks configurations outside a run: on a GPU of their architecture, or where there is none in the interpreter."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gemm_tuner import profilers
+from gemm_tuner.compile import compile_stage
+from gemm_tuner.core.records import KernelConfig, Status, Target, Verdict, Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.measure import device
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
+from gemm_tuner.pipeline.verify import Checker, Verification, verify_plan
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.prune import Pruned
+from gemm_tuner.system import gpu_lock
+
+Candidates = Mapping[GemmProblem, Sequence[KernelConfig]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """name: of the first configuration of a size that is right; empty where none is, with why."""
+
+    name: str
+    why: str = ""
+
+
+class _NoStore:
+    """Keeps no verdict: they are asked for once."""
+
+    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None:
+        pass
+
+    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class CheckNow:
+    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does. gpus: the names of their locks."""
+
+    launcher: Checker
+    how: Verified
+    target: Target
+    templates: Path
+    work: Path
+    gpus: tuple[str, ...] = ()
+    say: Callable[[str], None] = print
+
+    def first_right(self, candidates: Candidates) -> dict[GemmProblem, Finding]:
+        """For each size the first of its configurations, in the order given, whose result is right.
+
+        Raises EnvironmentFault where the check as a whole fails, UserError for a template that does not render.
+        """
+        ledgers = [ledger_of(problem, configs) for problem, configs in candidates.items()]
+        order = [(ledger, list(ledger.kept)) for ledger in ledgers]
+        wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+        work = Path(tempfile.mkdtemp(dir=self.work))
+        (work / "scripts").mkdir()
+        scripts = compile_stage.write_scripts(self.templates, work / "scripts", wanted, self.target)
+        found: dict[GemmProblem, Finding] = {}
+
+        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+            found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].ledger))
+
+        def script_of(ledger: Ledger, name: str) -> str:
+            return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
+
+        verification = Verification(order, settled, _NoStore())
+        plan = verify_plan(order, script_of, seed=0, all_of_them=False)
+        with gpu_lock.held(self.gpus, on_wait=self.say):
+            self.launcher.verdicts(plan, work / "check", verification.hear)
+        verification.finish()
+        return found
+
+
+def find(target: Target, templates: Path, work: Path, say: Callable[[str], None]) -> CheckNow:
+    """What can check kernels for a target on this machine.
+
+    work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU.
+    """
+    (work / "cache").mkdir(exist_ok=True)
+    gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
+    if gpu is None:
+        return CheckNow(InterpreterLauncher(work / "cache"), Verified.INTERPRETED, target, templates, work)
+    profiler = profilers.select("proton", target.backend)  # never started: a check needs none
+    launcher = LiveLauncher(profiler, work / "cache", target.backend, gpu["id"])
+    name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
+    locks = (device.lock_name(gpu, name),)
+    return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say)
+
+
+def ledger_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> Ledger:
+    """The account of a size whose configurations were given, not searched for."""
+    kept = {config.name: config for config in configs}
+    rows = pd.DataFrame([config.to_dict() for config in kept.values()])
+    pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
+    return Ledger(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0))
+
+
+def _first_fault(ledger: Ledger) -> str:
+    """What the check said of the first configuration."""
+    name = next(iter(ledger.kept))
+    row = ledger.rows.get(name, {})
+    return f"{name} is {row['status']}: {row['message']}" if row.get("message") else f"nothing is known of {name}"

@@ -1,0 +1,80 @@
+"""What a finished run knew of its machine, so that the same command is answered without asking torch for GPUs.
+
+Asking torch takes seconds, and a finished run times nothing. What is kept counts only while the drivers list the same
+GPUs, and versions and the variables that hide GPUs are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.measure import probe
+from gemm_tuner.measure.device import Machine, driver_version
+from gemm_tuner.pipeline.run_identity import job_key
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store import run_folder
+from gemm_tuner.system import nvml
+from gemm_tuner.system.documents import write_text_atomically
+
+FILE = "machine.json"
+SOURCES = ("measured", "predicted")
+HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+def keep(run: Path, machine: Machine) -> None:
+    """Writes beside a finished run's results what its machine was."""
+    row = {"machine": asdict(machine), "around": around()}
+    write_text_atomically(run / FILE, json.dumps(row, indent=1) + "\n")
+
+
+def recall(settings: Settings) -> Machine | None:
+    """The machine of a finished run of the same sizes, where nothing has changed since; else None."""
+    if settings.fresh:
+        return None
+    for source in SOURCES:
+        folder = run_folder.find(settings.output_dir, job_key(settings, source, "tune"), settings.templates_dir)
+        found = _read(folder.root / FILE) if folder is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def _read(path: Path) -> Machine | None:
+    """None for a file that is not there, cannot be read, or tells of other GPUs, versions or variables."""
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        machine = Machine(tuple(row["machine"]["gpus"]), row["machine"]["versions"], row["machine"]["driver"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    driver = driver_version() if machine.gpus else ""
+    now = Machine(machine.gpus, probe.versions(), driver)
+    return machine if machine == now and row.get("around") == around() else None
+
+
+def around() -> dict[str, Any]:
+    """The GPUs that the drivers list, and what decides which of them torch sees, as JSON gives it back."""
+    return {
+        "gpus": [*nvidia_uuids(), *amd_ids()],
+        "variables": {name: os.environ[name] for name in HIDING_VARIABLES if name in os.environ},
+        "python": sys.executable,
+    }
+
+
+def nvidia_uuids() -> list[str]:
+    try:
+        with nvml.opened() as connection:
+            return connection.uuids()
+    except nvml.NvmlError:
+        return []
+
+
+def amd_ids(root: Path = Path("/")) -> list[str]:
+    """The numbers by which amdgpu's driver tells its GPUs apart; CPUs have a 0 there."""
+    paths = sorted(root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id"))
+    texts = [path.read_text(encoding="ascii", errors="replace").strip() for path in paths]
+    return [text for text in texts if text not in ("", "0")]

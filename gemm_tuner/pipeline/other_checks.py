@@ -1,0 +1,32 @@
+"""``--compare all``: checks every timed configuration of settled sizes that no check has come to yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.steps import check_candidates, only_keep
+from gemm_tuner.pipeline.verify import Checker
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.ledger import Ledger
+
+ALL = "all"
+
+
+def check_others(
+    session: Session,
+    ledgers: Sequence[Ledger],
+    checker: Checker,
+    scripts: dict[tuple[str, str], Script],
+    compiling: Compiling | None,
+) -> None:
+    """Books what is wrong or unstable among them. No choice changes: what was chosen has been checked before."""
+
+    order = []
+    for ledger in ledgers:
+        known = session.store.checked(ledger.problem)
+        names = [name for name in ledger.timed() if name not in known]
+        if names:
+            order.append((ledger, names))
+    check_candidates(session, checker, scripts, order, only_keep, compiling)

@@ -1,0 +1,74 @@
+"""From what is to be timed to the plans that launchers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
+from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.ledger import Ledger
+
+# L2 is emptied by reading this many times its size.
+FLUSH_L2_TIMES = 2
+
+PlansOf = Callable[[list[Work]], list[tuple[Plan, Path]]]
+
+
+class Planner:
+    """Writes plans for a run's scripts."""
+
+    def __init__(self, session: Session, scripts: dict[tuple[str, str], Script]) -> None:
+        self._session = session
+        self._paths = tuple(str(script.path) for script in scripts.values())
+        self._index = {key: number for number, key in enumerate(scripts)}
+
+    def work(self, ledger: Ledger, names: Iterable[str]) -> Work:
+        entries = [(self._index[ledger.kept[name].family, ledger.problem.class_key], name) for name in names]
+        return Work(ledger.problem, tuple(entries))
+
+    def method(self, calls: int) -> Method:
+        """L2 emptied before each call, or operands rotated where their copies exceed L2."""
+        settings = self._session.settings
+        return Method(
+            timed_calls=calls,
+            flush_bytes=FLUSH_L2_TIMES * self._session.setting.device.l2_bytes,
+            rotating_bytes=settings.rotating_mib * 2**20,
+            init_type=settings.init_type,
+            seed=settings.seed,
+        )
+
+    def screen(self, jobs: int, deadline: float) -> PlansOf:
+        """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
+        (0: no limit)."""
+        method = self.method(self._session.settings.screen_calls)
+
+        def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
+            parts = deal(share, max(jobs, starts_for(share)))
+            return [
+                (Plan(SCREEN, self._paths, tuple(part), method, deadline=deadline), self._session.folder.stage(SCREEN))
+                for part in parts
+                if part
+            ]
+
+        return plans
+
+    def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
+        """Plans of one process of finals, by its number; no round but the least begins after ``deadline``, a Unix time
+        (0: no limit)."""
+        method = self.method(self._session.settings.iters)
+
+        def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
+            parts = deal(share, starts_for_finals(share, method.timed_calls))
+            return [
+                (
+                    Plan(FINALS, self._paths, tuple(part), method, deadline=deadline, process=process),
+                    self._session.folder.stage(FINALS),
+                )
+                for part in parts
+                if part
+            ]
+
+        return plans

@@ -1,0 +1,169 @@
+"""From settings to candidates: the device, the space, the rules, the funnel of every size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import Device, KernelConfig
+from gemm_tuner.gemm import model
+from gemm_tuner.gemm.arch_types import type_fault
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.served import STAND_IN
+from gemm_tuner.measure import device as devices
+from gemm_tuner.measure import replay
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.profilers import AUTO
+from gemm_tuner.space import prune, space
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.rule import Rule
+from gemm_tuner.system.documents import show
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is for. ``gpus`` is empty when nothing can be timed; then all is predicted."""
+
+    device: Device
+    gpus: tuple[int, ...]
+    machine: devices.Machine
+    recording: replay.Recording | None = None
+
+    @property
+    def source(self) -> str:
+        return "replayed" if self.recording else "measured" if self.gpus else "predicted"
+
+
+@dataclass(frozen=True)
+class Space:
+    """All configurations of an architecture and the rules about them."""
+
+    configs: pd.DataFrame
+    columns: Any
+    names: npt.NDArray[np.object_]
+    rules: tuple[Rule, ...]
+    rules_sha: str
+
+
+def find_setting(settings: Settings, known: devices.Machine | None = None) -> Setting:
+    """What a run can do: ``look_around``. Raises EnvironmentFault when that is not what was asked for."""
+    setting = look_around(settings, known)
+    require_gpu_for_profiler(settings, setting)
+    return setting
+
+
+def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Setting:
+    """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone.
+
+    known:     the machine, where it need not be asked.
+    for_a_run: GPUs that the flags name must be there. Raises EnvironmentFault and UserError where they are not.
+    """
+    if settings.profiler == "replay":
+        recording = replay.load(settings.replay_dir)
+        machine = recording.machine
+        arch = machine.gpu(0)["arch"]
+        assumed = assumed_device(settings, arch)
+        return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
+    machine = known or devices.look()
+    asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
+    gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
+    arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""
+    if not gpus or settings.arch not in ("", arch_of_gpu):
+        if asked_for and for_a_run:
+            accepted = f"{arch_of_gpu}, or no GPU named"
+            raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {settings.arch}", where="--arch", accepted=accepted)
+        return Setting(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
+    gpu = machine.gpu(gpus[0])
+    return Setting(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+
+
+def require_gpu_for_profiler(settings: Settings, setting: Setting) -> None:
+    """Raises EnvironmentFault when a profiler is named and nothing can run under it: a prediction is not what was
+    asked for."""
+    if settings.profiler != AUTO and setting.source == "predicted":
+        gpu = setting.machine.gpus[0] if setting.machine.gpus else None
+        here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
+        raise EnvironmentFault(
+            f"{here}, so nothing for {setting.device.target.arch} can run under {settings.profiler}",
+            where="--profiler",
+            hint="without --profiler the times are predicted",
+        )
+
+
+def assumed_device(settings: Settings, arch: str) -> Device:
+    """The device that the architecture's space file describes; named for what it is where that is a relative's."""
+    device = space.load(space_file(settings, arch), arch).device
+    return replace(device, name=f"{arch} like {device.name}") if note(settings, arch) else device
+
+
+def note(settings: Settings, arch: str) -> str:
+    """A warning where an architecture is served by its relative's space file, else nothing."""
+    return "" if settings.space_file else space.stand_in_note(settings.rules_dir, arch)
+
+
+def space_file(settings: Settings, arch: str) -> Any:
+    return settings.space_file or space.space_path(settings.rules_dir, arch)
+
+
+def load_space(settings: Settings, device: Device) -> Space:
+    """All configurations for the device's architecture, and the rules. Raises UserError."""
+    arch = device.target.arch
+    stands_in = any(name not in settings.kernels for name in settings.serve)
+    families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
+    configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), families)
+    rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+    names = space.names(configs).to_numpy(dtype=object)
+    return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))
+
+
+def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
+    """The configurations of the named families, all when none is named. Raises UserError for one that is not there."""
+    there = list(dict.fromkeys(configs["family"]))
+    unknown = [name for name in families if name not in there]
+    if unknown:
+        raise UserError(f"{show(unknown[0])} is no family of this space", where="--families", accepted=", ".join(there))
+    return configs[configs["family"].isin(families)].reset_index(drop=True) if families else configs
+
+
+def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned:
+    """Applies the rules for one size."""
+    return prune.apply(candidates.columns, problem, device, candidates.rules)
+
+
+def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> Ledger:
+    """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
+    fault = type_fault(problem, device)
+    if fault is not None:
+        raise fault
+    prune.require_some(pruned, problem)
+    kept_rows = candidates.configs.iloc[pruned.kept]
+    kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
+    predicted = model.predict_us(prune.columns_of(kept_rows), problem, device)
+    predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
+    return Ledger(problem, candidates.configs, pruned, kept, predicted_us)
+
+
+def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> Ledger:
+    """The account of a size whose single configuration was given, not searched for."""
+    row = pd.DataFrame([config.to_dict()])
+    pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
+    predicted = {config.name: predicted_us(problem, config, device)}
+    return Ledger(problem, row, pruned, {config.name: config}, predicted, given={config.name})
+
+
+def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> float:
+    """The model's time of one configuration."""
+    row = pd.DataFrame([config.to_dict()])
+    return float(model.predict_us(prune.columns_of(row), problem, device)[0])
+
+
+def best_predicted(ledger: Ledger, names: Sequence[str], count: int) -> list[str]:
+    """The ``count`` names that the model finds fastest, best first."""
+    return sorted(names, key=lambda name: ledger.predicted_us[name])[:count]

@@ -1,0 +1,197 @@
+"""What would be tried, why not something else, and about how long it takes; opens no GPU."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import operator
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Device, KernelConfig
+from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
+from gemm_tuner.gemm.arch_types import require_a_type
+from gemm_tuner.launch.plan import Method
+from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
+from gemm_tuner.pipeline import predict, prepare, serving, serving_refusal, show
+from gemm_tuner.pipeline.prepare import Space
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.search import about_asked, about_rounds
+from gemm_tuner.source import codegen
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.space import AXES
+from gemm_tuner.system.documents import show as show_value
+
+# Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
+# launch one call and to load and set up a configuration.
+COMPILE_CPU_S = 0.3
+LAUNCH_S = 0.00015
+SETUP_S = 0.003
+
+
+def device_for(settings: Settings) -> Device:
+    """The device of --arch, or of this machine's GPU, or the default's."""
+    if settings.arch:
+        return prepare.assumed_device(settings, settings.arch)
+    return prepare.look_around(settings, for_a_run=False).device
+
+
+def dry_run(settings: Settings, out: Console) -> None:
+    """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
+    one size or with --verbose, else one line. Raises UserError where a server can launch none of the sizes, and, at the
+    end, when a size has none left."""
+    # With --arch, what this machine has is asked after the answer: it takes seconds.
+    setting = None if settings.arch else prepare.look_around(settings, for_a_run=False)
+    device = setting.device if setting else prepare.assumed_device(settings, settings.arch)
+    require_a_type([entry.problem for entry in settings.entries], device)
+    servers = serving_refusal.asked_for(settings, device)
+    if warning := prepare.note(settings, device.target.arch):
+        out.print(warning, highlight=False, soft_wrap=True)
+    candidates, kernel_space = prepare.load_space(settings, device), serving.kernel_space(servers, settings, device)
+    ledgers: list[Ledger] = []
+    empty: list[UserError] = []
+    funnels = []
+    for entry in settings.entries:
+        pruned = serving.cut_space(candidates, entry.problem, device, servers)
+        funnels.append((entry.problem, pruned.funnel))
+        try:
+            ledgers.append(serving.ledger_of(candidates, entry.problem, pruned, servers, kernel_space, device))
+        except UserError as error:
+            empty.append(error)
+    if ledgers:
+        estimate(settings, ledgers, device, out)
+        if (setting or prepare.look_around(settings, for_a_run=False)).source == "predicted":
+            say_predicted(settings, ledgers, device, out)
+    for problem, rows in funnels:
+        if len(funnels) == 1 or settings.verbose:
+            title, verbose = f"{problem.key} on {device.target.arch}", settings.verbose
+            show.funnel(out, title, len(candidates.configs), rows, all_rules=verbose, why=verbose)
+        else:
+            show.funnel_line(out, problem, len(candidates.configs), rows)
+    if empty:
+        raise empty[0]
+
+
+def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
+    """A prediction of the run's time, from the model and measured constants; said to be one."""
+    kernels = count_kernels(ledgers, device)
+    total = sum(len(ledger.kept) for ledger in ledgers)
+    asked = sum(about_asked(settings.search, len(ledger.kept)) for ledger in ledgers)
+    compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
+    method = Method(timed_calls=settings.screen_calls)
+    calls = method.warmup_calls + method.timed_calls
+    kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
+    screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total
+    start = FIRST_GUESS.get(settings.profiler, LIKE_NSYS)
+    finals = FinalsPlan(finalists=settings.finalists, rounds=settings.iters)
+    finals_calls = len(ledgers) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
+    finals_s = finals.processes * start.each_s * finals_calls
+    # Every GPU has these starts, at the same time.
+    starts = about_rounds(settings.search, asked) * settings.jobs + finals.processes
+    starts_s = starts * start.start_s
+    gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
+    timing_s = (screening_s + finals_s) / gpus + starts_s
+    for line in (
+        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}",
+        f"--search {settings.search} times about {asked} of them",
+        f"to compile with an empty cache: {compile_s:.0f} s (workers: {settings.compile_workers})",
+        f"to time: {timing_s:.0f} s ({gpus} x {device.name}), of which {starts} profiler starts {starts_s:.0f} s; all "
+        "predicted, not measured",
+    ):
+        out.print(line, highlight=False)
+
+
+def say_predicted(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
+    """What the run does on this machine, which has no such GPU (``predict.run``)."""
+    tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in ledgers]
+    checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
+    for line in (
+        f"here, without such a GPU: {count_kernels_of(tried, device)} kernels to compile on {settings.compile_workers} "
+        "cores,",
+        f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
+    ):
+        out.print(line, highlight=False)
+
+
+def count_kernels(ledgers: list[Ledger], device: Device) -> int:
+    """The different binaries that all kept configurations of all sizes need."""
+    return count_kernels_of([(ledger, list(ledger.kept)) for ledger in ledgers], device)
+
+
+def count_kernels_of(wanted: Iterable[tuple[Ledger, Iterable[str]]], device: Device) -> int:
+    """The different binaries that some configurations of some sizes need."""
+    found: set[tuple[str, str, str]] = set()
+    binary_names: dict[str, str] = {}
+    for ledger, names in wanted:
+        class_key = ledger.problem.class_key
+        by_binary: dict[str, KernelConfig] = {}
+        for name in names:
+            config = ledger.kept[name]
+            by_binary[binary_names.get(name) or binary_names.setdefault(name, config.binary_name)] = config
+        for binary, config in by_binary.items():
+            found.add((class_key, binary, codegen.specialisation(ledger.problem, config, device.target)))
+    return len(found)
+
+
+def explain(settings: Settings, text: str, out: Console) -> None:
+    """Says of one configuration, or of all that match FIELD=VALUE,..., which rule cut it, for every size."""
+    device = device_for(settings)
+    candidates = prepare.load_space(settings, device)
+    rows = matching(candidates, text, device)
+    for entry in settings.entries:
+        pruned = prepare.cut_space(candidates, entry.problem, device)
+        why = {row.rule: row for row in pruned.funnel}
+        verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
+        matches = "1 configuration" if len(rows) == 1 else f"{len(rows)} configurations"
+        out.print(f"{entry.problem.key} on {device.target.arch}: {matches}", highlight=False)
+        for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
+            if verdict:
+                reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"
+            else:
+                reason = "kept: no rule cuts it"
+            out.print(f"  {count}  {reason}", highlight=False, markup=False)
+
+
+def equal_letters(one: str, other: str) -> int:
+    """How many letters two texts have in common before they differ."""
+    return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
+
+
+def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
+    """The rows of a configuration's name, or of FIELD=VALUE,... Raises UserError when there are none."""
+    where = "--explain"
+    if "=" not in text:
+        rows = np.flatnonzero(candidates.names == text)
+        if len(rows) == 0:
+            near = max(candidates.names, key=lambda name: equal_letters(name, text))
+            raise UserError(
+                f"{show_value(text)} is no configuration of the space of {device.target.arch}",
+                where=where,
+                accepted=f"a name such as {near}, or FIELD=VALUE,...",
+            )
+        return rows
+    mask = np.ones(len(candidates.configs), dtype=bool)
+    given: set[str] = set()
+    for part in text.split(","):
+        field, _, value = (word.strip() for word in part.partition("="))
+        if field not in AXES or not re.fullmatch("[0-9]{1,9}", value):
+            near = difflib.get_close_matches(field, AXES, 1) if field not in AXES else []
+            hint = f"did you mean {near[0]}?" if near else ""
+            accepted = f"FIELD=INTEGER,..., of the fields {', '.join(AXES)}"
+            raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=where, accepted=accepted, hint=hint)
+        if field in given:
+            raise UserError(f"{field} is given twice", where=where)
+        given.add(field)
+        column = candidates.configs[field].to_numpy()
+        if int(value) not in column:
+            values = ", ".join(map(str, sorted(set(column.tolist()))))
+            raise UserError(
+                f"{field} {value} is not in the space of {device.target.arch}", where=where, accepted=values
+            )
+        mask &= column == int(value)
+    return np.flatnonzero(mask)

@@ -1,0 +1,156 @@
+"""The rounds of a search: compile what it asks for, time it, let it learn; the next is compiled meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemm_tuner.compile.same_code import duplicates
+from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import SCREEN, Work
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.starts import StageRun
+from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.plans import Planner
+from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.search import Proposals, Search, SizeView
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.system import progress
+
+Asked = list[tuple[Ledger, list[str]]]
+# Of what a budget leaves when a round begins, what compiling may take: what is compiled must be timed too.
+COMPILE_SHARE = 0.5
+# Rounds that a search may ask for; a search that never ends is a bug.
+MOST_ROUNDS = 10_000
+
+
+class Rounds:
+    """Screens what a search asks for until it asks for nothing, or the budget is spent."""
+
+    def __init__(
+        self,
+        session: Session,
+        ledgers: Sequence[Ledger],
+        scripts: dict[tuple[str, str], Script],
+        fleet: Fleet,
+        compiling: Compiling | None,
+        search: Search,
+    ) -> None:
+        self._session, self._ledgers, self._fleet = session, ledgers, fleet
+        self._compiling, self._search = compiling, search
+        self._planner = Planner(session, scripts)
+        # Sizes whose GPU failed in the last round, and that another one screens anew.
+        self._moved: set[GemmProblem] = set()
+
+    def run(self) -> None:
+        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
+        for number in range(1, MOST_ROUNDS):
+            self._session.interruption.check()
+            with self._session.stage("search"):
+                proposed = self._search.propose([view_of(one) for one in self._ledgers], self._session.setting.device)
+            if not proposed or not self._session.pace.has_time_to_screen(len(self._ledgers)):
+                return
+            asked = [(by_problem[problem], names) for problem, names in proposed.items()]
+            self._session.count("search rounds", 1)
+            self._round(number, asked)
+        raise AssertionError(f"{self._search.name} asked for more than {MOST_ROUNDS} rounds")
+
+    @property
+    def _until(self) -> float:
+        """When the last kernel of screening must have been launched: a time of the budget's clock."""
+        return self._session.pace.screen_deadline_until(len(self._ledgers))
+
+    def _round(self, number: int, asked: Asked) -> None:
+        if self._compiling:
+            now, first_kernel_s = self._session.budget.clock(), self._session.pace.start_up_s()
+            until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
+            self._compiling.ledgers(asked, "compile", until)
+        asked = [(ledger, [name for name in names if not ledger.ended(name)]) for ledger, names in asked]
+        if self._compiling:
+            compiled = [(ledger, [n for n in names if ledger.is_compiled(n)]) for ledger, names in asked]
+        else:
+            compiled = asked
+        twins = [(ledger, self._twins(ledger, names)) for ledger, names in compiled]
+        once = [
+            (ledger, [name for name in names if name not in same])
+            for (ledger, names), (_, same) in zip(compiled, twins, strict=True)
+        ]
+        if self._compiling:
+            self._compiling.offer(self._next(asked))
+        self._screen(number, [(ledger, names) for ledger, names in once if names])
+        for ledger, same in twins:
+            for name, twin in same.items():
+                ledger.copy_timing(twin, name)
+        self._session.interruption.check()
+        if not self._session.budget.bounded:  # else the time of a size was over
+            for ledger, names in compiled:
+                for name in names if ledger.problem not in self._moved else ():  # those are asked for again
+                    if not ledger.ended(name):
+                        ledger.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+
+    def _twins(self, ledger: Ledger, names: list[str]) -> dict[str, str]:
+        """Those of the names that are the same kernel as another which is timed already, or in this round."""
+        same = duplicates(ledger, self._session.setting.device.num_sms)
+        running = set(names)
+        return {n: same[n] for n in names if n in same and (same[n] in running or ledger.ended(same[n]))}
+
+    def _next(self, asked: Asked) -> Asked:
+        """What the search may ask for after this round, the likeliest first."""
+        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
+        running = {ledger.problem: names for ledger, names in asked}
+        views = [view_of(ledger) for ledger in self._ledgers]
+        count = max((len(names) for names in running.values()), default=0)
+        likely: Proposals = self._search.likely_next(views, self._session.setting.device, running, count)
+        return [(by_problem[problem], names) for problem, names in likely.items()]
+
+    def _screen(self, number: int, asked: Asked) -> list[StageRun]:
+        """A few launches of each; clear losers get fewer."""
+        homes = dict(self._fleet.home)
+        self._fleet.deal({ledger.problem: cost_of(ledger, names) for ledger, names in asked})
+        homes = {**self._fleet.home, **homes}
+        work = [self._work(ledger, names) for ledger, names in asked]
+        total = sum(len(one.entries) for one in work)
+        if not total:
+            return []
+        session, by_problem = self._session, {ledger.problem: ledger for ledger in self._ledgers}
+
+        labels, entered = gpu_labels(session.setting), dict[Key, Timing]()
+
+        def found(timings: dict[Key, Timing]) -> None:
+            gpus = {problem: labels[gpu] for problem, gpu in self._fleet.home.items()}
+            session.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
+            entered.update(timings)
+
+        title = f"screen, round {number}"
+        with session.gpus_held(), session.stage("screen"), progress.step(title, total, session.console) as step:
+            plans = self._planner.screen(session.settings.jobs, session.budget.unix_time(self._until))
+            runs = self._fleet.time(work, plans, step.on_event, found)
+        for run in runs:
+            session.count_run(run)
+            entered.update(run.timings)
+        for (problem, _), timing in entered.items():  # those of a GPU that failed afterwards too
+            by_problem[problem].record_timing(timing, SCREEN)
+        self._moved = {problem for problem, gpu in self._fleet.home.items() if gpu != homes[problem]}
+        for problem in self._moved & by_problem.keys():
+            session.store.drop_other_gpus(problem, SCREEN, labels[self._fleet.home[problem]])
+            by_problem[problem].forget_screening({t.name for t in session.store.timings(problem, SCREEN)})
+        return runs
+
+    def _work(self, ledger: Ledger, names: list[str]) -> Work:
+        """Predicted best first, so that losers are known as such early."""
+        in_order = sorted(names, key=lambda name: ledger.predicted_us[name])
+        return replace(self._planner.work(ledger, in_order), best_us=ledger.best_screened_us())
+
+
+def cost_of(ledger: Ledger, names: list[str]) -> float:
+    """Predicted time of a size's screening, up to a factor; launching costs something too."""
+    return sum(ledger.predicted_us[name] + 150.0 for name in names)
+
+
+def view_of(ledger: Ledger) -> SizeView:
+    """What a search may see of a size."""
+    return SizeView(ledger.problem, ledger.candidates(), ledger.screened_us(), ledger.failed())

@@ -1,0 +1,306 @@
+"""The order of things: the one place that knows all stages."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+
+from gemm_tuner import profilers
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
+from gemm_tuner.core.records import Verdict
+from gemm_tuner.gemm.arch_types import require_a_type
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.measure import replay
+from gemm_tuner.measure.budget import COSTS_FILE, Budget, Costs
+from gemm_tuner.measure.fleet import Launcher
+from gemm_tuner.measure.gpu_watch import find_sensor
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher
+from gemm_tuner.pipeline import (
+    finished_machine,
+    idle_flags,
+    predict,
+    prepare,
+    recorded,
+    resume,
+    run_start,
+    run_summary,
+    serving,
+    serving_refusal,
+    show,
+)
+from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.run_identity import configs_sha
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.steps import check_candidates, write_scripts
+from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.source import codegen
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.store import older_configs, run_record
+from gemm_tuner.store.results_file import read_earlier, require_same_device
+from gemm_tuner.system import bug_report, interruption, program
+
+COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
+
+
+def tune(settings: Settings, console: Console, out: Console) -> int:
+    """Tunes all sizes; exit status 0 when every one has a verified configuration.
+
+    Goes on with a run of the same sizes that did not end, unless the settings say fresh. Raises EnvironmentFault where
+    older configurations would have to give way to predicted ones.
+    """
+    setting = prepare.find_setting(settings, finished_machine.recall(settings))
+    if settings.older and setting.source == "predicted":
+        raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
+    say_idle(settings, setting, console)
+    require_a_type([entry.problem for entry in settings.entries], setting.device)
+    servers = serving_refusal.asked_for(settings, setting.device)
+    if setting.recording is not None:
+        recorded.require_all(settings, setting.device, setting.recording)
+    with opened(settings, setting, console, out) as (launchers, session):
+        if resume.is_finished(session.store):
+            return say_finished(session)
+        candidates = prepare.load_space(settings, setting.device)
+        ledgers, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, setting.device)
+        for entry in settings.entries:
+            try:
+                pruned = serving.cut_space(candidates, entry.problem, setting.device, servers)
+                args = candidates, entry.problem, pruned, servers, kernel_space, setting.device
+                ledgers.append(serving.ledger_of(*args))
+            except UserError as error:
+                empty[entry.problem] = error
+        if not ledgers:
+            raise next(iter(empty.values()))
+        announce(session, ledgers, len(candidates.configs))
+        too_short = session.pace.lengthened(len(ledgers))
+        if too_short:
+            session.say(too_short)
+        for problem, fault in empty.items():
+            session.settle(problem, None, fault.one_line())
+        try:
+            if launchers:
+                Tuning(session, ledgers, launchers).run()
+            else:
+                predict.run(session, ledgers)
+        finally:
+            session.write_results()
+            write_records(session, ledgers)
+        for ledger in ledgers:
+            ledger.assert_complete()
+        return finish(session)
+
+
+def say_idle(settings: Settings, setting: Setting, console: Console, task: str = "") -> None:
+    """A line for each flag that changes nothing."""
+    for line in idle_flags.of_run(settings, setting.source, task):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def opened(
+    settings: Settings, setting: Setting, console: Console, out: Console, *, timed: bool = True, resumes: bool = True
+) -> Iterator[tuple[list[Launcher], Session]]:
+    """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
+
+    timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
+    Raises before any file is written where that is possible.
+    """
+    codegen.environment(settings.templates_dir)
+    if settings.results_file is not None:
+        earlier = read_earlier(settings.results_file)
+        require_same_device(settings.results_file, earlier, setting.device.name, setting.device.target.arch)
+    profiler: profilers.Profiler | None = None
+    if setting.source == "measured":
+        # A check needs no profiler: proton is always there and never started.
+        profiler = profilers.select(settings.profiler if timed else "proton", setting.device.target.backend)
+    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
+    with interruption.Interruption().listening() as asked, ExitStack() as stack:
+        if warning := prepare.note(settings, setting.device.target.arch):
+            console.print(warning, highlight=False, soft_wrap=True)
+        folder, store = run_start.begin(
+            settings, setting, named, stack, resumes=resumes,
+            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
+        )  # fmt: skip
+        stack.enter_context(bug_report.belongs_to(folder.root))
+        if settings.updates_in_place:
+            settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
+        began_s = store.fact("began_s", time.time())
+        stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
+        timed_s = 0.0 if setting.source == "predicted" else settings.budget_s
+        budget, costs = Budget(timed_s, settings.started), Costs(folder.cache / COSTS_FILE)
+        session = Session(
+            settings, setting, folder, store, asked, console, out, started=settings.started, budget=budget, costs=costs
+        )
+        launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
+        if session.sensor is not None:
+            stack.callback(session.sensor.close)
+        yield launchers, session
+
+
+def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
+    """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
+    setting, folder, settings = session.setting, session.folder, session.settings
+    backend = setting.device.target.backend
+    if profiler is not None:
+        session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
+        session.sensor, reason = find_sensor(backend, session.gpu_names())
+        if session.sensor is None:
+            session.say(f"throttling of the GPU is not watched: {reason}")
+        if not (folder.raw / replay.RECORDING).exists():
+            replay.write_recording(
+                folder.raw, setting.machine, setting.gpus[0], profiler, session.how(), recorded.made_with(settings)
+            )
+        asked, limit_s = session.interruption, settings.launch_limit_s
+        return [
+            LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
+            for gpu in setting.gpus
+        ]
+    if setting.recording is not None:
+        session.profiler_name = f"replay of {setting.recording.profiler.name}"
+        session.profiler_version = setting.recording.profiler_version
+        return [replay.ReplayLauncher(setting.recording)]
+    return []
+
+
+def say_finished(session: Session) -> int:
+    """For a command whose run has ended before: says so and measures nothing."""
+    record = run_record.read(session.folder.root)
+    chosen = sum(1 for size in record.sizes if size.chosen)
+    session.console.print(
+        f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
+        f"{session.setting.source} {record.header['date']}; --fresh tunes again",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
+    if session.settings.compile_stage and record.facts.get("compiled under the profiler"):
+        session.console.print(f"[red]{COMPILED_LATE}")
+    every_size = chosen == len(session.settings.entries)
+    return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
+
+
+def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
+    """What the run is about to do, and the funnel of every size."""
+    device, console = session.setting.device, session.console
+    how = {
+        "measured": f"timed under {session.profiler_name} {session.profiler_version}",
+        "replayed": f"played back from {session.settings.replay_dir}",
+        "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
+    }[session.setting.source]
+    console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
+    for ledger in ledgers:
+        if session.settings.verbose:
+            show.funnel(console, ledger.problem.key, total, ledger.pruned.funnel)
+        else:
+            show.funnel_line(console, ledger.problem, total, ledger.pruned.funnel)
+
+
+def write_records(session: Session, ledgers: Iterable[Ledger]) -> None:
+    """The tables of all sizes and run.json."""
+    with session.stage("write tables"):
+        for ledger in ledgers:
+            ledger.write(session.folder.tables)
+    run_record.write(session.folder.root, run_summary.record_of(session, ledgers))
+
+
+def finish(session: Session) -> int:
+    """Prints the outcome and tidies up; the exit status of the run."""
+    show.results_table(session.out, session)
+    if session.settings.time_breakdown or session.settings.verbose:
+        show.stage_table(session.out, session)
+    say = session.console.print
+    for problem, why in session.results_file.kept_instead().items():
+        say(f"{problem.key}: its earlier row stays in the results file: {why}", highlight=False, soft_wrap=True)
+    for line in show.notes(session):
+        say(line, highlight=False)
+    say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
+    say(f"results: {show.place(session.console, session.results_path)}", highlight=False, soft_wrap=True)
+    tables = show.place(session.console, session.folder.tables)
+    say(f"every configuration of every size: {tables}", highlight=False, soft_wrap=True)
+    run = shlex.quote(show.place(session.console, session.folder.root))
+    say(f"to look at it: {program.name()} report {run}", highlight=False, soft_wrap=True)
+    if session.settings.updates_in_place:
+        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))
+    status = EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
+    if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
+        say(f"[red]{COMPILED_LATE}: please report this")
+        status = EXIT_UNVERIFIED
+    session.store.set_fact("exit status", status)
+    session.store.set_fact("state", resume.FINISHED)
+    finished_machine.keep(session.folder.root, session.setting.machine)
+    session.folder.tidy(keep=session.settings.keep)
+    return status
+
+
+def given(settings: Settings, setting: Setting) -> list[Ledger]:
+    """The ledgers of a results file's own configurations. Raises UserError for an entry without one."""
+    for number, entry in enumerate(settings.entries, 1):
+        if entry.config is None:
+            raise UserError(
+                f"{entry.problem.key} (entry {number}) has no configuration",
+                where="--gemm_size_file",
+                accepted="a results file, or ROCm's list of sizes with BLOCK_SIZE_M and so on",
+            )
+    return [prepare.given_ledger(e.problem, e.config, setting.device) for e in settings.entries if e.config]
+
+
+def benchmark(settings: Settings, console: Console, out: Console) -> int:
+    """Times the configurations of a results file against the vendor library; tunes nothing."""
+    setting = prepare.find_setting(settings)
+    if setting.source == "predicted":
+        raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
+    say_idle(settings, setting, console, "--benchmark")
+    ledgers, servers = given(settings, setting), serving.given(settings.entries, setting.device, settings.kernels)
+    serving.admit_given(servers, ledgers, settings.entries)
+    with opened(settings, setting, console, out, resumes=False) as (launchers, session):
+        try:
+            Tuning(session, ledgers, launchers, given=servers).run_given()
+        finally:
+            session.write_results()
+            write_records(session, ledgers)
+        return finish(session)
+
+
+def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
+    """Checks the configurations of a results file; exit status 1 when one is wrong."""
+    setting = prepare.find_setting(settings)
+    say_idle(settings, setting, console, "--compare_wo_tuning")
+    ledgers = given(settings, setting)
+    with opened(settings, setting, console, out, timed=False, resumes=False) as (launchers, session):
+        return check_given(session, ledgers, launchers)
+
+
+def check_given(session: Session, ledgers: list[Ledger], launchers: list[Launcher]) -> int:
+    settings, setting = session.settings, session.setting
+    wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+    scripts = write_scripts(session, wanted)
+    found: dict[GemmProblem, tuple[str, list[Verdict]]] = {}
+
+    def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        found[problem] = (name or "", verdicts)
+
+    checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
+    with Compiling(session, scripts) as compiling:
+        if setting.source != "replayed":
+            compiling.ledgers([(ledger, list(ledger.kept)) for ledger in ledgers], "compile")
+        order = [(ledger, [n for n in ledger.kept if not ledger.ended(n)]) for ledger in ledgers]
+        order = [(ledger, names) for ledger, names in order if names]
+        verdicts = check_candidates(session, checker, scripts, order, settled, compiling)
+    rows = [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
+    for ledger in ledgers:
+        for name, status, message in session.store.failures(ledger.problem):
+            ledger.record(name, status, message)
+    show.verdicts_table(
+        session.out, rows, {ledger.problem: ledger.why_not(next(iter(ledger.kept))) for ledger in ledgers}
+    )
+    right = sum(1 for name, _ in found.values() if name)
+    where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"
+    session.console.print(f"{right} of {len(ledgers)} configurations are right, checked {where}", highlight=False)
+    session.folder.tidy(keep=settings.keep)
+    return EXIT_OK if right == len(ledgers) else EXIT_UNVERIFIED

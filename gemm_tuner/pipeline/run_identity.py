@@ -1,0 +1,116 @@
+"""Which run a command is: what it tunes names the run's folder, and how it does so must not change within a run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner import __version__
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.kernel_env import counting_variables
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.system.installation import PACKAGE
+
+KEY_DIGITS = 8
+OLDER = "older configurations"
+SOURCES = ("**/*.py",)
+# Beside the templates: what writes, compiles and reads kernels.
+KERNEL_SOURCES = ("source/", "compile/", "languages/", "consumers/consumer_kernel.py", "gemm/descriptors.py")
+# Cannot change a time or a choice. All else of the package counts: sizes that other sources settled are not compared
+# with those of these.
+NOT_TIMING = (
+    *("cli/", "export/", "report/", "gemm/size_sources/", "measure/machine_check/", "gemm/short_forms.py"),
+    *("pipeline/idle_flags.py", "pipeline/preview.py", "pipeline/run_summary.py", "pipeline/show.py"),
+    *("store/run_record.py", "store/trust.py"),
+    *("system/bug_report.py", "system/program.py", "system/progress.py", "system/terminal_table.py"),
+)
+
+
+def job_key(settings: Settings, source: str, task: str) -> str:
+    """Names what is done: the task, the sizes in order, the architecture asked for, and where results go."""
+    digest = hashlib.sha256(f"{task}\n".encode())
+    for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
+        digest.update(f"{part}\n".encode())
+    return digest.hexdigest()[:KEY_DIGITS]
+
+
+def sources_sha(
+    folder: Path, patterns: Iterable[str], *, only: tuple[str, ...] = ("",), but: tuple[str, ...] = ()
+) -> str:
+    """12 hex digits over the files of a folder, their names included. only, but: how the names of those begin that
+    count, and of those that do not."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+        name = path.relative_to(folder).as_posix()
+        if name.startswith(only) and not name.startswith(but):
+            digest.update(f"{name}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str, Any]:
+    """All that two timings must have in common to be compared, by what a person calls it."""
+    machine, device = setting.machine, setting.device
+    space = settings.space_file
+    return {
+        "device": f"{device.name}, {device.num_sms} SMs",
+        "architecture": device.target.arch,
+        "driver": machine.driver,
+        **{f"version of {name}": version for name, version in sorted(machine.versions.items())},
+        "version of the tuner": __version__,
+        "profiler": profiler,
+        "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} "
+        f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}",
+        "timing code": sources_sha(PACKAGE, SOURCES, but=(*NOT_TIMING, *KERNEL_SOURCES)),
+        **({} if setting.recording else environment()),
+        "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
+        "space": sources_sha(space.parent, (space.name,)) if space else "",
+        "search": settings.search,
+        "heuristics": settings.heuristics,
+        "families": ", ".join(settings.families),
+        "servers": ", ".join(settings.serve),
+        **{f"kernel of {name}": kernel.label for name, kernel in sorted(settings.kernels.items())},
+        "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
+        f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
+        "checks": settings.compare,
+        OLDER: older_text(settings.older, settings.min_improvement_pct),
+    }
+
+
+def environment() -> dict[str, str]:
+    """The part of a fingerprint for the variables that change code or times."""
+    return {f"environment variable {name}": value for name, value in counting_variables(os.environ).items()}
+
+
+def gpu_labels(setting: Setting) -> list[str]:
+    """What tells each GPU of a run from all others: its UUID, else its place on the bus of this machine."""
+    if setting.recording:
+        return ["recording"]
+    rows = [(gpu, setting.machine.gpu(gpu)) for gpu in setting.gpus]
+    return [str(row.get("uuid") or f"{socket.gethostname()} {row.get('pci') or gpu}") for gpu, row in rows]
+
+
+def older_text(older: Mapping[GemmProblem, KernelConfig], improvement_pct: float) -> str:
+    """What a fingerprint says of the configurations to be beaten; empty for none."""
+    return f"{configs_sha(older)}, to be beaten by {improvement_pct:g} %" if older else ""
+
+
+def configs_sha(configs: Mapping[GemmProblem, KernelConfig]) -> str:
+    """12 hex digits over the configurations of sizes."""
+    names = sorted((problem.key, config.name) for problem, config in configs.items())
+    return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Sentences on what is not the same."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [f"{name} was {_shown(before, name)} and is {_shown(now, name)}" for name in names]
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return repr(values[name]) if name in values else "not set"

@@ -1,0 +1,136 @@
+"""Begins a run or goes on with one: its folder, its lock, its store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from gemm_tuner.pipeline import resume
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.run_identity import (
+    OLDER,
+    configs_sha,
+    differences,
+    fingerprint,
+    gpu_labels,
+    job_key,
+    older_text,
+)
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store import older_configs, run_folder
+from gemm_tuner.store.results_file import read_earlier
+from gemm_tuner.store.run_folder import RunFolder
+from gemm_tuner.store.store import Store
+from gemm_tuner.system.run_lock import RunLock
+
+# Fact: labels of the GPUs that the run was last started on.
+GPUS = "GPUs"
+
+
+def begin(
+    settings: Settings,
+    setting: Setting,
+    profiler: str,
+    stack: ExitStack,
+    *,
+    resumes: bool,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[RunFolder, Store]:
+    """The folder and the open store of the run; ``stack`` closes and unlocks them.
+
+    resumes: a run of the same sizes that did not end goes on. One that ended is the answer to the same question; to
+    another one, or with more time, a new run is. say: hears what a run goes on with. Raises UserError when an
+    unfinished run was begun in another way, EnvironmentFault when another process is at it or nothing can be written.
+    """
+    now = fingerprint(settings, setting, profiler)
+    key = job_key(settings, setting.source, "tune" if resumes else "given")
+    if resumes and not settings.fresh:
+        folder = run_folder.find(settings.output_dir, key, settings.templates_dir)
+        if folder is not None:
+            found = _go_on(folder, now, settings, stack)
+            if found is not None:
+                if not resume.is_finished(found):
+                    _say_what_stays(found, settings, gpu_labels(setting), folder, say)
+                return folder, found
+    folder = run_folder.create(settings.output_dir, key, settings.templates_dir)
+    store = _open(folder, stack)
+    older_configs.keep(store, settings.older, settings.older_served)
+    store.set_fact("fingerprint", now)
+    store.set_fact("budget_s", settings.budget_s)
+    store.set_fact(GPUS, gpu_labels(setting))
+    store.set_fact("began_s", time.time())
+    return folder, store
+
+
+def _say_what_stays(
+    store: Store, settings: Settings, gpus: list[str], folder: RunFolder, say: Callable[[str], None]
+) -> None:
+    """Says what a run goes on with, and drops what it cannot use on the GPUs that it has now."""
+    problems = [entry.problem for entry in settings.entries]
+    say(resume.going_on(store, problems, folder.root))
+    anew = resume.keep_to_gpus(store, problems, gpus)
+    line = resume.moved(store.fact(GPUS, []), gpus, anew)
+    if line:
+        say(line)
+    store.set_fact(GPUS, gpus)
+
+
+def _open(folder: RunFolder, stack: ExitStack) -> Store:
+    lock = RunLock(folder.root)
+    lock.take()
+    stack.callback(lock.release)
+    store = Store(folder.store)
+    stack.callback(store.close)
+    return store
+
+
+def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack: ExitStack) -> Store | None:
+    """The store of an earlier run, ready to go on; None when it has ended and was another question. One that has ended
+    and whose rows are gone from the results file goes on too: what it settled is written again."""
+    budget_s = settings.budget_s
+    with ExitStack() as mine:
+        store = _open(folder, mine)
+        if store.fact("fingerprint") is None:  # killed before it had begun
+            older_configs.keep(store, settings.older, settings.older_served)
+            store.set_fact("fingerprint", now)
+            store.set_fact("began_s", time.time())
+        now = {**now, **_older_as_begun(store, settings)}
+        if resume.is_finished(store):
+            if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
+                return None
+            if not _rows_are_there(folder.results_path(settings.results_file), store, settings):
+                store.set_fact("state", "")
+                folder.make()
+        else:
+            resume.require_same(store, now, folder.root)
+            folder.make()
+            resume.note_what_ran(folder.raw, store)
+            store.set_fact("budget_s", budget_s)
+        stack.push(mine.pop_all())
+        return store
+
+
+def _rows_are_there(path: Path, store: Store, settings: Settings) -> bool:
+    """Whether the results file has a row for each size that the run has found a configuration for."""
+    if not path.exists():
+        return False
+    rows = read_earlier(path).rows
+    settled = ((entry.problem, store.settled(entry.problem)) for entry in settings.entries)
+    return all(problem in rows for problem, outcome in settled if outcome and outcome[0])
+
+
+def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
+    """The part of the fingerprint for the configurations to be beaten, where the run itself rewrites their file: as it
+    was when the run began. After the run's end that holds for the file that the run has left."""
+    if not settings.updates_in_place:
+        return {}
+    if resume.is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
+        return {}
+    return {OLDER: older_text(older_configs.kept(store), settings.min_improvement_pct)}
+
+
+def _has_more_time(budget_s: float, before_s: float) -> bool:
+    """Whether a budget of wall time, 0 for none, is larger than that of an earlier run."""
+    return before_s > 0 and (budget_s == 0 or budget_s > before_s)

@@ -1,0 +1,53 @@
+"""From a session and its ledgers to the record that run.json holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import sys
+import time
+from collections.abc import Iterable
+
+from gemm_tuner.gemm.model import roofline_us
+from gemm_tuner.gemm.served import served_rows
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.system import program
+
+
+def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
+    """What the run did until now."""
+    ledgers = list(ledgers)
+    return RunRecord(
+        command=(program.name(), *sys.argv[1:]),
+        seconds=round(time.monotonic() - session.started, 3),
+        header=dataclasses.asdict(session.header()),
+        device={
+            **dataclasses.asdict(session.setting.device),
+            "matmul_tflops": dict(session.setting.device.matmul_tflops),
+        },
+        stages={name: round(seconds, 3) for name, seconds in session.stage_seconds.items()},
+        facts=dict(session.facts),
+        sizes=tuple(size_record(session, ledger) for ledger in ledgers),
+        results_file=str(session.results_path),
+        notes={**session.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
+        rules=tuple(row.rule for row in ledgers[0].pruned.funnel) if ledgers else (),
+    )
+
+
+def size_record(session: Session, ledger: Ledger) -> SizeRecord:
+    problem = ledger.problem
+    choice = session.choices.get(problem)
+    published = session.published.get(problem, {})
+    return SizeRecord(
+        problem=problem,
+        total=len(ledger.configs),
+        funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in ledger.pruned.funnel if row.cut),
+        counts=ledger.counts(),
+        roofline_us=round(roofline_us(problem, session.setting.device), 4),
+        finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
+        chosen=choice.config.name if choice else "",
+        failure=session.failures.get(problem, ""),
+        served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
+    )

@@ -1,0 +1,292 @@
+"""``--serve``: beside the winner of each size, the best that a server's own kernel can launch.
+
+A server launches a plain tile kernel, for which the family STAND_IN stands, or its own kernel where --kernel_from found
+one. Its configurations are searched apart from the others, the best of them come into the finals together with the
+server's default, and each is checked like any finalist. What is served is told as a configuration of STAND_IN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gemm_tuner.consumers.consumer import Consumer
+from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
+from gemm_tuner.consumers.registry import CONSUMERS
+from gemm_tuner.core.records import Device, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.gemm import model
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.served import STAND_IN
+from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.prepare import Space
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.space import prune, space
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.prune import Pruned
+from gemm_tuner.store.results_file import Judgement
+
+FINALISTS = 4  # of each size and server, beside its default
+PREDICTED = 16  # of each size and server that are compiled where there is no GPU
+
+Verdicts = Callable[[GemmProblem, str], Sequence[Verdict]]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A consumer on one device.
+
+    given: the one configuration of each size that it is to launch, by name, where these are not searched for.
+    older: the configurations of an older results file, which must be beaten by ``least_pct``.
+    kernel: its own, where that is measured; its configurations are then of the kernel's family.
+    """
+
+    consumer: Consumer
+    device: Device
+    given: Mapping[GemmProblem, str] | None = None
+    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    least_pct: float = 0.0
+    kernel: ConsumerKernel | None = None
+
+    @property
+    def family(self) -> str:
+        return self.kernel.family if self.kernel else STAND_IN
+
+    @property
+    def name(self) -> str:
+        return self.consumer.name
+
+    @property
+    def _arch(self) -> str:
+        return self.device.target.arch
+
+    def fault(self, problem: GemmProblem) -> str:
+        """Why its kernel does not compute a problem; empty when it does."""
+        return self.consumer.problem_fault(problem, self._arch)
+
+    def can_launch(self, problem: GemmProblem, config: KernelConfig) -> bool:
+        if self.given is not None and self.given.get(problem) != config.name:
+            return False
+        if config.family != self.family or self.fault(problem):
+            return False
+        return not self.consumer.config_fault(problem, replace(config, family=STAND_IN), self._arch)
+
+    def launched(self, config: KernelConfig) -> KernelConfig:
+        """A configuration of STAND_IN as it is measured."""
+        return replace(config, family=self.family) if config.family == STAND_IN else config
+
+    def default(self, problem: GemmProblem) -> KernelConfig | None:
+        """What it launches without a tuned file; None where that is not known."""
+        found = None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
+        return None if found is None else self.launched(found)
+
+    def musts(self, problem: GemmProblem) -> list[KernelConfig]:
+        """What is timed whatever the search finds: the default and the older configuration."""
+        older = self.older.get(problem)
+        return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
+
+    def launchable(self, ledger: Ledger) -> list[str]:
+        """The kept configurations of a size that it can launch."""
+        return [name for name, config in ledger.kept.items() if self.can_launch(ledger.problem, config)]
+
+
+def servers(
+    names: Iterable[str],
+    device: Device,
+    older: Mapping[GemmProblem, Mapping[str, KernelConfig]] | None = None,
+    least_pct: float = 0.0,
+    kernels: Mapping[str, ConsumerKernel] | None = None,
+) -> tuple[Server, ...]:
+    """older: by problem and server the configurations of an older results file, to be beaten by ``least_pct``.
+    kernels: servers' own, by server."""
+    made = []
+    for name in dict.fromkeys(names):
+        mine = {problem: configs[name] for problem, configs in (older or {}).items() if name in configs}
+        kernel = (kernels or {}).get(name)
+        made.append(Server(CONSUMERS[name], device, older=mine, least_pct=least_pct, kernel=kernel))
+    return tuple(made)
+
+
+def given(
+    entries: Iterable[SizeEntry], device: Device, kernels: Mapping[str, ConsumerKernel] | None = None
+) -> tuple[Server, ...]:
+    """The servers of a results file's rows, each with the configurations that its rows give it. kernels: servers' own,
+    by server."""
+    by_name: dict[str, dict[GemmProblem, KernelConfig]] = {}
+    for entry in entries:
+        for one in entry.served:
+            by_name.setdefault(one.consumer, {})[entry.problem] = one.config
+    made = [(Server(CONSUMERS[name], device, kernel=(kernels or {}).get(name)), by_name[name]) for name in by_name]
+    return tuple(
+        replace(server, given={problem: server.launched(config).name for problem, config in configs.items()})
+        for server, configs in made
+    )
+
+
+def admit_given(wanted: Iterable[Server], ledgers: Iterable[Ledger], entries: Iterable[SizeEntry]) -> None:
+    """Takes what a results file's rows give servers among the candidates of their sizes."""
+    by_name = {server.name: server for server in wanted}
+    for ledger, entry in zip(ledgers, entries, strict=True):
+        for one in entry.served:
+            server = by_name[one.consumer]
+            config = server.launched(one.config)
+            ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
+
+
+def cut_space(candidates: Space, problem: GemmProblem, device: Device, wanted: Iterable[Server]) -> Pruned:
+    """What the rules keep of a size and of each server's space."""
+    return widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
+
+
+def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: GemmProblem) -> Pruned:
+    """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
+    compare with families that the server does not have."""
+    kept = set(pruned.kept.tolist())
+    for server in wanted:
+        if server.kernel is None:
+            kept.update(places_of(server, candidates, problem))
+    places = np.array(sorted(kept), dtype=np.intp)
+    rejected_by = pruned.rejected_by.copy()
+    rejected_by[places] = ""
+    return replace(pruned, kept=places, rejected_by=rejected_by)
+
+
+def places_of(server: Server, candidates: Space, problem: GemmProblem) -> list[int]:
+    """Where in the space the configurations of STAND_IN are that the rules keep and a server can launch."""
+    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
+    mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
+    frame = candidates.configs.iloc[mine]
+    if not len(frame) or server.fault(problem):
+        return []
+    found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
+    configs = map(server.launched, space.configs_of(frame.iloc[found]))
+    return [int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)]
+
+
+def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -> Space | None:
+    """The space of STAND_IN, of which servers' own kernels have the axes; None where there are no such kernels."""
+    if not any(server.kernel for server in wanted):
+        return None
+    return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
+
+
+def extend(ledger: Ledger, wanted: Iterable[Server], candidates: Space | None) -> None:
+    """Takes the configurations of servers' own kernels among the candidates of a size. candidates: ``kernel_space``."""
+    for server in wanted:
+        if candidates is None or server.kernel is None:
+            continue
+        rows = candidates.configs.iloc[places_of(server, candidates, ledger.problem)].assign(family=server.family)
+        if len(rows):
+            predicted_us = model.predict_us(prune.columns_of(rows), ledger.problem, server.device)
+            ledger.extend(rows, space.configs_of(rows), predicted_us.tolist())
+
+
+def ledger_of(
+    candidates: Space,
+    problem: GemmProblem,
+    pruned: Pruned,
+    wanted: Iterable[Server],
+    own: Space | None,
+    device: Device,
+) -> Ledger:
+    """The account of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
+    when nothing is left or the device lacks the types."""
+    ledger = prepare.ledger_of(candidates, problem, device, pruned)
+    extend(ledger, wanted, own)
+    return ledger
+
+
+def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:
+    """Takes the servers' defaults and older configurations among the candidates of their sizes, whatever the rules say
+    of them."""
+    for ledger in ledgers:
+        for server in wanted:
+            for config in server.musts(ledger.problem):
+                ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
+
+
+def added(wanted: Sequence[Server], ledger: Ledger, finalists: Sequence[str]) -> list[str]:
+    """The finalists of a size, the best that each server can launch, by screening, and its default."""
+    names = list(finalists)
+    screened = ledger.fastest(len(ledger.kept))
+    for server in wanted:
+        launchable = set(server.launchable(ledger))
+        names += [name for name in screened if name in launchable][:FINALISTS]
+        musts = [config.name for config in server.musts(ledger.problem)]
+        names += [name for name in musts if name in ledger.kept and ledger.may_run(name)]
+    return list(dict.fromkeys(names))
+
+
+def predicted_best(wanted: Sequence[Server], ledger: Ledger, names: Sequence[str]) -> list[str]:
+    """Of these names the best that each server can launch, by the model."""
+    found: list[str] = []
+    for server in wanted:
+        launchable = set(server.launchable(ledger))
+        mine = [name for name in names if name in launchable]
+        found += prepare.best_predicted(ledger, mine, PREDICTED)
+    return list(dict.fromkeys(found))
+
+
+def served_choices(
+    wanted: Sequence[Server],
+    ledger: Ledger,
+    us: Mapping[str, float],
+    verdicts: Verdicts,
+    verified: Verified = Verified.TRUE,
+) -> tuple[ServedChoice, ...]:
+    """The best configuration for each server that a check found right.
+
+    us: the finals' times by name, best first; the model's where the check was that of the interpreter.
+    verdicts: those on a configuration of a size. verified: by what they are.
+    """
+    found = []
+    for server in wanted:
+        right = (name for name in launched(server, ledger, us) if is_right(verdicts(ledger.problem, name)))
+        name = next(right, None)
+        if name is not None:
+            default = server.default(ledger.problem) if verified is Verified.TRUE else None
+            default_us = round(us[default.name], 3) if default is not None and default.name in us else None
+            config = replace(ledger.kept[name], family=STAND_IN)
+            kernel = server.kernel.label if server.kernel else ""
+            found.append(ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel))
+    return tuple(found)
+
+
+def judgement(wanted: Iterable[Server], ledger: Ledger) -> Judgement:
+    """What a run that looked for these servers says of an earlier row of a size."""
+    problem = ledger.problem
+    asked = frozenset(one.name for one in wanted if one.given is None or problem in one.given)
+    return Judgement(ledger.found_wrong(), asked)
+
+
+def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[str]:
+    """The finalists of a size that a server can launch and that nothing speaks against, best first. The older
+    configuration comes before all that do not beat it by what is asked."""
+    kept = ledger.kept
+    names = [name for name in us if name in kept and ledger.may_run(name)]
+    names = [name for name in names if server.can_launch(ledger.problem, kept[name])]
+    given = server.older.get(ledger.problem)
+    older = server.launched(given).name if given else ""
+    if older not in names:
+        return names
+    better = [name for name in names if us[name] * (1 + server.least_pct / 100) < us[older]]
+    return [*better, older, *(name for name in names if name not in better and name != older)]
+
+
+def is_right(verdicts: Sequence[Verdict]) -> bool:
+    """Whether a configuration's check came to its end, at the tuned and at the odd size, and was always right."""
+    return len({verdict.problem for verdict in verdicts}) >= 2 and all(verdict.ok for verdict in verdicts)
+
+
+def to_check(
+    server: Server, ledgers: Iterable[tuple[Ledger, Mapping[str, float]]], verdicts: Verdicts
+) -> list[tuple[Ledger, list[str]]]:
+    """The sizes whose best for a server has not been checked, each with what it can launch, best first."""
+    order = []
+    for ledger, us in ledgers:
+        names = launched(server, ledger, us)
+        if names and not is_right(verdicts(ledger.problem, names[0])):
+            order.append((ledger, names))
+    return order

@@ -1,0 +1,83 @@
+"""What one run was asked to do: the command line, checked and typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.sizes import SizeEntry
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU.
+
+    compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
+    families: the kernel families to try; empty for all of the space.
+    serve:    the servers that each size gets a configuration for, too. kernels: their own ones, by server, where given.
+    budget_s: wall time of the run, from ``started`` (of time.monotonic()) on; 0 is no bound.
+    older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
+              older_served: those that its rows have for servers.
+    gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    given:    the flags that the command line named, as typed, by their names in argparse.
+    cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
+    fresh:    start a new run even where this one was begun before.
+    """
+
+    entries: tuple[SizeEntry, ...]
+    templates_dir: Path
+    rules_dir: Path
+    output_dir: Path
+    space_file: Path | None = None
+    results_file: Path | None = None
+    arch: str = ""
+    heuristics: bool = True
+    families: tuple[str, ...] = ()
+    serve: tuple[str, ...] = ()
+    kernels: Mapping[str, ConsumerKernel] = field(default_factory=dict)
+    profiler: str = "auto"
+    replay_dir: Path | None = None
+    gpu_ids: tuple[int, ...] | None = None
+    ngpus: int | None = None
+    compile_workers: int = 1
+    compile_limit_s: float = 60.0
+    jobs: int = 1
+    iters: int = 30
+    screen_calls: int = 5
+    finalists: int = 8
+    predicted_candidates: int = 48
+    init_type: str = "randn"
+    seed: int = 0
+    rotating_mib: int = 0
+    compare: str = ""
+    search: str = "guided"
+    budget_s: float = 0.0
+    started: float = field(default_factory=time.monotonic, compare=False)
+    launch_limit_s: float = 60.0
+    update_file: Path | None = None
+    gpu_wait_s: float | None = None
+    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    older_served: Mapping[GemmProblem, Mapping[str, KernelConfig]] = field(default_factory=dict)
+    min_improvement_pct: float = 2.0
+    fresh: bool = False
+    compile_stage: bool = True
+    cache_limit_bytes: int = 20 * 2**30
+    keep: bool = False
+    verbose: bool = False
+    time_breakdown: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def updates_in_place(self) -> bool:
+        """Whether the run writes to the file whose configurations it is to beat."""
+        one, other = self.update_file, self.results_file
+        return one is not None and other is not None and one.resolve() == other.resolve()
+
+    @property
+    def check_all_finalists(self) -> bool:
+        return bool(self.compare)

@@ -1,0 +1,288 @@
+"""What a person reads on the terminal: the funnel, the results, the time that each stage took.
+
+On a terminal sizes and configurations have their short forms, and tables fit its width; what is piped has full names
+and every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gemm_tuner.core.records import Choice, Verdict, Verified
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.space.prune import FunnelRow
+from gemm_tuner.system.terminal_table import Column, print_table
+
+# Rules that the funnel on one line names.
+MOST_CUTTING = 3
+EXACT = "exact"
+INTERPRETED = "interp."
+
+
+def funnel(
+    console: Console, title: str, total: int, rows: Iterable[FunnelRow], *, all_rules: bool = False, why: bool = True
+) -> None:
+    """The rules in order, how many configurations each cut and how many remain.
+
+    all_rules: also those that cut none. why: with the reasons, on several lines where need be; else where they fit.
+    """
+    columns = (
+        Column("rule"),
+        Column("cut", is_number=True),
+        Column("remain", is_number=True),
+        Column("why", rank=0 if why else 1, wraps=True),
+    )
+    cells = [("(the whole space)", "", f"{total}", "")]
+    for row in rows:
+        if row.cut or all_rules:
+            cells.append((row.rule, f"{row.cut}", f"{row.remain}", f"{row.why} [{row.kind.value}]"))
+    left_out = print_table(console, title, columns, cells)
+    say_left_out(console, left_out, "--verbose")
+
+
+def funnel_line(console: Console, problem: GemmProblem, total: int, rows: Sequence[FunnelRow]) -> None:
+    """Prints the funnel of one size on one line: how many are kept, and as many of the rules that cut most as fit."""
+    cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
+    remain = rows[-1].remain if rows else total
+    name = label(problem) if console.is_terminal else problem.key
+    begin = f"{name}: {remain} of {total} kept"
+    lines = [begin + _cuts(cutting, count) for count in range(MOST_CUTTING, -1, -1)]
+    fitting = (line for line in lines if not console.is_terminal or len(line) <= console.width)
+    console.print(Text(next(fitting, begin)))
+
+
+def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
+    named = [f"{row.rule} -{row.cut}" for row in cutting[:count]]
+    others = cutting[count:]
+    if others:
+        rules = f"{len(others)} {'other ' if named else ''}rule{'s' if len(others) > 1 else ''}"
+        named.append(f"{rules} -{sum(row.cut for row in others)}")
+    return f" ({', '.join(named) or 'no rule cut any'})"
+
+
+def results_table(console: Console, session: Session) -> None:
+    """The results of a run: see ``results``; with --verbose all that is known of each size."""
+    problems = [entry.problem for entry in session.settings.entries]
+    device = session.setting.device.name
+    failures = {problem: session.failures.get(problem, "not reached") for problem in problems}
+    results(console, titled("Results", session.setting.source, device), problems, session.choices, failures)
+    if session.settings.verbose:
+        for problem in problems:
+            if problem in session.choices:
+                details(console, session.choices[problem])
+
+
+def results(
+    console: Console,
+    title: str,
+    problems: Sequence[GemmProblem],
+    choices: Mapping[GemmProblem, Choice],
+    failures: Mapping[GemmProblem, str],
+) -> None:
+    """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
+    told where it was not on the GPU. Sizes without a configuration stand below with the reason."""
+    named = size_names(console, problems)
+    chosen = [choices[problem] for problem in problems if problem in choices]
+    if chosen:
+        predicted = any(choice.source == "predicted" for choice in chosen)
+        columns = (
+            Column("size", wraps=True),
+            Column("predicted us" if predicted else "us", is_number=True),
+            Column("vs torch.mm", is_number=True, rank=1),
+            Column("TFLOP/s", is_number=True, rank=2),
+            Column("of roof", is_number=True, rank=3),
+            Column("error/\nbound", is_number=True, rank=5),
+            Column("checked"),
+            Column("configuration", wraps=True),
+            Column("tie", rank=4),
+        )
+        rows = [(named.of[choice.problem], *_choice_cells(console, choice)) for choice in chosen]
+        left_out = print_table(console, with_common(title, named), columns, rows)
+        say_left_out(console, left_out, "--verbose")
+        served_table(console, named, chosen)
+    for problem in problems:
+        if problem not in choices:
+            console.print(Text(f"{named.of[problem]}: {failures.get(problem, '')}", style="red"))
+
+
+def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
+    """One row a size and consumer: the time of the best configuration that it can launch, that of its default over it,
+    and it over the time of the best configuration of any family."""
+    columns = (
+        Column("size", wraps=True),
+        Column("for"),
+        Column("predicted us" if any(choice.source == "predicted" for choice in choices) else "us", is_number=True),
+        Column("default/\nus", is_number=True),
+        Column("us/\nbest", is_number=True, rank=1),
+        Column("checked"),
+        Column("configuration", wraps=True),
+    )
+    rows = [
+        (
+            named.of[choice.problem],
+            one.consumer,
+            f"{one.time_us:.2f}",
+            f"{one.default_us / one.time_us:.3f}" if one.default_us else "",
+            f"{one.time_us / choice.median_us:.3f}",
+            how_checked(console, one.verified),
+            config_name(console, one.config.name),
+        )
+        for choice in choices
+        for one in choice.served
+    ]
+    if rows:
+        say_left_out(console, print_table(console, with_common("Served", named), columns, rows), "a wider terminal")
+
+
+def with_common(title: str, named: Labels) -> str:
+    """A table's title with what all of its sizes share."""
+    return f"{title}: {named.common}" if named.common else title
+
+
+def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
+    """A line on the columns that the terminal has no room for."""
+    if columns:
+        console.print(Text(f"no room for {', '.join(columns)}; {where} shows all", style="dim"))
+
+
+def size_names(console: Console, problems: Sequence[GemmProblem]) -> Labels:
+    """What sizes are called on this console: short on a terminal, by their keys where they are piped."""
+    return labels(problems) if console.is_terminal else Labels("", {problem: problem.key for problem in problems})
+
+
+def place(console: Console, path: Path) -> str:
+    """A path as it is shown: on a terminal from the current folder where it lies below that, which is short."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if console.is_terminal and path.is_relative_to(here) else path)
+
+
+def config_name(console: Console, name: str) -> str:
+    """What a configuration is called on this console."""
+    return short_config(name) if console.is_terminal else name
+
+
+def how_checked(console: Console, verified: Verified) -> str:
+    """How a result was checked, where it was not on the GPU; short on a terminal."""
+    if verified == Verified.TRUE:
+        return ""
+    return INTERPRETED if console.is_terminal and verified == Verified.INTERPRETED else verified.value
+
+
+def _choice_cells(console: Console, choice: Choice) -> list[str]:
+    measured = choice.source != "predicted"
+    return [
+        f"{choice.median_us:.2f}",
+        f"{choice.vendor_ratio:.3f}" if choice.vendor_ratio else "",
+        f"{choice.tflops:.1f}" if measured else "",
+        f"{choice.roofline_pct:.0f} %" if measured else "",
+        error_share(choice.error_over_bound),
+        how_checked(console, choice.verified),
+        config_name(console, choice.config.name),
+        "tie" if choice.tie else "",
+    ]
+
+
+def error_share(error_over_bound: float) -> str:
+    """A share of the bound as a cell. 0 is of results of which every element is the reference as rounded to C's type:
+    that is exact, and not unchecked."""
+    if error_over_bound != error_over_bound:
+        return ""
+    if error_over_bound == 0:
+        return EXACT
+    return "<0.001" if error_over_bound < 0.0005 else f"{error_over_bound:.3f}"
+
+
+def details(console: Console, choice: Choice) -> None:
+    """All that is known of one size's choice, under its full names."""
+    measured = choice.source != "predicted"
+    time = f"{choice.median_us:.2f} us{'' if measured else ' predicted'}"
+    if choice.p20_us is not None and choice.p80_us is not None:
+        time += f" (p20 {choice.p20_us:.2f}, p80 {choice.p80_us:.2f}, {choice.num_samples} samples)"
+    lines = [choice.config.name, time]
+    if measured:
+        lines.append(f"{choice.tflops:.1f} TFLOP/s, {choice.roofline_pct:.0f} % of the roofline")
+    if choice.vendor_us:
+        lines.append(f"torch.mm {choice.vendor_us:.2f} us, {choice.vendor_ratio:.3f} times as long")
+    share = error_share(choice.error_over_bound)
+    lines.append(f"largest error {choice.max_abs_error:.3g}, {share if share == EXACT else share + ' of the bound'}")
+    if choice.runner_up:
+        gap = f", {choice.gap_pct:.2f} % slower" if choice.gap_pct is not None else ""
+        lines.append(f"runner-up {choice.runner_up}{gap}{' (tie)' if choice.tie else ''}")
+    console.print(Text(choice.problem.key, style="bold"))
+    for line in lines:
+        console.print(Text(f"  {line}"))
+
+
+def verdicts_table(
+    console: Console, rows: Iterable[tuple[GemmProblem, str, list[Verdict]]], why_not: Mapping[GemmProblem, str]
+) -> None:
+    """One row a check: which size, how far from the bound, and where when wrong. why_not: why sizes have no check."""
+    rows = list(rows)
+    named = size_names(console, [problem for problem, _, _ in rows])
+    columns = (
+        Column("size", wraps=True),
+        Column("configuration", wraps=True),
+        Column("checked at", rank=1),
+        Column("verdict"),
+        Column("max error", is_number=True, rank=3),
+        Column("error/\nbound", is_number=True, rank=2),
+        Column("where", wraps=True),
+    )
+    cells: list[tuple[str | Text, ...]] = []
+    for problem, name, verdicts in rows:
+        begin = (named.of[problem], config_name(console, name))
+        if not verdicts:
+            cells.append((*begin, "", Text("could not run", style="red"), "", "", why_not.get(problem, "")))
+        for v in verdicts:
+            batch = f"{v.problem.batch} of " if v.problem.batch > 1 else ""
+            at = f"{batch}{v.problem.m} x {v.problem.n} x {v.problem.k}"
+            verdict = Text("right") if v.ok else Text("wrong", style="red")
+            cells.append((*begin, at, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message))
+    print_table(console, with_common("Checks", named), columns, cells)
+
+
+def stage_table(console: Console, session: Session) -> None:
+    """Seconds of wall time a stage."""
+    rows = [(name, f"{seconds:.1f}") for name, seconds in session.stage_seconds.items()]
+    print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
+
+
+def summary_line(session: Session, seconds: float) -> str:
+    """What the run did, on one line; the compile count under the profiler must be 0."""
+    facts = ", ".join(f"{number} {fact}" for fact, number in session.facts.items())
+    done = f"sizes with a verified configuration: {len(session.choices)} of {len(session.settings.entries)}"
+    return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
+
+
+def notes(session: Session) -> list[str]:
+    """What a reader of the times should know: the noise, the clocks, how busy the compile pool was."""
+    found = session.notes
+    lines = []
+    if "noise_pct" in found:
+        typical, worst = found["noise_pct"]
+        lines.append(
+            f"noise floor: one kernel as two contenders differs by {typical:.2f} % (median), {worst:.2f} % (most)"
+        )
+    for title, state in found.get("gpu", {}).items():
+        clock, power, heat = (state[name] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+        slow = ", THROTTLED" if state["throttled"] else ""
+        lines.append(
+            f"GPU in the {title}: {clock[1]:.0f} MHz ({clock[0]:.0f} to {clock[2]:.0f}), {power[1]:.0f} W, "
+            f"{heat[2]:.0f} C at most{slow}"
+        )
+    if "compile_pool_idle_pct" in found:
+        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
+    for key, why in found.get("older_not_run", {}).items():
+        lines.append(f"the older configuration of {key} could not run: {why}")
+    if "updated" in found:
+        counts = found["updated"]
+        lines.append(
+            f"older configurations: {counts['kept']} kept, {counts['replaced']} replaced by clearly faster ones"
+        )
+    return lines

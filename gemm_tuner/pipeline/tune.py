@@ -1,0 +1,311 @@
+"""Tunes with a GPU: search rounds, finals, check; or plays a recording of that back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.decide import choose
+from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import SCREEN, TIRING_CALL_US
+from gemm_tuner.measure.fleet import Fleet, Launcher
+from gemm_tuner.pipeline import incumbents, resume, serving
+from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.finals import Finalists, Finals
+from gemm_tuner.pipeline.other_checks import ALL, check_others
+from gemm_tuner.pipeline.prepare import best_predicted
+from gemm_tuner.pipeline.rounds import Rounds
+from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.pipeline.serving_search import with_servers
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.steps import check_candidates, only_keep, write_scripts
+from gemm_tuner.search import make_search
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.system.processes import MOST_DEATHS
+
+# Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
+# more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
+POWER_LIMITED_US = 100.0
+MORE_FINALISTS = 2
+NOT_CHECKED = "not checked: the budget was over; a larger --budget checks it"
+NOT_ASKED = "not_asked_for_by_the_search"
+# Further finals of a size of which no finalist is right, each of the next best by screening.
+MORE_FINALS = 3
+
+
+@dataclass
+class Tuning:
+    """The measured way of a batch. ``launchers``: one a GPU. given: the servers of a results file that is timed."""
+
+    session: Session
+    ledgers: list[Ledger]
+    launchers: Sequence[Launcher]
+    scripts: dict[tuple[str, str], Script] = field(default_factory=dict)
+    given: tuple[serving.Server, ...] | None = None
+
+    @property
+    def plan(self) -> FinalsPlan:
+        """How much the finals of this run do: less where its budget leaves little time."""
+        session, sizes = self.session, len(self.ledgers)
+        whole = FinalsPlan(finalists=session.settings.finalists, rounds=session.settings.iters)
+        if not session.budget.bounded or session.setting.source != "measured":
+            return whole
+        checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)
+        tiring = sum(ledger.best_screened_us() > TIRING_CALL_US for ledger in self.ledgers)
+        return fitted(whole, sizes, tiring, session.budget.left_s() - checks_s, session.pace.start())
+
+    def run(self) -> None:
+        """From ledgers to results; every size is settled at the end."""
+        open_ones = [ledger for ledger in self.ledgers if self.session.store.settled(ledger.problem) is None]
+        incumbents.admit(self.session, self.ledgers)
+        serving.admit(self._servers, self.ledgers)
+        self._write_scripts(self.ledgers)
+        fleet, settings = self._fleet(), self.session.settings
+        finals = Finals(self.session, self.scripts, fleet, self.plan)
+        self._restore(finals)
+        labels = gpu_labels(self.session.setting)
+        fleet.home.update(resume.homes(self.session.store, [ledger.problem for ledger in open_ones], labels))
+        with ExitStack() as stack:
+            compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None
+            if compiling:
+                compiling.restore(open_ones)
+            if open_ones:
+                search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
+                search = with_servers(search, self._servers, open_ones)
+                Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
+                if compiling:
+                    self.session.note_compiling(compiling.busy_s)
+                best = [(ledger, self._best(ledger)) for ledger in open_ones]
+                finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
+                finalists = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in finalists]
+                self._settle(self._compiled(finalists, compiling), finals, compiling)
+            if settings.compare == ALL:
+                check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
+        self.session.write_results()
+        for ledger in self.ledgers:
+            ledger.spread_failures()
+            ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)
+
+    def run_given(self) -> None:
+        """Times and checks ledgers of given configurations: compile, finals, check. The first of a ledger is the row's
+        own, which it keeps; the others are those of servers."""
+        serving.admit(self._servers, self.ledgers)
+        self._write_scripts(self.ledgers)
+        with Compiling(self.session, self.scripts) as compiling:
+            given = [(ledger, list(ledger.kept)) for ledger in self.ledgers]
+            compiling.ledgers(given, "compile")
+            runnable = [(ledger, [n for n in names if not ledger.ended(n)]) for ledger, names in given]
+            self._settle(runnable, Finals(self.session, self.scripts, self._fleet(), self.plan), compiling)
+
+    def _write_scripts(self, ledgers: Sequence[Ledger]) -> None:
+        with self.session.stage("write scripts"):
+            wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+            self.scripts = write_scripts(self.session, wanted)
+
+    def _fleet(self) -> Fleet:
+        return Fleet(self.launchers, lambda text: self.session.console.print(f"[red]{text}"))
+
+    def _restore(self, finals: Finals) -> None:
+        """Enters what an earlier start of this run has found, and settles again what it had settled."""
+        store = self.session.store
+        settled = {ledger.problem: store.settled(ledger.problem) for ledger in self.ledgers}
+        for ledger in self.ledgers:
+            for timing in store.timings(ledger.problem, SCREEN):
+                ledger.record_timing(timing, SCREEN)
+            ledger.blame(store.begun(ledger.problem), MOST_DEATHS)
+            if settled[ledger.problem] is not None:
+                ledger.rows = store.account(ledger.problem)
+        finals.restore(self.ledgers, [ledger for ledger in self.ledgers if settled[ledger.problem] is not None])
+        for ledger in self.ledgers:
+            ended = settled[ledger.problem]
+            if ended is not None:
+                self._settle_again(ledger, finals, *ended)
+
+    def _settle_again(self, ledger: Ledger, finals: Finals, name: str, reason: str) -> None:
+        """Books a size that an earlier start of this run has ended."""
+        store = self.session.store
+        for other, status, message in store.failures(ledger.problem):
+            ledger.record(other, status, message)
+        verdicts = store.verdicts(ledger.problem, name)
+        self._book(ledger, finals, name or None, verdicts, reason)
+
+    def _settle(self, finalists: Finalists, finals: Finals, compiling: Compiling | None) -> None:
+        """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
+        have finals of the next best."""
+        if not any(ledger.rows or names for ledger, names in finalists):
+            raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
+        for repeats in range(1 + MORE_FINALS):
+            finals.plan = self.plan
+            finals.run(finalists)
+            finals.note_noise()
+            self.session.interruption.check()
+            again: list[tuple[Ledger, list[str]]] = []
+            order: list[tuple[Ledger, list[str]]] = []
+            for ledger, _ in finalists:
+                unbeaten = incumbents.unbeaten(self.session, ledger)
+                others = [] if finals.decided(ledger) or unbeaten else self._next_best(ledger, repeats)
+                names = [] if others or unbeaten else self._in_order(ledger, finals)
+                if others:
+                    again.append((ledger, others))
+                elif names:
+                    order.append((ledger, names))
+                else:
+                    self._book(ledger, finals, None, [], unbeaten or why_nothing_timed(ledger))
+            self._check_served(order, finals, compiling)
+            again += self._check(order, finals, compiling, repeats)
+            if not again:
+                return
+            again = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in again]
+            finalists = self._compiled(again, compiling)
+
+    def _best(self, ledger: Ledger) -> list[str]:
+        """A size's finalists: its fastest by screening. Those that the model finds fastest where a budget left no time
+        to screen any."""
+        own = ledger.own
+        if self.session.budget.bounded and self.session.setting.source == "measured" and not ledger.timed():
+            return best_predicted(ledger, [name for name in own if ledger.may_run(name)], self.plan.finalists)
+        return ledger.fastest(self._places(ledger), own)
+
+    def _compiled(self, finalists: Finalists, compiling: Compiling | None) -> Finalists:
+        """The finalists less those that do not compile, or not in time: not all have been screened."""
+        if compiling is None or not finalists:
+            return finalists
+        budget, pace = self.session.budget, self.session.pace
+        if budget.bounded:
+            self._compile_first(finalists, compiling)
+        until = budget.until(pace.start().start_s + pace.check().of(len(self.ledgers)))
+        compiling.ledgers(finalists, "compile for finals", until)
+
+        def may_run(ledger: Ledger, name: str) -> bool:
+            return ledger.may_run(name) and (ledger.has_binary(name) or not budget.bounded)
+
+        return [(ledger, [name for name in names if may_run(ledger, name)]) for ledger, names in finalists]
+
+    def _compile_first(self, finalists: Finalists, compiling: Compiling) -> None:
+        """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
+        clock, busy_s = self.session.budget.clock, compiling.busy_s
+        firsts = [(ledger, names[:1]) for ledger, names in finalists if not any(map(ledger.has_binary, names))]
+        begun = clock()
+        compiling.ledgers(firsts, "compile for finals")
+        if compiling.busy_s > busy_s:
+            self.session.pace.count_compiles(len(firsts), clock() - begun)
+
+    def _places(self, ledger: Ledger) -> int:
+        """How many of a size come into its finals: more where screening tells them apart badly."""
+        power_limited = ledger.best_screened_us() > POWER_LIMITED_US
+        return self.plan.finalists * (MORE_FINALISTS if power_limited else 1)
+
+    def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
+        """What is to be checked of a size, best first."""
+        names = list(finals.ranked(ledger).order[: self._places(ledger) + 1])
+        if self.given is not None:
+            return [name for name in finals.ranked(ledger).order if name == next(iter(ledger.kept))]
+        return incumbents.preferred(self.session, ledger, names, finals)
+
+    def _check(
+        self, order: Finalists, finals: Finals, compiling: Compiling | None, repeats: int
+    ) -> list[tuple[Ledger, list[str]]]:
+        """Checks and settles. Returns the next finalists of the sizes of which none is right."""
+        candidates = {ledger.problem: (ledger, names) for ledger, names in order}
+        again: list[tuple[Ledger, list[str]]] = []
+
+        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+            ledger, names = candidates[problem]
+            # One that may still run was not checked: then others are not either.
+            hopeless = name is None and not any(map(ledger.may_run, names))
+            others = self._next_best(ledger, repeats) if hopeless else []
+            if others:
+                again.append((ledger, others))
+            else:
+                over = not hopeless and self.session.budget.left_s() <= 0
+                reason = NOT_CHECKED if over else why_not_right(ledger, repeats)
+                self._book(ledger, finals, name, verdicts, "" if name else reason)
+
+        check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
+        return again
+
+    def _check_served(self, order: Finalists, finals: Finals, compiling: Compiling | None) -> None:
+        """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
+        leaves time for no more than the check of the sizes' own."""
+
+        times = [(ledger, finals_us(finals, ledger)) for ledger, _ in order]
+        for server in self._servers:
+            if not self.session.budget.has_time_for(2 * self.session.pace.check().of(len(order))):
+                return
+            wanted = serving.to_check(server, times, self.session.store.verdicts)
+            check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, only_keep, compiling)
+
+    @property
+    def _servers(self) -> tuple[serving.Server, ...]:
+        if self.given is not None:
+            return self.given
+        settings = self.session.settings
+        return serving.servers(
+            settings.serve,
+            self.session.setting.device,
+            settings.older_served,
+            settings.min_improvement_pct,
+            settings.kernels,
+        )
+
+    def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
+        """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
+        last: what made losers of them may be wrong."""
+        pace = self.session.pace
+        if repeats == MORE_FINALS or not self.session.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
+            return []
+        count, own = self._places(ledger), ledger.own
+        whole = ledger.fastest(count, own)
+        return [*whole, *(name for name in ledger.timed() if name in own and name not in whole)][:count]
+
+    def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
+        problem, store = ledger.problem, self.session.store
+        store.keep_account(problem, ledger.rows)
+        if name is None:
+            store.settle(problem, "", reason)
+            self.session.settle(problem, None, reason, serving.judgement(self._servers, ledger))
+            return
+        device, source = self.session.setting.device, self.launchers[0].source
+        sound = choose.without(finals.ranked(ledger), ledger.found_wrong())
+        ties = finals.contests[problem].ties if problem in finals.contests else frozenset()
+        store.settle(problem, name)
+        incumbents.note_chosen(self.session, ledger, name)
+        chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source, ties)
+        served = serving.served_choices(self._servers, ledger, finals_us(finals, ledger), store.verdicts)
+        judgement = serving.judgement(self._servers, ledger)
+        self.session.settle(problem, replace(chosen, served=served), judgement=judgement)
+
+
+def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
+    """The times of a size's finals by name, microseconds: in the order of the contest, then those of servers' own
+    kernels, fastest first."""
+    ranked = finals.ranked(ledger)
+    of_servers = sorted(
+        ranked.times.keys() & (ledger.kept.keys() - ledger.own.keys()), key=lambda n: ranked.times[n].us
+    )
+    return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
+
+
+def why_not_right(ledger: Ledger, repeats: int = 0) -> str:
+    """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
+    wrong = len(ledger.found_wrong())
+    of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
+    if wrong:
+        return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"
+    return f"none {of_whom} could be checked; see the table of configurations"
+
+
+def why_nothing_timed(ledger: Ledger) -> str:
+    """One line on why a size has no timing."""
+    counts = {status: n for status, n in ledger.counts().items() if status not in ("", Status.PRUNED.value)}
+    if not counts:
+        return "nothing was tried; a larger --budget tries more"
+    if ledger.given == set(ledger.kept):
+        return f"the given configuration could not run: {'; '.join(map(ledger.why_not, ledger.kept))}"
+    listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
+    return f"no configuration has a time: {listed}"

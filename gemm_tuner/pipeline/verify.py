@@ -1,0 +1,132 @@
+"""Checks the best configurations of every size, best first, until one is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
+from gemm_tuner.measure.outcomes import verdict_of
+from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.space.ledger import Ledger
+
+OnSettled = Callable[[GemmProblem, str | None, list[Verdict]], None]
+
+
+class Keeper(Protocol):
+    """Where verdicts are kept as they come."""
+
+    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None: ...
+
+    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None: ...
+
+
+class Checker(Protocol):
+    """What can run a verify plan: a GPU, the interpreter, a recording."""
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        """Checks the entries and reports events."""
+
+
+@dataclass
+class Checked:
+    """What is known of one size while its candidates are checked."""
+
+    ledger: Ledger
+    left: list[str]
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    right: str | None = None
+    settled: bool = False
+
+
+class Verification:
+    """Follows a check's events; calls ``on_settled`` for each size as soon as its winner is known.
+
+    A candidate is right when its verdicts at the tuned and at the odd size are. One that is wrong,
+    or that could not run, is recorded as such and the next best takes its turn. ``all_of_them``: a size is
+    settled when all its candidates are checked, so that what is said of the runner-up holds too.
+    """
+
+    def __init__(
+        self,
+        candidates: Iterable[tuple[Ledger, list[str]]],
+        on_settled: OnSettled,
+        keeper: Keeper,
+        *,
+        all_of_them: bool = False,
+    ) -> None:
+        self._all_of_them, self._keeper = all_of_them, keeper
+        self.sizes = {ledger.problem: Checked(ledger, list(names)) for ledger, names in candidates}
+        self._on_settled = on_settled
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """Takes one event of the launcher's journal."""
+        size = self.sizes[event["problem"] if event["event"] == "died" else event["work_problem"]]
+        name = event["name"]
+        if event["event"] == "verdict":
+            verdict = verdict_of(event)
+            self._keeper.add_verdict(size.ledger.problem, verdict)
+            size.verdicts.setdefault(name, []).append(verdict)
+        elif event["event"] == "fail":
+            self._fail(size, name, Status(event["status"]), event["message"])
+            size.verdicts[name] = []
+        elif event["event"] == "died":
+            self._fail(size, name, Status.CRASHED, event["message"])
+            size.verdicts[name] = []
+            self._done(size, name)
+        elif event["event"] == "end":
+            self._done(size, name)
+
+    def _fail(self, size: Checked, name: str, status: Status, message: str) -> None:
+        self._keeper.add_failure(size.ledger.problem, name, status, message)
+        size.ledger.record(name, status, message)
+
+    def _done(self, size: Checked, name: str) -> None:
+        verdicts = size.verdicts.get(name, [])
+        wrong = sorted((v for v in verdicts if not v.ok), key=lambda v: v.stable)
+        if wrong:
+            at = f"at {wrong[0].problem.m} x {wrong[0].problem.n} x {wrong[0].problem.k}"
+            status = Status.WRONG if wrong[0].stable else Status.UNSTABLE
+            self._fail(size, name, status, f"{at}: {wrong[0].message}")
+        if verdicts and not wrong and size.right is None:
+            size.right = name
+        if name in size.left:
+            size.left.remove(name)
+        known = size.right is not None and not self._all_of_them
+        if (known or not size.left) and not size.settled:
+            size.settled = True
+            self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
+
+    def finish(self) -> None:
+        """Settles the sizes that the check never reached."""
+        for size in self.sizes.values():
+            if not size.settled:
+                size.settled = True
+                self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
+
+
+def verify_plan(
+    candidates: Iterable[tuple[Ledger, list[str]]],
+    script_of: Callable[[Ledger, str], str],
+    seed: int,
+    *,
+    all_of_them: bool,
+    deadline: float = 0.0,
+) -> Plan:
+    """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more."""
+    scripts: list[str] = []
+    work = []
+    for ledger, names in candidates:
+        entries = []
+        for name in names:
+            script = script_of(ledger, name)
+            if script not in scripts:
+                scripts.append(script)
+            entries.append((scripts.index(script), name))
+        work.append(Work(ledger.problem, tuple(entries)))
+    method = Method(seed=seed)
+    return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them, deadline=deadline)

@@ -1,0 +1,185 @@
+"""Faster, slower or the same: B's time over A's for every size, with the interval that the noise leaves open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.report.compare.sides import Side, Timed
+
+# What must agree for two times to be of the same thing, by what it is of.
+_MATTERS = {
+    "device": ("device", "arch", "num_sms", "driver"),
+    "versions": ("triton", "torch"),
+    "method": ("source", "profiler", "profiler_version", "init_type", "l2"),
+}
+
+
+class Verdict(str, Enum):
+    """What a size came to.
+
+    SAME:        the interval holds 1, or there is none, and the ratio is within the tolerance.
+    UNCLEAR:     the interval holds 1 and the ratio is beyond the tolerance: too noisy to say.
+    LOST, FOUND: A has a config and B failed to find one; the other way round.
+    """
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNCLEAR = "unclear"
+    LOST = "lost"
+    FOUND = "found"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One size of both. ratio: B's median over A's; above 1 is slower. interval: of the ratio; None without a spread.
+
+    noise:      how the interval came about: ``processes``, ``p20-p80``, or empty.
+    regression: slower by more than the tolerance, or lost.
+    consumer:   whom the configs are for; empty for the size's best one.
+    """
+
+    problem: GemmProblem
+    verdict: Verdict
+    a: Timed | None
+    b: Timed | None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    noise: str = ""
+    regression: bool = False
+    why: str = ""
+    consumer: str = ""
+
+    @property
+    def config_changed(self) -> bool:
+        return self.a is not None and self.b is not None and self.a.config != self.b.config
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """compared: the sizes of both, in A's order. warnings: what differs beside the sizes, in words."""
+
+    compared: tuple[Compared, ...]
+    only_a: tuple[GemmProblem, ...]
+    only_b: tuple[GemmProblem, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def regressions(self) -> int:
+        return sum(one.regression for one in self.compared)
+
+    def faults(self, *, allow_missing: bool) -> list[str]:
+        """Why B does not pass, in words; empty when it does. allow_missing: sizes of A may lack a time in B that can
+        be compared, as long as one has it."""
+        unclear = [one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE]
+        told = [(self.regressions, "regression", "")]
+        if not allow_missing:
+            told += [(len(self.only_a), "size", " of A missing in B"), (len(unclear), "size", " of A not comparable")]
+        found = [f"{count} {what}{'s' if count > 1 else ''}{where}" for count, what, where in told if count]
+        if not self.only_a and not self.compared:
+            found.append("A holds no size")
+        elif not self.compared:
+            found.append("no size in common")
+        elif all(one.verdict == Verdict.NOT_COMPARABLE for one in self.compared):
+            found.append("nothing could be compared")
+        return found
+
+    def geometric_mean(self) -> float | None:
+        """Of the ratios B over A; None when no size has one."""
+        ratios = [one.ratio for one in self.compared if one.ratio is not None]
+        return float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+
+
+def compare(a: Side, b: Side, tolerance: float) -> Comparison:
+    """tolerance: the share by which a size may become slower, 0.02 for 2 %."""
+    in_a, in_b = {**a.sizes, **a.failures}, {**b.sizes, **b.failures}
+    both = [problem for problem in in_a if problem in in_b]
+    return Comparison(
+        (*(_size(problem, a, b, tolerance) for problem in both), *_served(both, a, b, tolerance)),
+        tuple(problem for problem in in_a if problem not in in_b),
+        tuple(problem for problem in in_b if problem not in in_a),
+        tuple(_differences(a, b)),
+    )
+
+
+def _differences(a: Side, b: Side) -> list[str]:
+    """What makes the times of two sides no measure of a change of configs alone."""
+    found = []
+    for what, keys in _MATTERS.items():
+        told = [(key, a.header.get(key, ""), b.header.get(key, "")) for key in keys]
+        differ = [f"{key} {left or 'unknown'} and {right or 'unknown'}" for key, left, right in told if left != right]
+        if differ:
+            found.append(f"{what} differs: {', '.join(differ)}")
+    return found
+
+
+def _served(both: Sequence[GemmProblem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
+    """What A serves of the sizes of both. A consumer that B does not serve cannot be compared."""
+    for (problem, consumer), left in a.served.items():
+        right = b.served.get((problem, consumer))
+        if problem in both and problem in b.sizes:
+            why = f"B has no config for {consumer}"
+            found = (
+                _timed(problem, left, right, tolerance)
+                if right
+                else Compared(problem, Verdict.NOT_COMPARABLE, left, None, why=why)
+            )
+            yield replace(found, consumer=consumer)
+
+
+def _size(problem: GemmProblem, a: Side, b: Side, tolerance: float) -> Compared:
+    left, right = a.sizes.get(problem), b.sizes.get(problem)
+    if left is None or right is None:
+        return _without_config(problem, left, right, a.failures.get(problem, ""), b.failures.get(problem, ""))
+    return _timed(problem, left, right, tolerance)
+
+
+def _timed(problem: GemmProblem, left: Timed, right: Timed, tolerance: float) -> Compared:
+    if left.median_us is None or right.median_us is None:
+        return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="a time is not known")
+    if (left.source == "predicted") != (right.source == "predicted"):
+        return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="one of the times is a prediction")
+    ratio = right.median_us / left.median_us
+    interval, noise = ratio_interval(left, right)
+    verdict = _verdict(ratio, interval, tolerance)
+    beyond = ratio > 1 + tolerance
+    return Compared(
+        problem, verdict, left, right, ratio, interval, noise, regression=beyond and verdict == Verdict.SLOWER
+    )
+
+
+def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: float) -> Verdict:
+    within = abs(ratio - 1) <= tolerance
+    low, high = interval or ((ratio, ratio) if not within else (1.0, 1.0))
+    if low <= 1 <= high:
+        return Verdict.SAME if within else Verdict.UNCLEAR
+    return Verdict.SLOWER if low > 1 else Verdict.FASTER
+
+
+def _without_config(problem: GemmProblem, left: Timed | None, right: Timed | None, in_a: str, in_b: str) -> Compared:
+    if left is not None:
+        return Compared(problem, Verdict.LOST, left, None, regression=True, why=in_b)
+    if right is not None:
+        return Compared(problem, Verdict.FOUND, None, right, why=in_a)
+    return Compared(problem, Verdict.NOT_COMPARABLE, None, None, why=f"neither has a config: {in_b}")
+
+
+def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
+    """The interval of B's time over A's, and how it came about.
+
+    From the 95 % intervals over processes of both, whose errors are independent: squares of logarithms add up. Else,
+    from p20 and p80 of both, the least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
+    """
+    if a.factor and b.factor and a.median_us and b.median_us:
+        ratio, factor = b.median_us / a.median_us, math.exp(math.hypot(math.log(a.factor), math.log(b.factor)))
+        return (ratio / factor, ratio * factor), "processes"
+    if a.p20_us and a.p80_us and b.p20_us and b.p80_us:
+        return (b.p20_us / a.p80_us, b.p80_us / a.p20_us), "p20-p80"
+    return None, ""

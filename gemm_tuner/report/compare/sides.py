@@ -1,0 +1,127 @@
+"""One of the two that are compared: a results file, or a run's folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.decide import estimates
+from gemm_tuner.decide.finals_plan import publishing_of
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.store import results, run_place, run_record
+from gemm_tuner.store.results import Row
+from gemm_tuner.store.run_record import RunRecord, SizeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a size was given. Times in microseconds of one call.
+
+    config:     the configuration's name.
+    p20_us, p80_us: of the samples; None where the file does not say.
+    factor:     median_us over this and times this hold the time with 95 % confidence, over processes; None where a
+                single process was timed, or the file does not say.
+    """
+
+    config: str
+    source: str
+    median_us: float | None
+    p20_us: float | None = None
+    p80_us: float | None = None
+    factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """header: of the results file or of the run. failures: the sizes without a config, each with the reason.
+    served: by size and consumer what it is given, of the results file."""
+
+    path: Path
+    header: dict[str, str | int]
+    sizes: dict[GemmProblem, Timed]
+    failures: dict[GemmProblem, str] = field(default_factory=dict)
+    served: dict[tuple[GemmProblem, str], Timed] = field(default_factory=dict)
+
+
+def load(path: Path) -> Side:
+    """A side from a results file or a run's folder. Raises UserError when it is neither."""
+    if path.is_dir():
+        return _of_run(path, run_record.read(path))
+    found = results.read(path)
+    factors = _factors(found.rows)
+    sizes = {}
+    for row in found.rows:
+        assert row.config is not None
+        facts = row.facts
+        source = found.source_of(row)
+        time_us = facts.get("predicted_us" if source == "predicted" else "median_us")
+        quantiles = (_time(facts.get("p20_us")), _time(facts.get("p80_us")))
+        sizes[row.problem] = Timed(row.config.name, source, _time(time_us), *quantiles, factors.get(row.problem))
+    return Side(path, found.header, sizes, dict(found.without_config), _served(found))
+
+
+def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
+    return {
+        (row.problem, one.consumer): Timed(one.config.name, found.source_of(row), one.time_us)
+        for row in found.rows
+        for one in row.served
+    }
+
+
+def _served_of_run(folder: Path) -> dict[tuple[GemmProblem, str], Timed]:
+    """What the results file of a run serves; nothing where that is gone."""
+    try:
+        return _served(results.read(run_place.results_file(folder)))
+    except UserError:
+        return {}
+
+
+def _of_run(path: Path, record: RunRecord) -> Side:
+    header = {key: value for key, value in record.header.items() if isinstance(value, (str, int))}
+    source = str(header.get("source", ""))
+    chosen = {size.problem: _chosen(path, size, source) for size in record.sizes if size.chosen}
+    failures = {size.problem: size.failure for size in record.sizes if not size.chosen}
+    return Side(path, header, chosen, failures, _served_of_run(path))
+
+
+def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
+    """The chosen configuration with its samples of the finals; a predicted one has none."""
+    ours = next((final for final in size.finals if final.name == size.chosen and final.samples_us), None)
+    if ours is not None:
+        quantiles = (_quantile(ours.samples_us, 0.2), _quantile(ours.samples_us, 0.8))
+        factor = math.sqrt(ours.high_us / ours.low_us) if ours.low_us and ours.high_us else None
+        return Timed(size.chosen, source, ours.time_us, *quantiles, factor)
+    table = run_record.read_table(path, size.key)
+    row = table[table["name"] == size.chosen].to_dict("records") if "name" in table.columns else []
+    columns = ("predicted_us",) if source == "predicted" else ("finals_us", "screen_us")
+    times = (_time(row[0].get(column)) for column in columns) if row else iter(())
+    return Timed(size.chosen, source, next((time for time in times if time is not None), None))
+
+
+def _factors(rows: Iterable[Row]) -> dict[GemmProblem, float]:
+    """Of the rows that say how far processes lay apart, each by what all of them together tell (``estimates``)."""
+    spreads = {}
+    for row in rows:
+        processes, range_pct = row.facts.get("processes", 0), row.facts.get("process_spread_pct")
+        if processes > 1 and range_pct is not None:
+            spreads[row.problem] = (estimates.spread_of_range(range_pct, processes), publishing_of(processes))
+    common = estimates.common_spread([one for one, _ in spreads.values()])
+    most = sum(one.degrees for one, _ in spreads.values())
+    return {
+        problem: estimates.interval_factor(estimates.moderated(own, common, most), publishing)
+        for problem, (own, publishing) in spreads.items()
+    }
+
+
+def _time(value: object) -> float | None:
+    """A cell or a fact as a time; None for what is none."""
+    return float(value) if isinstance(value, (int, float)) and 0 < value < float("inf") else None
+
+
+def _quantile(samples: tuple[float, ...], share: float) -> float:
+    return float(np.quantile(samples, share))

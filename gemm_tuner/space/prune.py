@@ -1,0 +1,164 @@
+"""Applies rules to the space: what is cut, by which rule, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.space.rule import Kind, Rule
+from gemm_tuner.space.space import AXES
+
+RULE_FILES = ("validity.py", "heuristics.py", "families.py")
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelRow:
+    """How many configurations one rule cut, after the rules above it, and how many remain."""
+
+    rule: str
+    kind: Kind
+    why: str
+    cut: int
+    remain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """kept: row positions that no rule cut. rejected_by: name of the first rule that cut a row, or ""."""
+
+    kept: npt.NDArray[np.intp]
+    rejected_by: npt.NDArray[np.object_]
+    funnel: tuple[FunnelRow, ...]
+
+
+def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
+    """The rules of a folder, in the order written, validity first. This runs the folder's Python code.
+
+    Raises UserError when a file is missing or holds no rule.
+    """
+    found: list[Rule] = []
+    for file_name in RULE_FILES if heuristics else RULE_FILES[:1]:
+        path = rules_dir / file_name
+        spec = importlib.util.spec_from_file_location(f"gemm_tuner_rules_{path.stem}", path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UserError(
+                "is missing",
+                where=str(path),
+                accepted=f"a folder with {' and '.join(RULE_FILES)}",
+                hint="check --rules",
+            )
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UserError(f"does not load: {type(error).__name__}: {error}", where=str(path)) from error
+        found += [value for value in vars(module).values() if isinstance(value, Rule)]
+    if not found:
+        raise UserError("holds no rules", where=str(rules_dir), accepted="functions under gemm_tuner.space.rule.rule")
+    twice = [rule.name for index, rule in enumerate(found) if rule.name in {r.name for r in found[:index]}]
+    if twice:
+        raise UserError(f"two rules are called {twice[0]}", where=str(rules_dir))
+    return tuple(found)
+
+
+def rules_sha(rules_dir: Path) -> str:
+    """12 hex digits over the rule files."""
+    texts = [(rules_dir / name).read_bytes() for name in RULE_FILES if (rules_dir / name).is_file()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
+
+
+def columns_of(configs: pd.DataFrame) -> Any:
+    """The columns as arrays under their names: what rules and the model compute with. ``family`` is a Categorical,
+    which compares with a name a hundred times as fast as names do. Of the whole space: ``largest``, the largest value
+    by axis, and ``families``, the names of all."""
+    columns = {axis: configs[axis].to_numpy(np.int64) for axis in AXES}
+    largest = {axis: int(column.max()) for axis, column in columns.items()} if len(configs) else {}
+    family = pd.Categorical(configs["family"])
+    return SimpleNamespace(family=family, families=frozenset(family.categories), largest=largest, **columns)
+
+
+class SomeRows:
+    """The columns of some configurations, each taken when it is first asked for; what is said of the whole space
+    stays."""
+
+    def __init__(self, columns: Any, rows: npt.NDArray[np.intp]) -> None:
+        self.families, self.largest = columns.families, columns.largest
+        self._columns, self._rows = columns, rows
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("family", *AXES):
+            raise AttributeError(f"there is no column {name}")
+        column = getattr(self._columns, name).take(self._rows)
+        setattr(self, name, column)
+        return column
+
+
+def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
+    """Asks every rule about the configurations that are left; the first that says no is the one recorded."""
+    everything = columns
+    asked = np.arange(len(columns.BLOCK_SIZE_M))  # positions of the rows of ``columns``; alive says which are not cut
+    alive, left = np.ones(len(asked), dtype=bool), len(asked)
+    rejected_by = np.zeros(len(asked), dtype=np.int32)  # 0 for none, else 1 + the rule's place
+    funnel = []
+    for place, rule in enumerate(rules):
+        if rule.backend not in ("", device.target.backend):
+            continue
+        keep = ask(rule, columns, problem, device)
+        if rule.families:
+            others = ~np.isin(columns.family.categories, rule.families)
+            keep = keep | others[columns.family.codes]
+        cut = np.flatnonzero(alive & ~keep)
+        if len(cut):
+            rejected_by[asked[cut]] = place + 1
+            alive[cut] = False
+            left -= len(cut)
+        funnel.append(FunnelRow(rule.name, rule.kind, rule.why, len(cut), left))
+        if 4 * left < 3 * len(asked):  # the rest are not worth asking about
+            asked = asked[alive]
+            columns, alive = SomeRows(everything, asked), np.ones(len(asked), dtype=bool)
+    names = np.array(["", *(rule.name for rule in rules)], dtype=object)
+    return Pruned(asked[alive], names[rejected_by], tuple(funnel))
+
+
+def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.NDArray[np.bool_]:
+    """The rule's answer, one truth value a configuration. Raises UserError when it has none to give."""
+    code = getattr(rule.keep, "__code__", None)
+    where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
+    try:
+        answer = np.asarray(rule.keep(columns, problem, device))
+    except Exception as error:
+        raise UserError(
+            f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
+        ) from error
+    shape = columns.BLOCK_SIZE_M.shape
+    if answer.dtype != np.bool_ or answer.shape not in ((), shape):
+        raise UserError(
+            f"gives {answer.dtype} of shape {answer.shape}",
+            where=where,
+            accepted=f"True for what is kept and False for the rest, of shape {shape} or one for all",
+        )
+    return np.broadcast_to(answer, shape)
+
+
+def require_some(pruned: Pruned, problem: GemmProblem) -> None:
+    """Raises UserError naming the rule that cut the last configuration, when none is left."""
+    if len(pruned.kept):
+        return
+    last = [row for row in pruned.funnel if row.cut][-1]
+    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
+    raise UserError(
+        f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
+        where=problem.key,
+        hint=hint,
+    )

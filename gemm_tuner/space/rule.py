@@ -1,0 +1,60 @@
+"""What a rule file imports: the ``rule`` decorator and its two kinds.
+
+A rule is a function of the configurations' columns, the problem and the device. It says True for
+what it keeps, and its docstring's first line says why the others go. Columns are numpy arrays, one
+element a configuration, so ``&``, ``|`` and ``np.where`` take the place of and, or and if. The answer
+for a configuration must not depend on which others are asked about with it: ``c.largest["SPLIT_K"]``
+is the largest value of that axis in the whole space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.problem import GemmProblem
+
+Predicate = Callable[[Any, GemmProblem, Device], Any]
+
+
+class Kind(str, Enum):
+    """VALIDITY is a limit of the hardware or the kernel and never skipped; HEURISTIC comes from a
+    measurement or from experience, and ``--no_heuristics`` drops it."""
+
+    VALIDITY = "validity"
+    HEURISTIC = "heuristic"
+
+
+VALIDITY, HEURISTIC = Kind.VALIDITY, Kind.HEURISTIC
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named predicate; ``families`` empty means all."""
+
+    name: str
+    kind: Kind
+    why: str
+    keep: Predicate
+    families: tuple[str, ...] = ()
+    backend: str = ""
+
+
+def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Callable[[Predicate], Rule]:
+    """Makes a function a Rule. ``backend`` ("cuda" or "hip") and ``families`` say where it holds."""
+
+    def decorate(predicate: Predicate) -> Rule:
+        why = (predicate.__doc__ or "").strip().split("\n")[0]
+        if not why:
+            raise ValueError(f"rule {predicate.__name__} needs a docstring whose first line says why")
+        return Rule(predicate.__name__, kind, why, predicate, families, backend)
+
+    return decorate
+
+
+def next_power_of_2(value: float) -> int:
+    """The least power of two that is not below a positive whole number."""
+    return 1 << max(0, int(value) - 1).bit_length()

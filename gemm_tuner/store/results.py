@@ -1,0 +1,230 @@
+"""The results file: a header and one row per size. docs/results_format.md describes it for users.
+
+What a row may hold and how it is checked is known in ``sizes``, so that a results file is a size file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Choice
+from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults, problem_row
+from gemm_tuner.gemm.served import served_rows
+from gemm_tuner.gemm.sizes import FORMAT_VERSION, SOURCES, Row, read_document
+from gemm_tuner.system.documents import check_kind, dump_yaml, refuse_unknown, show, write_text_atomically
+from gemm_tuner.system.input_files import printable
+
+__all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
+
+_PREAMBLE = "# Written by tune_gemm.py; docs/results_format.md explains the fields. Times are in microseconds.\n"
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where and how the rows came about; every field is written, an unknown one as an empty text.
+
+    date:       ISO 8601, UTC, such as 2026-01-31T12:00:00Z.
+    arch:       such as sm_90 or gfx942.
+    num_sms:    multiprocessors (NVIDIA) or compute units (AMD) that the kernels could use; 0 without a GPU.
+    init_type:  how the inputs were filled.
+    l2:         state of the L2 cache before a timed launch: flushed, rotating, warm.
+    source:     measured, replayed or predicted.
+    run:        the run's folder, which holds its tables: ``run_reference``.
+    """
+
+    tool_version: str
+    date: str
+    device: str
+    arch: str
+    num_sms: int
+    driver: str
+    triton: str
+    torch: str
+    python: str
+    profiler: str
+    profiler_version: str
+    init_type: str
+    seed: int
+    l2: str
+    source: str
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file as read: ``header`` has the fields of Header that the file gives.
+
+    without_config:  the sizes that ended without a config, each with the reason.
+    earlier_headers: those of the runs that rows with kept_from are from, told by their dates.
+    """
+
+    header: dict[str, str | int]
+    rows: tuple[Row, ...]
+    without_config: tuple[tuple[GemmProblem, str], ...]
+    earlier_headers: tuple[dict[str, str | int], ...] = ()
+
+    def header_of(self, row: Row) -> dict[str, str | int]:
+        """The header of the run that a row is from."""
+        date = row.facts.get("kept_from")
+        return next((one for one in self.earlier_headers if one.get("date") == date), self.header)
+
+    def source_of(self, row: Row) -> str:
+        """measured, replayed or predicted: the row's own, else that of its run; empty when neither says."""
+        return str(row.facts.get("source", self.header_of(row).get("source", "")))
+
+
+def write(
+    path: str | os.PathLike[str],
+    header: Header,
+    choices: Iterable[Choice],
+    failures: Iterable[tuple[GemmProblem, str]] = (),
+) -> None:
+    """Write the results file, whole or not at all, rows in the given order.
+
+    failures: the sizes without a config, each with the reason; written, so that no size vanishes.
+    Raises EnvironmentFault when the file cannot be written, ValueError for a choice that no row can hold.
+    """
+    write_rows(path, dataclasses.asdict(header), [choice_row(choice) for choice in choices], failures)
+
+
+def write_rows(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    failures: Iterable[tuple[GemmProblem, str]],
+    earlier_headers: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a results file of rows as ``choice_row`` makes them, or as an older file holds them.
+
+    earlier_headers: those of the runs that rows with kept_from are from. Raises EnvironmentFault, ValueError.
+    """
+    document: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "header": dict(header),
+        **({"earlier_headers": list(map(dict, earlier_headers))} if earlier_headers else {}),
+        "configs": list(map(dict, rows)),
+        "without_config": [{**size_keys(problem), "reason": reason} for problem, reason in failures],
+    }
+    write_text_atomically(path, _PREAMBLE + dump_yaml(document))
+
+
+def read(path: str | os.PathLike[str]) -> Results:
+    """Read a results file, strictly: an unknown key or a wrong type anywhere raises UserError."""
+    document = read_document(path, Defaults(), what="results file")
+    where = printable(path)
+    if not document.is_results:
+        raise UserError(
+            "is a list of sizes and not a results file",
+            where=where,
+            accepted="a file that tune_gemm.py wrote, with format_version, header and configs",
+        )
+    if not isinstance(document.earlier_headers, list):
+        raise UserError(
+            f"earlier_headers is {show(document.earlier_headers)}", where=where, accepted="a list of headers"
+        )
+    earlier = tuple(_header(one, f"{where}, earlier_headers {i}") for i, one in enumerate(document.earlier_headers, 1))
+    return Results(_header(document.header, f"{where}, header"), document.rows, document.failures, earlier)
+
+
+def _header(raw: object, where: str) -> dict[str, str | int]:
+    kinds = {field.name: "count" if field.type == "int" else "text" for field in dataclasses.fields(Header)}
+    if not isinstance(raw, dict):
+        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=", ".join(kinds))
+    refuse_unknown(raw, tuple(kinds), where)
+    for key in raw:
+        check_kind(raw, key, kinds[key], where)
+    return dict(raw)
+
+
+def run_reference(results_path: str | os.PathLike[str], folder: Path) -> str:
+    """A run's folder as a results file's header names it: relative to the file's folder where it lies in that or
+    below, so that both can be moved together; else absolute."""
+    home, folder = Path(results_path).parent.resolve(), folder.resolve()
+    return (folder.relative_to(home) if folder.is_relative_to(home) else folder).as_posix()
+
+
+def run_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path | None:
+    """The folder of the run that wrote a results file, which may be gone; None where the header does not name one."""
+    named = header.get("run")
+    return Path(results_path).parent / str(named) if named else None
+
+
+def size_keys(problem: GemmProblem) -> dict[str, Any]:
+    """The keys of a row that say which problem it is for. Raises ValueError for one that would not read again."""
+    fault = first_fault(problem)
+    if fault:
+        raise ValueError(f"{problem.key}: {fault.what}")
+    return problem_row(problem)
+
+
+def choice_row(choice: Choice) -> dict[str, Any]:
+    """The row of a choice: problem, config, what is known of it. A predicted one has no measured field."""
+    if choice.source not in SOURCES:
+        raise ValueError(f"source {choice.source!r} is not one of {SOURCES}")
+    if not 0 < choice.median_us < math.inf:
+        raise ValueError(f"{choice.problem.key}: a time of {choice.median_us} us")
+    facts: dict[str, Any] = {
+        "name": choice.config.name,
+        "source": choice.source,
+        "verified": choice.verified.scalar,
+        **(_predicted(choice) if choice.source == "predicted" else _timed(choice)),
+    }
+    row = {
+        **size_keys(choice.problem),
+        "family": choice.config.family,
+        **{key: int(value) for key, value in choice.config.options().items()},
+        **facts,
+        **served_rows(choice.served, predicted=choice.source == "predicted"),
+    }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _predicted(choice: Choice) -> dict[str, Any]:
+    return {
+        "predicted_us": _decimals(choice.median_us, 3),
+        **_errors(choice),
+        "runner_up": choice.runner_up or None,
+    }
+
+
+def _timed(choice: Choice) -> dict[str, Any]:
+    return {
+        "median_us": _decimals(choice.median_us, 3),
+        "p20_us": _decimals(choice.p20_us, 3),
+        "p80_us": _decimals(choice.p80_us, 3),
+        "samples": int(choice.num_samples),
+        "processes": choice.processes,
+        "process_spread_pct": _decimals(choice.process_spread_pct, 2),
+        "tflops": _digits(choice.tflops, 4),
+        "roofline_pct": _decimals(choice.roofline_pct, 2),
+        "vendor_us": _decimals(choice.vendor_us, 3),
+        "vendor_ratio": _decimals(choice.vendor_ratio, 3),
+        **_errors(choice),
+        "runner_up": choice.runner_up or None,
+        "gap_pct": _decimals(choice.gap_pct, 2),
+        "tie": bool(choice.tie),
+    }
+
+
+def _errors(choice: Choice) -> dict[str, Any]:
+    return {
+        "max_abs_error": _digits(choice.max_abs_error, 3),
+        "error_over_bound": _digits(choice.error_over_bound, 3),
+    }
+
+
+def _decimals(value: float | None, places: int) -> float | None:
+    return None if value is None or math.isnan(value) else round(float(value), places)
+
+
+def _digits(value: float | None, digits: int) -> float | None:
+    return None if value is None or math.isnan(value) else float(f"{float(value):.{digits}g}")

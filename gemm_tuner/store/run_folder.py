@@ -1,0 +1,96 @@
+"""Where a run keeps its files."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.store.store import STORE_FILE
+
+DEFAULT_OUTPUT_DIR = Path("results")
+STAMP_CHARS = len("20260131-235959")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """root: this run's folder. scripts: the generated kernels. cache: compiled kernels, shared by a user's runs."""
+
+    root: Path
+    scripts: Path
+    cache: Path
+
+    @property
+    def raw(self) -> Path:
+        """Plans, journals, logs and the profiler's own output."""
+        return self.root / "raw"
+
+    @property
+    def tables(self) -> Path:
+        """One table of all kept configurations a size."""
+        return self.root / "configs"
+
+    @property
+    def store(self) -> Path:
+        return self.root / STORE_FILE
+
+    def results_path(self, asked: Path | None) -> Path:
+        """The results file: the one asked for, else in this folder."""
+        return asked or self.root / "tuned.yaml"
+
+    def stage(self, name: str) -> Path:
+        """The folder of one more stage, numbered in the order they ran."""
+        numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]
+        path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
+        path.mkdir(parents=True)
+        return path
+
+    def make(self) -> None:
+        """Makes what is not there yet. Raises EnvironmentFault when that cannot be written."""
+        try:
+            for path in (self.raw, self.tables, self.scripts, self.cache):
+                path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            where = Path(error.filename)
+            mine = where.is_relative_to(self.root) or self.root.is_relative_to(where)
+            hint = "choose another --output_dir" if mine else "start in a folder that can be written"
+            raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
+
+    def tidy(self, *, keep: bool) -> None:
+        """Removes what only a look behind the scenes needs."""
+        if not keep:
+            shutil.rmtree(self.raw, ignore_errors=True)
+            shutil.rmtree(self.scripts, ignore_errors=True)
+
+
+def _named(output_dir: Path, name: str, templates_dir: Path) -> RunFolder:
+    is_default = output_dir.resolve() == DEFAULT_OUTPUT_DIR.resolve()
+    generated = Path("generated") if is_default else output_dir / "generated"
+    root = (output_dir / name).resolve()
+    return RunFolder(root, (generated / name).resolve(), kernel_cache.folder(templates_dir, root))
+
+
+def create(output_dir: Path, key: str, templates_dir: Path) -> RunFolder:
+    """A new folder under output_dir, and one of the same name for the scripts: under generated/, the project's own
+    folder, where output_dir is the default, else under output_dir/generated/.
+
+    key: names what the run tunes, so that the same command finds it again. Raises EnvironmentFault when either
+    cannot be written.
+    """
+    stamp, count = time.strftime("%Y%m%d-%H%M%S"), 0
+    while (output_dir / f"{stamp}{f'-{count}' if count else ''}-{key}").exists():
+        count += 1
+    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}", templates_dir)
+    folder.make()
+    return folder
+
+
+def find(output_dir: Path, key: str, templates_dir: Path) -> RunFolder | None:
+    """The newest run of this key that has a store, else None."""
+    names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
+    # The second run of one second has a 1 behind the second.
+    found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
+    return _named(output_dir, found[-1], templates_dir) if found else None

@@ -1,0 +1,62 @@
+"""Where a run lies, from what a person gives: its folder, its run.json or a results file that it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.run_record import RUN_FILE
+from gemm_tuner.system.input_files import printable
+
+RESULTS_FILE = "tuned.yaml"
+
+
+def run_folder(path: Path) -> Path:
+    """The folder of a run, which holds run.json. Raises UserError when there is none to be found."""
+    if path.is_dir():
+        return path if (path / RUN_FILE).is_file() else _refuse_folder(path)
+    if path.name == RUN_FILE and path.is_file():
+        return path.parent
+    header = results.read(path).header
+    named = results.run_folder(path, header)
+    for folder in (named, path.parent):
+        if folder is not None and (folder / RUN_FILE).is_file():
+            return folder
+    if named is None:
+        what = "does not name the run that wrote it"
+    else:
+        what = f"names {printable(named)} as its run, and there is none"
+    raise UserError(what, where=printable(path), accepted=accepted(path.parent))
+
+
+def results_file(path: Path) -> Path:
+    """A results file as it is given, or that of a run's folder. Raises UserError for a folder without one."""
+    if not path.is_dir():
+        return path
+    if not (path / RUN_FILE).is_file():
+        _refuse_folder(path)
+    wrote = Path(run_record.read(path).results_file)
+    for found in (path / RESULTS_FILE, path / wrote.name):
+        if found.is_file():
+            return found
+    if wrote.is_file() and _is_of(wrote, path):  # where the command ran in this folder, another file may have its name
+        return wrote
+    raise UserError("holds no results file", where=printable(path), accepted=f"the file that the run wrote, {wrote}")
+
+
+def _is_of(file: Path, folder: Path) -> bool:
+    """Whether a results file names this folder as that of its run."""
+    named = results.run_folder(file, results.read(file).header)
+    return named is not None and named.resolve() == folder.resolve()
+
+
+def _refuse_folder(path: Path) -> Path:
+    raise UserError("holds no run", where=printable(path), accepted=accepted(path))
+
+
+def accepted(near: Path) -> str:
+    """What is accepted in place of a folder without a run, with the newest run below it as an example."""
+    runs = sorted(found.parent for found in near.glob(f"*/{RUN_FILE}"))
+    example = printable(runs[-1]) if runs else "results/20260131-120000-1a2b"
+    return f"a run's folder, such as {example}, or a results file that names its run"

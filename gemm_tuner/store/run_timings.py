@@ -1,0 +1,107 @@
+"""The configurations that a run timed for a size, out of the table that it keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Status
+from gemm_tuner.gemm.config_keys import config_of
+from gemm_tuner.store.run_record import TABLES, read_table
+from gemm_tuner.system.documents import show
+
+FINALS, SCREEN = "finals", "screen"
+_COLUMNS = ("name", "status", "finals_us", "screen_us", *CONFIG_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedConfig:
+    """A configuration that ran right to its end for a size.
+
+    finals_us, screen_us: medians; None where it was not a finalist, or not screened. One of them is there.
+    samples: how many calls the median of ``time_us`` is of; 0 where the table does not say.
+    """
+
+    config: KernelConfig
+    finals_us: float | None
+    screen_us: float | None
+    samples: int
+
+    @property
+    def stage(self) -> str:
+        return SCREEN if self.finals_us is None else FINALS
+
+    @property
+    def time_us(self) -> float:
+        """The median of the finals where it was a finalist, else of the screening."""
+        time_us = self.screen_us if self.finals_us is None else self.finals_us
+        assert time_us is not None
+        return time_us
+
+    def slower_than(self, other: TimedConfig) -> float:
+        """By which share it is slower than another, in a stage that timed both: the finals may run at other clocks
+        than the screening, so times of two stages say little about each other."""
+        if self.finals_us and other.finals_us:
+            return self.finals_us / other.finals_us - 1
+        if self.screen_us and other.screen_us:
+            return self.screen_us / other.screen_us - 1
+        return self.time_us / other.time_us - 1
+
+
+def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
+    """By name, what the table of a size timed with status ok.
+
+    folder: the run's. chosen: a name that the table must hold, lest it be another run's.
+    Raises UserError when there is no such table, or it is not of the run that chose ``chosen``.
+    """
+    timed: dict[str, TimedConfig] = {}
+    for config, row in _ok_rows(folder, key, chosen, _COLUMNS):
+        finals_us, screen_us = (_time(row[f"{stage}_us"]) for stage in (FINALS, SCREEN))
+        if finals_us is None and screen_us is None:
+            continue
+        samples = _time(row.get(f"{FINALS if finals_us is not None else SCREEN}_samples"))
+        timed[config.name] = TimedConfig(config, finals_us, screen_us, int(samples or 0))
+    return timed
+
+
+def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[KernelConfig, float]]:
+    """Of a run without a GPU what compiled for a size, with the model's time in microseconds, fastest first.
+
+    Raises UserError as ``read_timings`` does.
+    """
+    rows = _ok_rows(folder, key, chosen, ("name", "status", "predicted_us", *CONFIG_FIELDS))
+    found = [(config, us) for config, row in rows if (us := _time(row["predicted_us"])) is not None]
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def _ok_rows(
+    folder: Path, key: str, chosen: str, columns: Sequence[str]
+) -> Iterator[tuple[KernelConfig, dict[str, Any]]]:
+    """The rows of a size's table that ended well. Raises UserError for a table that is not of this size's run."""
+    table = read_table(folder, key)
+    where = f"{folder / TABLES / key}.csv.gz"
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
+        raise UserError(f"has no column {missing[0]}", where=where)
+    if chosen not in set(table["name"]):
+        raise UserError(f"does not hold {show(chosen)}, so it is of another run", where=where)
+    for row in table[table["status"] == Status.OK.value].to_dict("records"):
+        config = config_of({field: _integral(row[field]) for field in CONFIG_FIELDS}, where)
+        assert config is not None
+        if config.name != row["name"]:
+            raise UserError(f"calls {config.name} {show(row['name'])}", where=where)
+        yield config, {str(column): value for column, value in row.items()}
+
+
+def _time(value: object) -> float | None:
+    """A cell as a number above 0; None for a blank one."""
+    return float(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _integral(value: Any) -> Any:
+    """A cell as ``config_of`` takes it: pandas reads whole numbers as floats where a column has a gap."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

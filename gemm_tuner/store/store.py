@@ -1,0 +1,261 @@
+"""What a run has found, on disk as soon as it is found: SQLite in WAL mode, ``run.sqlite`` in the run's folder.
+
+A process that is killed at any moment leaves a store that holds everything up to its last commit.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
+from gemm_tuner.core.records import CompileResult, Role, Status, Timing, Verdict
+from gemm_tuner.gemm.problem import GemmProblem
+
+STORE_FILE = "run.sqlite"
+FORMAT_VERSION = "3"
+# Fact: how many kernels the run has asked for so far.
+KERNELS_WANTED = "kernels wanted"
+
+# family, class key, binary, specialisation: what one compile is for, whatever folder the script lies in.
+BinaryKey = tuple[str, str, str, str]
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS compiles (
+    family TEXT, class_key TEXT, binary TEXT, specialisation TEXT, result TEXT NOT NULL,
+    PRIMARY KEY (family, class_key, binary, specialisation));
+CREATE TABLE IF NOT EXISTS timings (
+    id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT,
+    gpu TEXT NOT NULL, process INTEGER NOT NULL, role TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS timings_of_size ON timings (size, stage);
+CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
+CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
+CREATE TABLE IF NOT EXISTS accounts (size TEXT PRIMARY KEY, rows TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
+"""
+
+
+# Words of SQLite for a store that another process is writing to, and for one whose bytes are not what was written.
+LOCKED = ("locked", "busy")
+DAMAGED = ("malformed", "not a database", "no such table", "no such column", "decode")
+START_ANEW = "--fresh starts a new run; compiled kernels and the results file are not lost"
+
+
+class StoreFault(CannotWrite):
+    """The store cannot be read or written. As with a full disk, no GPU and no configuration is at fault."""
+
+
+def fault_of(error: Exception, path: Path) -> StoreFault:
+    """What a person is told of an error of SQLite, or of a row that is not as it was written."""
+    words = str(error)
+    if isinstance(error, sqlite3.OperationalError) and any(word in words for word in LOCKED):
+        hint = "end that process or wait for it, then start the same command again: it goes on where it was"
+        return StoreFault(f"another process has it open ({words})", where=str(path), hint=hint)
+    if isinstance(error, sqlite3.OperationalError) and not any(word in words for word in DAMAGED):
+        return StoreFault(f"cannot be written: {words}", where=str(path), hint=FREE_SPACE)
+    return StoreFault(f"is damaged, or no run's store ({words})", where=str(path), hint=START_ANEW)
+
+
+Args = ParamSpec("Args")
+Found = TypeVar("Found")
+
+
+def reads(method: Callable[Concatenate[Store, Args], Found]) -> Callable[Concatenate[Store, Args], Found]:
+    """Lets a method of the store raise StoreFault for rows that are not as they were written."""
+
+    @functools.wraps(method)
+    def guarded(store: Store, /, *given: Args.args, **named: Args.kwargs) -> Found:
+        try:
+            return method(store, *given, **named)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise fault_of(error, store.path) from error
+
+    return guarded
+
+
+class Store:
+    """All methods may be called from any thread; each returns when its rows are committed.
+
+    All raise StoreFault for a store that is damaged, that another process has locked, or that cannot be written.
+    """
+
+    def __init__(self, path: Path, wait_s: float = 30.0) -> None:
+        """Opens or makes the store. wait_s: for another process that has it locked."""
+        self.path = path
+        self._lock = threading.RLock()
+        try:
+            self._base = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
+            self._base.execute("PRAGMA journal_mode=WAL")
+            # A commit survives the death of the process; that of the machine costs the last ones at most.
+            self._base.execute("PRAGMA synchronous=NORMAL")
+            with self._base:
+                self._base.executescript(SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise fault_of(error, path) from error
+        if self.fact("format", FORMAT_VERSION) != FORMAT_VERSION:
+            raise StoreFault("is of another version", where=str(path), hint=START_ANEW)
+        self.set_fact("format", FORMAT_VERSION)
+
+    def close(self) -> None:
+        with self._lock:
+            self._base.close()
+
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        try:
+            with self._lock, self._base:
+                self._base.executemany(statement, rows)
+        except sqlite3.DatabaseError as error:
+            raise fault_of(error, self.path) from error
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._base.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise fault_of(error, self.path) from error
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Facts are JSON values: the run's fingerprint, its state, what was spent."""
+        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
+
+    @reads
+    def fact(self, name: str, default: Any = None) -> Any:
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
+        return json.loads(rows[0][0]) if rows else default
+
+    def add_compiles(self, results: Mapping[BinaryKey, CompileResult], cache: str = "") -> None:
+        """cache: identity of the folder that the binaries are in."""
+        rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
+        self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
+
+    def num_compiles(self) -> int:
+        """Kernels that have been compiled, or that cannot be."""
+        return int(self._rows("SELECT COUNT(*) FROM compiles")[0][0])
+
+    @reads
+    def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
+        """All compiles; given a cache, those that need not be had again: its own, and failures."""
+        found: dict[BinaryKey, CompileResult] = {}
+        for *key, text in self._rows("SELECT * FROM compiles"):
+            row = json.loads(text)
+            if row.pop("cache", "") != cache and cache is not None and row["status"] == Status.OK.value:
+                continue
+            found[key[0], key[1], key[2], key[3]] = CompileResult(**{**row, "status": Status(row["status"])})
+        return found
+
+    def add_timings(
+        self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[GemmProblem], str] = lambda _: ""
+    ) -> None:
+        """Adds timings of a stage, in their order. gpu_of: what tells the GPU that a size is timed on from others."""
+        rows = [
+            (
+                *(t.problem.key, t.name, stage, t.status.value, t.message),
+                *(json.dumps(t.samples_us), gpu_of(t.problem), t.process, t.role.value),
+            )
+            for t in timings
+        ]
+        columns = "size, name, stage, status, message, samples_us, gpu, process, role"
+        self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def timed_on(self, problem: GemmProblem, stage: str) -> dict[str, int]:
+        """How many timings of a size's stage each GPU has."""
+        query = "SELECT gpu, COUNT(*) FROM timings WHERE size = ? AND stage = ? GROUP BY gpu ORDER BY gpu"
+        return dict(self._rows(query, (problem.key, stage)))
+
+    def drop_other_gpus(self, problem: GemmProblem, stage: str, but: str) -> None:
+        """Forgets the timings of a size's stage that another GPU than this one has."""
+        statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
+        self._write(statement, [(problem.key, stage, but)])
+
+    @reads
+    def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:
+        """The timings of a size's stage in the order they came."""
+        columns = "name, status, message, samples_us, process, role"
+        query = f"SELECT {columns} FROM timings WHERE size = ? AND stage = ? ORDER BY id"
+        return [
+            Timing(problem, name, Status(status), tuple(json.loads(samples)), message, process, Role(role))
+            for name, status, message, samples, process, role in self._rows(query, (problem.key, stage))
+        ]
+
+    def drop_process(self, problem: GemmProblem, stage: str, process: int) -> None:
+        """Forgets what a process timed of a size."""
+        statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
+        self._write(statement, [(problem.key, stage, process)])
+
+    def set_role(self, problem: GemmProblem, stage: str, role: Role, process: int | None = None) -> None:
+        """Gives a process that timed a size a role; None is all of them."""
+        statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ifnull(?, process)"
+        self._write(statement, [(role, problem.key, stage, process)])
+
+    def drop_checks(self, problem: GemmProblem) -> None:
+        """Forgets what checks found of a size."""
+        self._write("DELETE FROM verdicts WHERE size = ?", [(problem.key,)])
+        self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
+
+    def add_begun(self, running: Iterable[tuple[str, str]]) -> None:
+        """Notes (size, configuration) that ran when a process of the run died, whoever killed it."""
+        statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
+        self._write(statement, running)
+
+    @reads
+    def begun(self, problem: GemmProblem) -> dict[str, int]:
+        """How often each configuration was running when the run died."""
+        return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
+
+    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None:
+        row = {**asdict(verdict), "problem": verdict.problem.to_dict()}
+        statement = "INSERT INTO verdicts (size, name, verdict) VALUES (?, ?, ?)"
+        self._write(statement, [(problem.key, verdict.name, json.dumps(row))])
+
+    @reads
+    def verdicts(self, problem: GemmProblem, name: str) -> list[Verdict]:
+        query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
+        found = []
+        for (text,) in self._rows(query, (problem.key, name)):
+            row = json.loads(text)
+            row["problem"] = GemmProblem.from_dict(row["problem"])
+            found.append(Verdict(**{**row, "worst_element": tuple(row["worst_element"])}))
+        return found
+
+    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None:
+        """What a check found of a configuration that had been timed."""
+        self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
+
+    @reads
+    def failures(self, problem: GemmProblem) -> list[tuple[str, Status, str]]:
+        rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
+        return [(name, Status(status), message) for name, status, message in rows]
+
+    def checked(self, problem: GemmProblem) -> set[str]:
+        """The configurations of a size whose check came to its end: at two sizes, or to a failure."""
+        query = """SELECT name FROM verdicts WHERE size = ?
+            GROUP BY name HAVING COUNT(DISTINCT json_extract(verdict, '$.problem')) >= 2
+            UNION SELECT name FROM failures WHERE size = ?"""
+        return {name for (name,) in self._rows(query, (problem.key, problem.key))}
+
+    def keep_account(self, problem: GemmProblem, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """What is known of each configuration of a size, as its ledger has it when the size is settled."""
+        self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
+
+    @reads
+    def account(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
+        found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
+        return dict(json.loads(found[0][0])) if found else {}
+
+    def settle(self, problem: GemmProblem, name: str, reason: str = "") -> None:
+        """Ends a size: the chosen configuration, or "" with the reason."""
+        self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
+
+    @reads
+    def settled(self, problem: GemmProblem) -> tuple[str, str] | None:
+        """(name, reason) of a size that has ended, else None."""
+        rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
+        return (rows[0][0], rows[0][1]) if rows else None

@@ -1,0 +1,183 @@
+"""An advisory lock per GPU, for all users and processes of this machine.
+
+Whoever times or checks on a GPU holds its lock meanwhile, so that two runs do not disturb each other's times. The lock
+is a flock on a file, which the operating system frees when the holder dies. A file beside it says who holds it.
+
+The files lie in GEMM_TUNER_LOCK_DIR, else in the system's lock folder where all users may write there, else in the
+temporary folder. Containers share a lock only when they share that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+
+LOCK_DIR = "GEMM_TUNER_LOCK_DIR"
+FOLDERS = (Path("/run/lock"), Path("/var/lock"), Path("/tmp"))
+# Every user may take a lock, so every user must be able to open its file for writing.
+MODE = 0o666
+SAY_EVERY_S = 60.0
+LOOK_EVERY_S = 0.2
+COMMAND_CHARS = 200
+NOTE_BYTES = 4096
+
+
+def lock_folder() -> Path:
+    """Where the lock files lie. Raises UserError when GEMM_TUNER_LOCK_DIR is no folder."""
+    named = os.environ.get(LOCK_DIR)
+    if named:
+        if not Path(named).is_dir():
+            raise UserError(f"{named} is no folder", where=LOCK_DIR, accepted="a folder that all users may write")
+        return Path(named)
+    shared = (folder for folder in FOLDERS if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH)
+    return next((folder for folder in shared if os.access(folder, os.W_OK)), Path(tempfile.gettempdir()))
+
+
+def lock_name(uuid: str) -> str:
+    """The name of a GPU in its lock's file name: its UUID without "GPU-" or "MIG-", since torch and CUDA name a MIG
+    instance by different prefixes."""
+    bare = uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in bare)
+
+
+def lock_path(uuid: str) -> Path:
+    return lock_folder() / f"gemm_tuner-{lock_name(uuid)}.lock"
+
+
+@contextmanager
+def held(
+    uuids: Iterable[str],
+    wait_s: float | None = None,
+    on_wait: Callable[[str], None] = print,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    say_every_s: float = SAY_EVERY_S,
+) -> Iterator[None]:
+    """Holds the locks of all GPUs named while the block runs. They are taken in the order of their UUIDs, so that two
+    processes that want the same GPUs cannot each wait for the other.
+
+    uuids:   UUIDs of GPUs or MIG instances, or another name that every process of this machine gives the GPU.
+    wait_s:  seconds to wait, for all locks together; 0 does not wait, None has no limit.
+    on_wait: gets a sentence that names the holder when waiting begins, and every ``say_every_s`` after that.
+    stop:    asked several times a second while waiting; True ends the wait by KeyboardInterrupt.
+
+    Not reentrant: a process that holds a lock must not ask for it again.
+    Raises EnvironmentFault (exit status 3) when the time is over, or a lock file cannot be opened.
+    """
+    until = None if wait_s is None else time.monotonic() + wait_s
+    with ExitStack() as locks:
+        for _, uuid in sorted({lock_name(uuid): uuid for uuid in uuids}.items()):
+            locks.enter_context(_one(uuid, until, on_wait, stop, say_every_s))
+        yield
+
+
+@contextmanager
+def _one(
+    uuid: str, until: float | None, on_wait: Callable[[str], None], stop: Callable[[], bool], say_every_s: float
+) -> Iterator[None]:
+    path = lock_path(uuid)
+    lock = FileLock(path, mode=MODE)
+    try:
+        if not _taken(lock, 0.0, stop):
+            _wait(lock, uuid, until, on_wait, stop, say_every_s)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the lock of a GPU cannot be opened: {error.strerror}",
+            where=str(path),
+            hint=f"set {LOCK_DIR} to a folder that all users of this GPU may write",
+        ) from error
+    try:
+        _write_holder(uuid, {"pid": os.getpid(), "command": shlex.join(_command())[:COMMAND_CHARS]})
+        yield
+    finally:
+        _write_holder(uuid, {})
+        lock.release()
+
+
+def _wait(
+    lock: FileLock,
+    uuid: str,
+    until: float | None,
+    on_wait: Callable[[str], None],
+    stop: Callable[[], bool],
+    say_every_s: float,
+) -> None:
+    while True:
+        left_s = float("inf") if until is None else until - time.monotonic()
+        if left_s <= 0:
+            raise EnvironmentFault(
+                f"GPU {uuid} is in use by {holder(uuid)}",
+                hint="wait for it by --wait TIME, or choose another GPU by --gpu_ids",
+            )
+        on_wait(f"waiting for GPU {uuid}, which is in use by {holder(uuid)}")
+        if _taken(lock, min(say_every_s, left_s), stop):
+            return
+
+
+def _taken(lock: FileLock, wait_s: float, stop: Callable[[], bool]) -> bool:
+    """Whether the lock was taken within the time. Raises KeyboardInterrupt when the run is to stop."""
+    until = time.monotonic() + wait_s
+    while True:
+        if stop():
+            raise KeyboardInterrupt
+        try:
+            lock.acquire(timeout=min(LOOK_EVERY_S, max(0.0, until - time.monotonic())))
+        except Timeout:
+            if time.monotonic() >= until:
+                return False
+        else:
+            return True
+
+
+def _holder_path(uuid: str) -> Path:
+    """A file of its own beside the lock: some versions of filelock empty the lock's file when they try to take it."""
+    return lock_path(uuid).with_suffix(".holder")
+
+
+def _write_holder(uuid: str, note: dict[str, Any]) -> None:
+    """Notes who holds a lock, for messages only. What cannot be written is left out: the lock holds without it."""
+    path = _holder_path(uuid)
+    with suppress(OSError):
+        with suppress(FileExistsError):  # in a sticky folder nobody may "create" a file that another user made
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)
+            os.fchmod(descriptor, MODE)
+            os.close(descriptor)
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+        try:
+            os.write(descriptor, json.dumps(note).encode())
+        finally:
+            os.close(descriptor)
+
+
+def _command() -> list[str]:
+    """This process's command line as the operating system tells it to other users, who can read it anyway."""
+    import psutil
+
+    try:
+        words: list[str] = psutil.Process().cmdline()
+    except psutil.Error:
+        return []
+    return words
+
+
+def holder(uuid: str) -> str:
+    """Who holds a GPU's lock, in words, as far as its file tells."""
+    try:
+        with _holder_path(uuid).open("rb") as stream:
+            note = json.loads(stream.read(NOTE_BYTES))
+        command = "".join(c for c in str(note["command"])[:COMMAND_CHARS] if c.isprintable())
+        return f"process {int(note['pid'])} ({command})" if command else f"process {int(note['pid'])}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,84 @@
+"""The bytes of a file that a person handed over: of a regular file only, and no more of them than a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+
+# What is no regular file, in words: opening a pipe may wait for ever, a device may have no end.
+_KINDS = (
+    (stat.S_ISDIR, os.strerror(errno.EISDIR)),
+    (stat.S_ISFIFO, "it is a pipe"),
+    (stat.S_ISSOCK, "it is a socket"),
+    (stat.S_ISCHR, "it is a device"),
+    (stat.S_ISBLK, "it is a device"),
+)
+
+
+# The path of standard input.
+STDIN = "-"
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path as a message names it."""
+    text = str(path)
+    if text == STDIN:
+        return "standard input"
+    return text if text.isprintable() else repr(text)
+
+
+def read_text(path: str | os.PathLike[str], what: str, form: str, max_bytes: int) -> str:
+    """The UTF-8 text of a file, without a byte order mark.
+
+    what: how a message names the file's role. form: what it should hold, such as YAML.
+    Raises UserError for a file that is not there, is no regular file, is larger than ``max_bytes``, or is not UTF-8.
+    """
+    data = read_bytes(path, what, form, max_bytes)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"the {what} is not UTF-8 text",
+            where=f"{printable(path)}, line {line}",
+            accepted=f"{form} in UTF-8",
+            hint="save it as UTF-8",
+        ) from None
+
+
+def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: int) -> bytes:
+    """The bytes of a file, or of standard input for STDIN. Raises UserError as ``read_text`` does, but for their
+    meaning."""
+    try:
+        if str(path) == STDIN:
+            data = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with os.fdopen(_open_regular(path), "rb") as file:
+                data = file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UserError(
+            f"cannot read the {what}: {reason}",
+            where=printable(path),
+            accepted=f"a file of {form} that exists and may be read",
+            hint="check the path",
+        ) from None
+    if len(data) > max_bytes:
+        limit = f"up to {max_bytes >> 20} MiB"
+        raise UserError(f"the {what} is too large", where=printable(path), accepted=limit, hint="split it")
+    return data
+
+
+def _open_regular(path: str | os.PathLike[str]) -> int:
+    """A descriptor of a regular file; O_NONBLOCK, since opening a pipe waits for a writer. Raises OSError."""
+    descriptor = os.open(Path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(0, next((words for is_kind, words in _KINDS if is_kind(mode)), "it is no regular file"))

@@ -1,0 +1,167 @@
+"""What NVIDIA's driver says of its GPUs: the one place that calls NVML (the package nvidia-ml-py).
+
+A question that a GPU, a driver or a user's rights do not allow is answered by None. Tests put a recording in the place
+of the module ``pynvml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_tuner.system.processes import name_of
+
+# Bits of NVML's clocks event reasons (nvml.h): idle, and those that mean a slow-down which is no normal state under
+# load. The software power cap (0x4) is how a busy GPU runs.
+IDLE = 0x1
+SLOWED = {0x8: "hardware slowdown", 0x20: "heat, by the driver", 0x40: "heat, by the hardware", 0x80: "power brake"}
+
+
+class NvmlError(Exception):
+    """NVML is not installed, has no driver, or refuses a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that computes on a GPU. name: "unknown" where it cannot be looked up. memory_bytes: None: not told."""
+
+    pid: int
+    name: str
+    memory_bytes: int | None = None
+
+
+class Nvml:
+    """An open connection to the driver. GPUs are named by UUID, or by the driver's index as text."""
+
+    def __init__(self) -> None:
+        """Raises NvmlError when the library or the driver is missing."""
+        try:
+            import pynvml
+        except ImportError as error:
+            raise NvmlError("the package nvidia-ml-py is not installed") from error
+        self._nvml: Any = pynvml
+        self._must(pynvml.nvmlInit)
+
+    def close(self) -> None:
+        self._nvml.nvmlShutdown()
+
+    def _must(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer; raises NvmlError when there is none."""
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError as error:
+            raise NvmlError(f"NVML: {error}") from error
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """The answer of the function of this name; None when there is none."""
+        try:
+            return self._must(getattr(self._nvml, name), *arguments)
+        except (NvmlError, AttributeError):
+            return None
+
+    def driver_version(self) -> str:
+        return _text(self._ask("nvmlSystemGetDriverVersion"))
+
+    def uuids(self) -> list[str]:
+        """UUIDs in the order of the driver's index; "" where one is not told."""
+        count = self._ask("nvmlDeviceGetCount") or 0
+        handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        return [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in handles]
+
+    def _handle(self, gpu: str) -> Any:
+        """Raises NvmlError for a GPU that is not there."""
+        if gpu.isdigit():
+            return self._must(self._nvml.nvmlDeviceGetHandleByIndex, int(gpu))
+        return self._must(self._nvml.nvmlDeviceGetHandleByUUID, gpu)
+
+    def _physical(self, gpu: str) -> Any:
+        """The handle of the whole GPU: clocks, power and temperature are not told of a MIG instance."""
+        handle = self._handle(gpu)
+        if gpu.startswith("MIG-"):
+            return self._must(self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
+        return handle
+
+    def name(self, gpu: str) -> str:
+        return _text(self._ask("nvmlDeviceGetName", self._handle(gpu)))
+
+    def sm_clock_mhz(self, gpu: str) -> int:
+        """Raises NvmlError when it is not told."""
+        return int(self._must(self._nvml.nvmlDeviceGetClockInfo, self._physical(gpu), self._nvml.NVML_CLOCK_SM))
+
+    def max_sm_clock_mhz(self, gpu: str) -> int | None:
+        return _number(self._ask("nvmlDeviceGetMaxClockInfo", self._physical(gpu), self._nvml.NVML_CLOCK_SM))
+
+    def application_clocks_mhz(self, gpu: str) -> tuple[int | None, int | None]:
+        """What was set for applications, and the default."""
+        handle, kind = self._physical(gpu), self._nvml.NVML_CLOCK_GRAPHICS
+        names = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
+        now, default = (_number(self._ask(name, handle, kind)) for name in names)
+        return now, default
+
+    def power_w(self, gpu: str) -> float:
+        """Raises NvmlError when it is not told."""
+        return float(self._must(self._nvml.nvmlDeviceGetPowerUsage, self._physical(gpu))) / 1e3
+
+    def temperature_c(self, gpu: str) -> float:
+        """Raises NvmlError when it is not told."""
+        kind = self._nvml.NVML_TEMPERATURE_GPU
+        return float(self._must(self._nvml.nvmlDeviceGetTemperature, self._physical(gpu), kind))
+
+    def reasons(self, gpu: str) -> int:
+        """Why clocks are what they are, as bits. Raises NvmlError when it is not told."""
+        return int(self._must(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self._physical(gpu)))
+
+    def memory_used_bytes(self, gpu: str) -> int | None:
+        """Of all processes, less what the driver reserves where it tells that apart."""
+        handle = self._physical(gpu)
+        found = self._ask("nvmlDeviceGetMemoryInfo", handle, getattr(self._nvml, "nvmlMemory_v2", None))
+        found = found or self._ask("nvmlDeviceGetMemoryInfo", handle)
+        return None if found is None else int(found.used)
+
+    def utilization_pct(self, gpu: str) -> int | None:
+        """Share of the last second with a kernel running."""
+        found = self._ask("nvmlDeviceGetUtilizationRates", self._physical(gpu))
+        return None if found is None else int(found.gpu)
+
+    def is_split(self, gpu: str) -> bool:
+        """Whether the GPU is split into MIG instances."""
+        return bool((self._ask("nvmlDeviceGetMigMode", self._physical(gpu)) or (0, 0))[0])
+
+    def is_persistent(self, gpu: str) -> bool | None:
+        found = self._ask("nvmlDeviceGetPersistenceMode", self._physical(gpu))
+        return None if found is None else bool(found)
+
+    def processes(self, gpu: str) -> list[GpuProcess]:
+        """Processes that compute on a GPU or a MIG instance."""
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses", self._handle(gpu)) or []
+        return [GpuProcess(one.pid, name_of(one.pid), _number(one.usedGpuMemory)) for one in found]
+
+
+@contextmanager
+def opened() -> Iterator[Nvml]:
+    """A connection while the block runs. Raises NvmlError when there is none to be had."""
+    nvml = Nvml()
+    try:
+        yield nvml
+    finally:
+        nvml.close()
+
+
+def driver_version() -> str:
+    """The driver's version; "" without one."""
+    try:
+        with opened() as nvml:
+            return nvml.driver_version()
+    except NvmlError:
+        return ""
+
+
+def _text(answer: Any) -> str:
+    """Older versions of the library answer in bytes."""
+    return "" if answer is None else answer.decode() if isinstance(answer, bytes) else str(answer)
+
+
+def _number(answer: Any) -> int | None:
+    return None if answer is None else int(answer)

@@ -1,0 +1,193 @@
+"""Child processes that can be watched and killed with everything they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from gemm_tuner.system import guarded
+
+TICK_S = 0.2
+LOG_TAIL_LINES = 8
+LOG_TAIL_BYTES = 64 * 1024
+MARK = "GEMM_TUNER_MARK"
+# The process that a marked one belongs to, "<pid> <its start time in clock ticks since boot>".
+OWNER = "GEMM_TUNER_OWNER"
+LOOK_S = 0.5
+# Exit statuses of a process that did nothing wrong: a person, a batch system or the OOM killer killed it, or what it
+# ran (then 128 and the signal's number).
+KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FROM_OUTSIDE = frozenset(status for kill in KILLS for status in (-kill, 128 + kill))
+# What was running this often when somebody killed its process is not run again.
+MOST_DEATHS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended. ``stalled``: it was killed because nothing moved for the time allowed."""
+
+    exit_status: int
+    stalled: bool
+    seconds: float
+    log_path: Path
+    stall_limit_s: float = 0.0
+
+    def how(self) -> str:
+        """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``, ``nothing moved for 180 s``."""
+        if self.stalled:
+            return f"nothing moved for {self.stall_limit_s:g} s"
+        if self.exit_status >= 0:
+            return f"exit status {self.exit_status}"
+        try:
+            return f"signal {signal.Signals(-self.exit_status).name}"
+        except ValueError:
+            return f"signal {-self.exit_status}"
+
+    def log_tail(self) -> str:
+        """The last lines that it printed, on one line, for an error message."""
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " | ".join(lines[-LOG_TAIL_LINES:])
+
+
+def run_watched(
+    argv: list[str],
+    env: dict[str, str],
+    log_path: Path,
+    *,
+    heartbeat: Callable[[], object],
+    stall_limit_s: float | Callable[[], float],
+    cwd: Path | None = None,
+) -> Ended:
+    """Runs a command in a process group of its own, its output in ``log_path``.
+
+    ``heartbeat`` is called a few times a second; while the value it returns changes, the process is
+    alive. When it stays the same for ``stall_limit_s``, which may change as it goes, the command is killed with
+    all it started, those included that made a session of their own (nsys does so with what it profiles): they
+    are known by a mark in their environment. All are killed too when this process leaves by an exception (Ctrl-C).
+    Raises FileNotFoundError for a command that does not exist.
+    """
+    if shutil.which(argv[0], path=env.get("PATH")) is None:
+        raise FileNotFoundError(2, "no such command", argv[0])
+    mark = secrets.token_hex(8)
+    started = last_change = time.monotonic()
+    seen: object = object()
+    stalled = False
+    limit_s = stall_limit_s() if callable(stall_limit_s) else stall_limit_s
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            guarded_command(argv),
+            env={**env, MARK: mark, OWNER: identity(os.getpid())},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=TICK_S)
+                beat, now = heartbeat(), time.monotonic()
+                if process.returncode is not None:
+                    break
+                if beat != seen:
+                    seen, last_change = beat, now
+                elif now - last_change > (limit_s := stall_limit_s() if callable(stall_limit_s) else stall_limit_s):
+                    stalled = True
+                    kill_family(process.pid, mark)
+        finally:
+            kill_family(process.pid, mark)
+            process.wait()
+    return Ended(process.returncode, stalled, time.monotonic() - started, log_path, limit_s)
+
+
+def guarded_command(argv: Sequence[str]) -> list[str]:
+    """The command line that runs ``argv`` as a child which does not outlive this process, however it ends."""
+    return [sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), *argv]
+
+
+def kill_family(pid: int, mark: str) -> None:
+    """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for process in marked_processes(mark):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def identity(pid: int) -> str:
+    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process is gone.
+
+    psutil gives the start as a time of day, which differs between two readings when the clock is set in between.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in ("Z", "X") else f"{pid} {fields[19]}"
+
+
+def pid_of(process: str) -> int:
+    """The PID of an ``identity``."""
+    return int(process.split()[0])
+
+
+def die_with_the_tuner() -> None:
+    """Starts a thread that ends this process, and all that carry its mark, once the tuner that started it is gone.
+
+    A profiler may give what it profiles a session and a parent of its own, so that no signal comes.
+    """
+    owner, mark = os.environ.get(OWNER, ""), os.environ.get(MARK, "")
+    if not owner or not mark:
+        return  # started by hand
+
+    def look() -> None:
+        while identity(pid_of(owner)) == owner:
+            time.sleep(LOOK_S)
+        for process in marked_processes(mark):
+            if process.pid != os.getpid():
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=look, name="owner", daemon=True).start()
+
+
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """The processes whose environment holds the mark."""
+    return with_variable(MARK, mark)
+
+
+def with_variable(name: str, value: str) -> list[psutil.Process]:
+    """The processes that were started with this variable in their environment, as far as this user may see it."""
+    return [one for one in psutil.process_iter(["environ"]) if (one.info["environ"] or {}).get(name) == value]
+
+
+def own_pids() -> set[int]:
+    """This process, its descendants, and what they started in sessions of their own (a profiler does so)."""
+    mine = psutil.Process()
+    started = {one.pid for one in mine.children(recursive=True)}
+    return {mine.pid} | started | {one.pid for one in with_variable(OWNER, identity(mine.pid))}
+
+
+def name_of(pid: int) -> str:
+    """The name of a process; "unknown" when it is gone or of another PID namespace."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return "unknown"

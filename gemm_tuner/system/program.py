@@ -1,0 +1,25 @@
+"""How this program was called, for the usage lines, hints and errors that name a command to type."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+SCRIPT = "tune_gemm.py"
+_INSTALLED = ("tune-gemm", "tune_gemm")
+# The script's name as a command, not as part of a path or of another name.
+_COMMAND = re.compile(r"(?<![\w/.\-])tune_gemm\.py(?![\w/\-])")
+
+
+def name() -> str:
+    """The command as it was typed: tune_gemm.py, tune-gemm or python -m gemm_tuner.cli; else the first."""
+    called = Path(sys.argv[0] if sys.argv else "")
+    if called.name == "__main__.py" and called.parent.name == "cli":
+        return "python -m gemm_tuner.cli"
+    return called.stem if called.stem in _INSTALLED and called.suffix != ".py" else SCRIPT
+
+
+def as_called(text: str) -> str:
+    """A text of this program in which tune_gemm.py stands for the command, with the name it was called by."""
+    return _COMMAND.sub(lambda _: name(), text)

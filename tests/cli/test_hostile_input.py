@@ -1,0 +1,205 @@
+"""What a person hands over is data: nothing in the sources could run it, and names come from checked numbers only."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from samples import ROOT
+from samples import config as make_config
+
+from gemm_tuner.cli.main import main
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.gemm.sizes import load_sizes
+from gemm_tuner.space import space
+from gemm_tuner.store import results
+
+FOLDERS = ("gemm_tuner", "rules", "benchmarks")
+SOURCES = [ROOT / "tune_gemm.py", *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))]
+# multiprocess pickles between processes that the tuner itself starts; nothing else unpickles.
+UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(_[A-Z]+[0-9]+)+")
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def called(node: ast.Call) -> str:
+    """The dotted name that a call is made by, as written."""
+    return ast.unparse(node.func)
+
+
+def faults(tree: ast.AST) -> list[str]:
+    """What would run data, in words."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = {alias.name.split(".")[0] for alias in node.names}
+            if isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").split(".")[0]}
+            found += [f"line {node.lineno} imports {name}" for name in names & UNPICKLERS]
+    for node in calls(tree):
+        name, keywords = called(node), {k.arg: ast.unparse(k.value) for k in node.keywords}
+        is_shell = keywords.get("shell", "False") != "False" or name in (
+            *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
+            *("asyncio.create_subprocess_shell", "pty.spawn"),
+        )
+        unsafe = name in ("eval", "exec", "compile", "builtins.eval", "builtins.exec", "torch.load", "pd.read_pickle")
+        unsafe = unsafe or name in ("yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.load_all")
+        unsafe = unsafe or keywords.get("allow_pickle", "False") != "False"
+        if is_shell or unsafe:
+            found.append(f"line {node.lineno} calls {name}")
+    return found
+
+
+def test_no_source_unpickles_evaluates_or_starts_a_shell() -> None:
+    found = {path.name: faults(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from dill import loads",
+        "eval(text)",
+        "subprocess.run(x, shell=True)",
+        "subprocess.run(x, shell=wanted)",
+        "os.system(x)",
+        "yaml.load(x, Loader=y)",
+        "np.load(x, allow_pickle=True)",
+    ],
+)
+def test_the_scan_sees_what_it_is_for(text: str) -> None:
+    assert faults(ast.parse(text))
+
+
+def test_commands_are_lists_of_words() -> None:
+    """A text as the command of a subprocess would be split by nobody, or by a shell."""
+    for path in SOURCES:
+        for node in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            if called(node) in ("subprocess.run", "subprocess.Popen", "subprocess.check_output") and node.args:
+                assert not isinstance(node.args[0], (ast.Constant, ast.JoinedStr)), f"{path}, line {node.lineno}"
+
+
+HOSTILE_CONFIGS: list[dict[str, object]] = [
+    {"family": "../../x"},
+    {"family": "gemm_tile; rm -rf /"},
+    {"family": "gemm_tile\n"},
+    {"family": "Gemm"},
+    {"BLOCK_SIZE_M": "128"},
+    {"BLOCK_SIZE_M": 128.0},
+    {"BLOCK_SIZE_M": True},
+    {"BLOCK_SIZE_M": -128},
+    {"num_stages": 2**62},
+    {"SPLIT_K": "1; import os"},
+]
+CONFIG: dict[str, object] = {**make_config().options(), "family": "gemm_tile"}
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    from gemm_tuner.system.documents import dump_yaml
+
+    path.write_text(dump_yaml(rows))
+    return path
+
+
+@pytest.mark.parametrize("change", HOSTILE_CONFIGS, ids=repr)
+def test_a_kernels_name_is_built_from_checked_numbers(tmp_path: Path, change: dict[str, object]) -> None:
+    size: dict[str, object] = {"M": 1, "N": 1, "K": 1}
+    (entry,) = load_sizes(write(tmp_path / "good.yaml", [{**size, **CONFIG}]), Defaults()).entries
+    assert entry.config is not None and NAME.fullmatch(entry.config.name) and entry.config.name.isidentifier()
+    with pytest.raises(UserError):
+        load_sizes(write(tmp_path / "bad.yaml", [{**size, **CONFIG, **change}]), Defaults())
+
+
+def test_every_name_of_the_shipped_spaces_is_an_identifier() -> None:
+    for path in sorted((ROOT / "rules").glob("space_*.yaml")):
+        frame = space.frame(space.load(path, path.stem.removeprefix("space_")))
+        names = space.names(frame.sample(2000, random_state=0))
+        assert names.str.fullmatch(NAME.pattern).all(), path
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+HOSTILE_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "bomb of aliases": (lambda path: path.write_text("a: &a [x]\nb: [*a, *a]\n"), "anchors and aliases"),
+    "deep": (lambda path: path.write_text("[" * 10**6), "nested too deeply"),
+    "many": (lambda path: path.write_text("- {M: 1}\n" * 1_700_000), "too many values"),
+    "large": (lambda path: path.write_text(" " * (17 << 20)), "too large"),
+    "python tag": (lambda path: path.write_text("- !!python/object/apply:os.system ['touch owned']\n"), "not accepted"),
+    "template": (lambda path: path.write_text("- {M: '{{ 7*7 }}', N: 1, K: 1}\n"), "M is '{{ 7*7 }}'"),
+    "2^62": (lambda path: path.write_text("- {M: 4611686018427387904, N: 1, K: 1}\n"), "M is 4611686018427387904"),
+    "line break": (lambda path: path.write_text('- {M: 1, N: 1, K: 1, dtype: "a\\nb"}\n'), "dtype is 'a\\nb'"),
+    "escape": (lambda path: path.write_text('- {M: 1, N: 1, K: 1, "\\e[31m": 1}\n'), "'\\x1b[31m'"),
+    "path": (lambda path: path.write_text("- {M: ../../x, N: 1, K: 1}\n"), "M is '../../x'"),
+    "nul": (lambda path: path.write_bytes(b"- {M: 1\0}\n"), "not valid YAML"),
+    "UTF-16": (lambda path: path.write_bytes("- {M: 1}\n".encode("utf-16")), "not UTF-8"),
+    "Latin-1": (lambda path: path.write_bytes(b"# gr\xf6\xdfe\n- {M: 1}\n"), "not UTF-8"),
+    "nan": (lambda path: path.write_text("- {M: .nan, N: 1, K: 1}\n"), "M is nan"),
+    "infinity": (lambda path: path.write_text("- {M: .inf, N: 1, K: 1}\n"), "M is inf"),
+    "tab": (lambda path: path.write_text("-\t{M: 1}\n\t- 2\n"), "not valid YAML"),
+    "folder": (folder, "Is a directory"),
+    "pipe": (os.mkfifo, "it is a pipe"),
+    "endless": (lambda path: path.symlink_to("/dev/zero"), "it is a device"),
+    "itself": (lambda path: path.symlink_to(path), "symbolic links"),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), HOSTILE_FILES.values(), ids=list(HOSTILE_FILES))
+def test_a_hostile_size_file_ends_with_one_line_and_writes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], object],
+    words: str,
+) -> None:
+    path, here = tmp_path / "sizes.yaml", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    make(path)
+    assert main(["--gemm_size_file", str(path), "--dry_run", "--arch", "sm_90"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert words in line and str(path) in line and line.isprintable()
+    assert not list(here.iterdir())
+
+
+def test_a_results_file_cut_inside_its_last_line_is_refused(tmp_path: Path) -> None:
+    """K of 4096 cut to 40 would be another size."""
+    path = tmp_path / "tuned.yaml"
+    path.write_bytes((ROOT / "tests" / "data" / "h200_nsys_recording" / "tuned.yaml").read_bytes()[:-1])
+    with pytest.raises(UserError, match="ends inside a line"):
+        results.read(path)
+
+
+def test_the_memory_of_hostile_files_is_bounded(tmp_path: Path) -> None:
+    """In a process of 2 GiB of addresses, a file of the largest size ends with a UserError and not a MemoryError."""
+    pytest.importorskip("resource")
+    path = tmp_path / "sizes.yaml"
+    code = (
+        "import resource, sys\n"
+        "from gemm_tuner.core.errors import UserError\n"
+        "from gemm_tuner.gemm.sizes import load_sizes\n"
+        "from gemm_tuner.gemm.problem_keys import Defaults\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "try:\n"
+        "    load_sizes(sys.argv[1], Defaults())\n"
+        "except UserError as error:\n"
+        "    print(error.one_line()[:300])\n"
+    )
+    for text in ("- {M: 1, N: 1, K: 1, x: 1}\n" * 600_000, "- '" + "x" * (16 << 20)):
+        path.write_text(text[: 16 << 20])
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0 and str(path) in done.stdout, done.stderr[-2000:]

@@ -1,0 +1,244 @@
+"""The compile pool with real workers, and scripts that fail, hang and die in them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.compile_stage import support_task
+from gemm_tuner.core.architecture import Architecture
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.source import codegen
+from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.system import memory
+
+ROOT = Path(__file__).resolve().parents[2]
+SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
+PROBLEM = GemmProblem(64, 64, 64)
+GOOD = KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 1, 2)
+OTHERS = tuple(replace(GOOD, BLOCK_SIZE_N=n) for n in (16, 32, 64))
+# A script is loaded as the generated ones are: CONFIGS, scratch and calls.
+BROKEN = """
+import os, signal, subprocess, sys, time
+import triton
+
+@triton.jit
+def kernel(pointer):
+    {kernel}
+
+CONFIGS = {{"broken": {{"binary": "broken"}}}}
+
+def scratch(config, size, num_sms):
+    return 0, 0
+
+def calls(config, size, operands, scratch, num_sms):
+    with open({pid_file!r}, "w") as stream:
+        stream.write(str(os.getpid()))
+    {calls}
+    return [("kernel", kernel, (1,), (operands.a,), {{}})]
+"""
+
+
+def good_tasks(folder: Path) -> list[CompileTask]:
+    script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, SM_90)
+    return [CompileTask(str(script.path), c.binary_name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
+
+
+def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:
+    path = folder / "broken.py"
+    path.write_text(BROKEN.format(kernel=kernel, calls=calls, pid_file=str(folder / "pid")), encoding="utf-8")
+    return CompileTask(str(path), "broken", "s", PROBLEM)
+
+
+def pool_in(folder: Path, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
+    return CompilePool(SM_90, workers, kernel_env(folder / "cache"), folder / "log.txt", limit_s)
+
+
+def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
+    """All answers by name; every task is answered once."""
+    with pool:
+        answers = list(pool.run(tasks))
+    assert sorted(task.name for task, _ in answers) == sorted(task.name for task in tasks)
+    assert all(result.name == task.name for task, result in answers)
+    return {result.name: result for _, result in answers}
+
+
+def is_running(pid: int) -> bool:
+    """A zombie does not run."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
+    """The broken script's result, after checking that all others compiled."""
+    assert all(results[c.binary_name].status == Status.OK for c in OTHERS), results
+    return results["broken"]
+
+
+def test_good_kernels_compile_once_and_then_come_from_the_cache(tmp_path: Path) -> None:
+    first = run(pool_in(tmp_path), good_tasks(tmp_path))
+    again = run(pool_in(tmp_path), good_tasks(tmp_path))
+    for name, result in first.items():
+        assert result.status == Status.OK and not result.cached and result.registers > 0 and result.seconds > 0
+        assert again[name].cached and again[name].binary_hash == result.binary_hash
+    assert len({result.binary_hash for result in first.values()}) == len(OTHERS)
+
+
+def test_an_error_in_calls_costs_that_config_only(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, calls="raise RuntimeError('calls went wrong')")
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and result.message == "RuntimeError: calls went wrong"
+
+
+def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, kernel="not_a_name(pointer)")
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and "not_a_name" in result.message
+
+
+def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path) -> None:
+    task = CompileTask(str(tmp_path / "absent.py"), "broken", "s", PROBLEM)
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and "absent.py" in result.message
+
+
+def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    child = (
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid)); time.sleep(600)"
+    )
+    tasks = good_tasks(tmp_path)
+    run(pool_in(tmp_path), tasks)  # so that no good one is over the limit on a busy machine
+    result = blamed_alone(run(pool_in(tmp_path, limit_s=2.0), [broken_task(tmp_path, calls=child), *tasks]))
+    assert result.status == Status.COMPILE_TIMEOUT and result.message == "not compiled within 2 s"
+    for file in ("pid", "child"):
+        assert not is_running(int((tmp_path / file).read_text()))
+
+
+@pytest.mark.parametrize(
+    ("death", "exit_status", "workers"),
+    [("os._exit(9)", 9, 1), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, 2), ("sys.exit(3)", 3, 1)],
+)
+def test_a_worker_that_dies_costs_that_config_only(tmp_path: Path, death: str, exit_status: int, workers: int) -> None:
+    tasks = good_tasks(tmp_path)
+    tasks.insert(1, broken_task(tmp_path, calls=death))
+    result = blamed_alone(run(pool_in(tmp_path, workers=workers), tasks))
+    assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
+
+
+def test_the_last_worker_may_die_too(tmp_path: Path) -> None:
+    result = run(pool_in(tmp_path, workers=1), [broken_task(tmp_path, calls="os._exit(9)")])["broken"]
+    assert result.status == Status.COMPILE_ERROR
+
+
+def killed_at_first(pid_file: str) -> str:
+    """For ``calls``: the first process that comes by is killed, the next is not."""
+    return f"os.path.exists({pid_file!r} + '.1') or (open({pid_file!r} + '.1', 'w'), os.kill(os.getpid(), 9))"
+
+
+def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, kernel="not_a_name(pointer)", calls=killed_at_first(str(tmp_path / "pid")))
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert "not_a_name" in result.message and (tmp_path / "pid.1").exists()
+
+
+def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> None:
+    """As by the OOM killer: two of them, while they import."""
+    tasks, killed = good_tasks(tmp_path), list[int]()
+    with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
+        answers = thread.submit(lambda: list(pool.run(tasks)))
+        while len(killed) < 2 and not answers.done():
+            for worker in list(pool._workers):
+                if worker.process.pid not in (None, *killed) and not worker.ready:
+                    os.kill(worker.process.pid, signal.SIGKILL)
+                    killed.append(worker.process.pid)
+        assert [result.status for _, result in answers.result()] == [Status.OK] * len(tasks)
+    assert len(killed) == 2
+
+
+@pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
+def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats: str) -> None:
+    pool = CompilePool(
+        SM_90, 2, kernel_env(tmp_path / "cache"), tmp_path / "log.txt", memory_bytes=memory.LEAST_BYTES // 2
+    )
+    result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
+
+
+def test_a_worker_may_take_its_share_of_the_machine() -> None:
+    shares = [memory.share_bytes(workers) for workers in (1, 16, 10_000)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] <= memory.MOST_BYTES and shares[-1] == memory.LEAST_BYTES
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
+    """Here a limit on the size of files stands for the full disk."""
+    tasks, before = good_tasks(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        pool = pool_in(tmp_path, workers=1)
+        with pool, pytest.raises(EnvironmentFault, match=r"compiled kernels cannot be written.*free some space"):
+            list(pool.run(tasks))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path) -> None:
+    tasks = good_tasks(tmp_path)
+    with pool_in(tmp_path) as pool:
+        first = list(pool.run([broken_task(tmp_path, calls="os._exit(9)"), tasks[0], tasks[1]]))
+        second = list(pool.run(tasks))
+        pids = [worker.process.pid for worker in pool._workers]
+        assert pids and all(map(is_running, pids))
+    assert len(first) == 3 and [result.status for _, result in second] == [Status.OK] * 3
+    assert not any(map(is_running, pids))
+
+
+def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path) -> None:
+    pids: list[int] = []
+    with pytest.raises(KeyboardInterrupt), pool_in(tmp_path) as pool:
+        for _ in pool.run(good_tasks(tmp_path)):
+            pids = [worker.process.pid for worker in pool._workers]
+            raise KeyboardInterrupt
+    assert pids and not any(map(is_running, pids))
+
+
+def test_no_torch_and_no_gpu_in_a_worker(tmp_path: Path) -> None:
+    """Not even where a backend asks for torch: what it gets has no file."""
+    calls = (
+        'import torch; raise RuntimeError(f\'torch file {getattr(torch, "__file__", None)}, '
+        'cuda {any("libcuda" in line for line in open("/proc/self/maps"))}\')'
+    )
+    result = run(pool_in(tmp_path), [broken_task(tmp_path, calls=calls)])["broken"]
+    assert result.message == "RuntimeError: torch file None, cuda False"
+
+
+def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
+    (task,) = good_tasks(tmp_path)[:1]
+    assert run(pool_in(tmp_path), [support_task(task)])[""].status == Status.OK
+
+
+def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
+    pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
+        list(pool.run(good_tasks(tmp_path)))
+
+
+def test_nothing_to_compile_starts_nothing(tmp_path: Path) -> None:
+    with pool_in(tmp_path) as pool:
+        assert list(pool.run([])) == []
+        assert pool._workers == []
+    assert not (tmp_path / "log.txt").exists() and os.getpgrp() == os.getpgid(0)

@@ -1,0 +1,94 @@
+"""The model: times that are possible, that grow with the work, and that rank as an H200 does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from rule_cases import thin_space
+from samples import ARCHS, columns, config, device, problem
+
+from gemm_tuner.gemm import model
+from gemm_tuner.space import prune
+
+# Of 11 282 timings of two prototype kernels on an H200 (bf16, event timing, flushed L2): every n-th by rank.
+# BLOCK_SIZE_M, _N, _K, GROUP_SIZE_M, num_warps, num_stages, measured us.
+MEASURED = {
+    (4096, 4096, 4096): (
+        (128, 256, 32, 8, 8, 5, 181.5), (256, 64, 64, 1, 8, 3, 299.84), (64, 256, 128, 8, 8, 2, 392.99),
+        (256, 32, 64, 8, 4, 3, 520.54), (128, 32, 128, 8, 8, 3, 617.06), (32, 64, 128, 8, 8, 2, 771.87),
+        (16, 128, 256, 8, 4, 4, 927.94), (16, 128, 256, 1, 8, 2, 1021.6), (32, 32, 128, 1, 8, 2, 1165.09),
+        (32, 16, 256, 1, 4, 3, 1449.12), (32, 16, 256, 1, 8, 3, 2226.82), (16, 16, 32, 8, 8, 2, 8133.73),
+    ),
+    (256, 7168, 2048): (
+        (128, 128, 32, 8, 8, 3, 21.89), (128, 64, 64, 1, 4, 2, 27.84), (256, 32, 64, 1, 4, 2, 31.33),
+        (32, 256, 64, 1, 8, 4, 37.12), (32, 128, 64, 8, 8, 3, 43.36), (16, 256, 64, 8, 4, 4, 51.17),
+        (128, 16, 128, 8, 4, 4, 58.59), (16, 256, 128, 1, 4, 4, 67.49), (32, 32, 128, 8, 8, 5, 77.41),
+        (64, 16, 32, 8, 4, 3, 98.21), (16, 32, 64, 8, 8, 3, 152.35), (16, 16, 32, 8, 8, 2, 450.43),
+    ),
+}  # fmt: skip
+AXES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("size", [(1, 1, 1), (17, 5120, 5120), (64, 64, 65536), (8192, 8192, 8192), (2**20, 1, 2**20)])
+def test_times_are_finite_and_not_below_the_roofline(arch: str, size: tuple[int, int, int]) -> None:
+    for dtype in ("bf16", "fp32"):
+        asked = problem(*size, dtype)
+        predicted = model.predict_us(thin_space(arch).columns, asked, device(arch))
+        assert np.isfinite(predicted).all()
+        assert (predicted >= model.roofline_us(asked, device(arch))).all()
+        assert model.roofline_us(asked, device(arch)) > 0
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_more_work_is_never_faster(arch: str) -> None:
+    everything = thin_space(arch).columns
+    before = model.predict_us(everything, problem(512, 512, 256), device(arch))
+    for bigger in ((512, 512, 300), (512, 512, 8192), (513, 512, 256), (512, 4096, 256)):
+        after = model.predict_us(everything, problem(*bigger), device(arch))
+        # A small grid reaches less of the bandwidth; more tiles may then move their bytes no slower in all.
+        assert (after >= before * (1 if bigger[:2] == (512, 512) else 0.9)).all(), bigger
+
+
+def test_the_roofline_is_arithmetic_or_bytes() -> None:
+    h200 = device("sm_90")
+    large, thin = problem(8192, 8192, 8192), problem(1, 4096, 4096)
+    assert model.roofline_us(large, h200) == pytest.approx(2 * 8192**3 / 989e12 * 1e6)
+    assert model.roofline_us(thin, h200) == pytest.approx((4096 + 4096 * 4096 + 4096) * 2 / 4800e9 * 1e6)
+
+
+def test_split_k_pays_for_a_second_kernel_and_helps_few_tiles() -> None:
+    h200 = device("sm_90")
+    both = columns(config(), config(SPLIT_K=4))
+    whole, split = model.predict_us(both, problem(8192, 8192, 512), h200)
+    assert whole < split
+    whole, split = model.predict_us(both, problem(64, 64, 65536), h200)
+    assert split < whole
+
+
+def test_blocks_that_an_sm_holds() -> None:
+    h200 = device("sm_90")
+    held = model.resident_blocks(
+        columns(config(), config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=16), config(BLOCK_SIZE_K=1024)),
+        problem(4096, 4096, 4096),
+        h200,
+    )
+    assert held[1] > held[0] >= held[2] == 1
+
+
+@pytest.mark.parametrize("size", MEASURED)
+def test_the_ranking_agrees_with_measurements(size: tuple[int, int, int]) -> None:
+    rows = MEASURED[size]
+    some = columns(*(config(**dict(zip(AXES, row[:-1], strict=True))) for row in rows))
+    predicted = model.predict_us(some, problem(*size), device("sm_90"))
+    measured = pd.Series([row[-1] for row in rows])
+    assert measured.rank().corr(pd.Series(predicted).rank()) > 0.7
+
+
+def test_one_configuration_and_the_whole_space_agree() -> None:
+    candidates, size = thin_space("sm_90"), problem(4096, 4096, 4096)
+    whole = model.predict_us(candidates.columns, size, device("sm_90"))
+    for row in (0, len(whole) // 3, len(whole) - 1):
+        alone = prune.columns_of(candidates.configs.iloc[[row]])
+        assert model.predict_us(alone, size, device("sm_90"))[0] == whole[row]

@@ -1,0 +1,81 @@
+"""Short forms tell as much as the names that they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rule_cases import thin_space
+from samples import ARCHS, config
+from screens import TUNED, choices_of
+
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.short_forms import label, labels, legend, short_config
+from gemm_tuner.launch.plan import VENDOR
+from gemm_tuner.space.space import configs_of
+
+SIZE = GemmProblem(4096, 4096, 4096)
+SCALED = GemmProblem(4096, 4096, 4096, "fp8_e4m3", "fp8_e4m3", "bf16", layout_b=Layout.COL, scaling="block")
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_no_two_configurations_of_a_space_have_the_same_short_form(arch: str) -> None:
+    names = [one.name for one in configs_of(thin_space(arch).configs)]
+    assert len({short_config(name) for name in names}) == len(set(names))
+
+
+def test_the_short_form_of_a_configuration() -> None:
+    tile = config(BLOCK_SIZE_M=128, BLOCK_SIZE_N=256, BLOCK_SIZE_K=64, GROUP_SIZE_M=8, num_warps=8, num_stages=3)
+    assert short_config(tile.name) == "tile 128x256x64 gm8 w8 s3"
+    assert "sk4" in short_config(replace(tile, SPLIT_K=4).name).split()
+    own = replace(tile, family="my_own").name
+    assert short_config(own).startswith("my_own 128x256x64 ")
+    for other in (VENDOR, "", "gemm_tile", "[bold]_BM1"):
+        assert short_config(other) == other
+
+
+PROBLEMS = [
+    SIZE,
+    SCALED,
+    replace(SIZE, m=64),
+    replace(SIZE, layout_b=Layout.COL),
+    replace(SIZE, dtype_c="fp32"),
+    replace(SIZE, dtype_a="fp8_e5m2", dtype_b="fp8_e4m3"),
+    replace(SIZE, batch=4),
+    replace(SIZE, alpha=0.1),
+    replace(SIZE, alpha=0.1000001),
+    replace(SIZE, beta=0.5),
+    replace(SIZE, bias=True),
+    replace(SIZE, activation="gelu"),
+    replace(SIZE, dtype_a="fp32", dtype_b="fp32", dtype_c="fp32", precision="tf32"),
+    replace(SIZE, dtype_a="int8", dtype_b="int8", dtype_c="int32"),
+    replace(SCALED, scaling="row_col"),
+]
+
+
+def test_no_two_sizes_have_the_same_label() -> None:
+    assert len(set(labels(PROBLEMS).of.values())) == len(PROBLEMS)
+    assert len({label(problem) for problem in PROBLEMS}) == len(PROBLEMS)
+
+
+@pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
+def test_what_all_sizes_share_is_said_once(path: object) -> None:
+    problems = [choice.problem for choice in choices_of(path)]  # type: ignore[arg-type]
+    named = labels(problems)
+    assert len(set(named.of.values())) == len(problems)
+    assert problems[0].dtype_a in named.common
+    assert max(map(len, named.of.values())) <= 22
+
+
+def test_labels_of_one_and_of_several_sizes() -> None:
+    assert label(SIZE) == "4096x4096x4096 bf16 nn"
+    assert label(SCALED) == "4096x4096x4096 fp8_e4m3 nt scale_block"
+    biased = replace(SIZE, m=1, bias=True)
+    named = labels([SIZE, biased])
+    assert (named.common, named.of) == ("bf16 nn", {SIZE: "4096x4096x4096", biased: "1x4096x4096 bias"})
+    assert labels([]).of == {}
+
+
+def test_the_legend_explains_what_occurs() -> None:
+    assert list(legend([SIZE, SCALED])) == ["nn", "nt", "scale_block"]
+    assert all(legend(PROBLEMS).values())

@@ -1,0 +1,113 @@
+"""How a test says what a rule keeps and cuts, and spaces that are thinner than the shipped ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device, shipped
+
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.pipeline.prepare import Space, load_space
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.space import prune
+from gemm_tuner.space.space import AXES
+
+BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
+# The largest values of the space that a rule asks for.
+LARGEST = {"SPLIT_K": 64, "num_stages": 8, "NUM_XCDS": 8}
+FP8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
+BLOCK_SCALES = {**FP8, "scaling": "block"}
+INT8 = {"dtype_a": "int8", "dtype_b": "int8", "dtype_c": "int32"}
+FP32 = {"dtype_a": "fp32", "dtype_b": "fp32", "dtype_c": "fp32"}
+TF32 = {**FP32, "precision": "tf32"}
+NT = {"layout_b": Layout.COL}
+TN = {"layout_a": Layout.COL}
+
+
+class On(NamedTuple):
+    """Where a rule is asked: a size with the keys of a GemmProblem, on an architecture."""
+
+    size: tuple[int, int, int]
+    arch: str = "sm_90"
+    keys: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def problem(self) -> GemmProblem:
+        return GemmProblem(*self.size, **self.keys)
+
+
+class Case(NamedTuple):
+    """On ``on``: changes with which a configuration is kept, and with which it is cut."""
+
+    rule: str
+    on: On
+    kept: dict[str, Any]
+    cut: dict[str, Any]
+
+
+class PlaceCase(NamedTuple):
+    """Changes with which a configuration is kept on the one place and cut on the other."""
+
+    rule: str
+    changes: dict[str, Any]
+    kept_on: On
+    cut_on: On
+
+
+def rules_of(file: str) -> set[str]:
+    """The names of the rules that a file holds."""
+    return {rule.name for rule in BY_NAME.values() if Path(rule.keep.__code__.co_filename).name == file}  # type: ignore[attr-defined]
+
+
+def keeps(name: str, on: On, changes: dict[str, Any]) -> bool:
+    """What a rule, where it holds, says of one configuration; by its backend and families as a run does."""
+    rule = BY_NAME[name]
+    base = AMD if on.arch.startswith("gfx") else {}
+    one = config(**{**base, **changes})
+    assert not rule.families or one.family in rule.families, f"{name} is never asked about {one.family}"
+    target = device(on.arch)
+    assert rule.backend in ("", target.target.backend), f"{name} is never asked on {on.arch}"
+    return len(prune.apply(columns(one, largest=LARGEST), on.problem, target, (rule,)).kept) == 1
+
+
+def thin_space_text(arch: str) -> str:
+    """The shipped space file with all blocks, and of the other axes the first and the last value."""
+    document = yaml.safe_load((RULES / f"space_{arch}.yaml").read_text())
+    for axes in document["families"].values():
+        for axis, values in axes.items():
+            if not axis.startswith("BLOCK_SIZE"):
+                axes[axis] = sorted({values[0], values[-1]})
+    text: str = yaml.safe_dump(document, sort_keys=False)
+    return text
+
+
+@cache
+def thin_space(arch: str, *, heuristics: bool = True) -> Space:
+    """A tenth or so of the space of an architecture, with the shipped rules."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "thin.yaml"
+        path.write_text(thin_space_text(arch))
+        asked = Settings((), TEMPLATES, RULES, ROOT, heuristics=heuristics, space_file=path)
+        return load_space(asked, device(arch))
+
+
+def some_rows(all_columns: Any, rows: Any) -> Any:
+    """Some configurations of a space, as columns."""
+    some = {axis: getattr(all_columns, axis)[rows] for axis in ("family", *AXES)}
+    return SimpleNamespace(**some, largest=all_columns.largest, families=all_columns.families)
+
+
+@cache
+def plain_part(arch: str) -> Any:
+    """A part of the shipped space. What rules keep of it they keep of the whole: an answer is of one configuration."""
+    c = shipped(arch).columns
+    plain = (c.GROUP_SIZE_M == 1) & (c.EPILOGUE_SUBTILE == 1) & (c.PROGRAMS_PER_SM <= 1) & (c.WARP_SPECIALIZE == 0)
+    on_amd = (c.STREAM_B == 0) & (c.kpack <= 1) & (c.matrix_instr_nonkdim != 32)
+    return some_rows(c, np.flatnonzero(plain & on_amd & (c.num_stages <= 4) & (c.family != "gemv")))

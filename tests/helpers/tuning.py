@@ -1,0 +1,167 @@
+"""Runs without a GPU for tests: real folders, stores and sessions, and a launcher that takes a GPU's place."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from samples import NO_GPU, RULES, TEMPLATES, device, gpu
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import Device, KernelConfig, Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.launch.plan import AGAIN, FINALS, VENDOR, Plan, Work
+from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.source import codegen
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.prune import Pruned
+from gemm_tuner.store import run_folder
+from gemm_tuner.store.store import Store
+from gemm_tuner.system.interruption import Interruption
+
+SM_90 = device("sm_90")
+Scripts = dict[tuple[str, str], codegen.Script]
+
+
+def machine(gpus: int = 1) -> Machine:
+    return Machine(tuple(gpu(index) for index in range(gpus)), NO_GPU.versions, "570.86")
+
+
+def setting(gpus: int = 1) -> Setting:
+    return Setting(SM_90, tuple(range(gpus)), machine(gpus))
+
+
+def settings(folder: Path, *sizes: GemmProblem, **changes: Any) -> Settings:
+    entries = tuple(SizeEntry(size) for size in sizes)
+    return Settings(entries, TEMPLATES, RULES, folder / "results", **changes)
+
+
+def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) -> Session:
+    """A session with a folder and a store of its own. The current folder gets generated/."""
+    where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
+    silent = Console(file=io.StringIO())
+    asked = settings(folder, *sizes, **changes)
+    made = Session(asked, setting(gpus), where, Store(where.store), Interruption(), silent, silent)
+    made.budget = Budget(asked.budget_s)
+    return made
+
+
+def ledger_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> Ledger:
+    """A ledger whose space is these configurations; predicted best first, and better than any other, unless said
+    otherwise."""
+    frame = pd.DataFrame([one.to_dict() for one in configs])
+    pruned = Pruned(np.arange(len(configs)), np.full(len(configs), "", dtype=object), ())
+    times = list(predicted_us) or [0.001 * (1 + index) for index in range(len(configs))]
+    names = [one.name for one in configs]
+    return Ledger(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
+
+
+def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> Ledger:
+    """The account of a size with what the rules keep of a space."""
+    return prepare.ledger_of(candidates, size, of, prepare.cut_space(candidates, size, of))
+
+
+def scripts_of(ledgers: Iterable[Ledger]) -> Scripts:
+    """Names of scripts that nobody reads."""
+    keys = {(config.family, ledger.problem.class_key) for ledger in ledgers for config in ledger.kept.values()}
+    return {key: codegen.Script(Path("/nowhere") / f"{'_'.join(key)}.py", *key, "0" * 12) for key in sorted(keys)}
+
+
+@dataclass
+class StandInGpu:
+    """Times by a table and writes nothing. What is not in the table takes 100 us.
+
+    statuses: of configurations that end otherwise; status None: the launcher never says what became of it.
+    drift:    the part by which clocks wander from round to round, the same for all contenders of a round.
+    before:   called with each plan before it runs; may raise, as a GPU does that fails.
+    after_a_size: called with the plan when a size is through.
+    wrong:    names that a check finds wrong.
+    """
+
+    us: Mapping[str, float] = field(default_factory=dict)
+    statuses: Mapping[str, Status | None] = field(default_factory=dict)
+    drift: float = 0.0
+    jitter: float = 0.0
+    vendor_us: float = 90.0
+    before: Callable[[Plan], None] = nobody
+    after_a_size: Callable[[Plan], None] = nobody
+    wrong: frozenset[str] = frozenset()
+    source: str = "measured"
+    plans: list[Plan] = field(default_factory=list)
+    cancelled: bool = False
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        self.plans.append(plan)
+        self.before(plan)
+        run = StageRun(starts=1)
+        for work in plan.work:
+            found = self._time(plan, work)
+            for _, name in found:
+                on_event({"event": "end", "name": name, "work_problem": work.problem})
+            on_found(found)
+            run.timings.update(found)
+            self.after_a_size(plan)
+        return run
+
+    def _time(self, plan: Plan, work: Work) -> dict[Key, Timing]:
+        dice = random.Random(f"{len(self.plans)} {work.problem.key}")
+        rounds = work.rounds or plan.method.timed_calls
+        factors = [1 + self.drift * dice.random() for _ in range(rounds)]
+        found: dict[Key, Timing] = {}
+        for _, name in work.entries:
+            status = self.statuses.get(name, Status.OK)
+            if status is not None:
+                ran = status in (Status.OK, Status.EARLY_STOPPED)
+                samples = self._samples(name, factors, dice) if ran else ()
+                found[work.problem, name] = Timing(work.problem, name, status, samples, "" if ran else "it failed")
+        if plan.stage == FINALS and work.vendor:
+            samples = tuple(self.vendor_us * factor for factor in factors)
+            found[work.problem, VENDOR] = Timing(work.problem, VENDOR, Status.OK, samples)
+        if plan.stage == FINALS and work.again:
+            samples = self._samples(work.again, factors, dice)
+            found[work.problem, AGAIN] = Timing(work.problem, AGAIN, Status.OK, samples, work.again)
+        return found
+
+    def _samples(self, name: str, factors: list[float], dice: random.Random) -> tuple[float, ...]:
+        us = self.us.get(name, 100.0)
+        return tuple(us * factor * (1 + self.jitter * dice.gauss(0, 1)) for factor in factors)
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        self.plans.append(plan)
+        for index, work in enumerate(plan.work):
+            for _, name in work.entries:
+                ok = name not in self.wrong
+                row = {"work": index, "name": name, "work_problem": work.problem}
+                verdict = {"ok": ok, "max_abs_error": 0.0, "error_over_bound": 0.1, "worst_element": [0, 0]}
+                for problem in (work.problem, replace(work.problem, m=93, n=93, k=135)):
+                    about = {"problem": problem.to_dict(), "message": "" if ok else "off"}
+                    on_event({"event": "verdict", **row, **verdict, **about})
+                    if not ok:
+                        break
+                on_event({"event": "end", **row})
+                if ok and plan.stop_at_first_right:
+                    break
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def lost(plan: Plan) -> None:
+    """As ``before``: the GPU is gone."""
+    raise EnvironmentFault("the GPU fell off the bus")

@@ -1,0 +1,272 @@
+"""What a launcher process does with its plan: rounds, one kernel as two contenders, losers, a deadline, a stop."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from samples import problem
+
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch import timing
+from gemm_tuner.launch.plan import AGAIN, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launch.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
+from gemm_tuner.measure.attribution import calls_of
+
+SIZE = problem(16, 16, 16)
+NAMES = ("a", "b", "c")
+SUPPORT = Bench.support
+
+
+class Kernel:
+    """Counts its launches; ``does`` is what a launch comes to."""
+
+    def __init__(self, does: Callable[[], None]) -> None:
+        self._does = does
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *positional, **options: self._does()
+
+
+class Script(ModuleType):
+    """A generated script with three configurations."""
+
+    def __init__(self, **does: Callable[[], None]) -> None:
+        super().__init__("script")
+        self.CONFIGS = {name: {"name": name} for name in NAMES}
+        self._does = does
+
+    def scratch(self, config: Any, size: Any, num_sms: int) -> tuple[int, int]:
+        return 0, 0
+
+    def calls(self, config: Any, size: Any, operands: Any, scratch: Any, num_sms: int) -> list[Any]:
+        does = self._does.get(config["name"], lambda: None)
+        return [(f"{config['name']}_kernel", Kernel(does), (1,), (), {})]
+
+
+class Launcher:
+    """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere."""
+
+    def __init__(self, folder: Path, *, deadline: float = 0.0, **method: Any) -> None:
+        self._journal, self.stop = io.StringIO(), folder / STOP_FILE
+        how = Method(warmup_calls=1, timed_calls=3, **method)
+        self.bench = Bench(how, Journal(self._journal), False, "cpu", deadline, self.stop)
+
+    def journal(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._journal.getvalue().splitlines()]
+
+    def events(self, *kinds: str) -> list[tuple[str, str]]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return [(row["event"], row["name"]) for row in rows if row["event"] in kinds]
+
+    def stopped_early(self) -> dict[str, bool]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return {row["name"]: row["early_stopped"] for row in rows if row["event"] == "end"}
+
+    def calls(self) -> list[tuple[str, list[str], bool]]:
+        rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
+        return [(row["name"], row["symbols"], row["warm"]) for row in rows if row["event"] == "call"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(Bench, "support", lambda self, symbol: None)  # kernels of the measurement itself
+
+
+def work(*names: str, **fields: Any) -> Work:
+    return Work(SIZE, tuple((0, name) for name in names), **fields)
+
+
+def test_finals_run_in_rounds_each_in_another_order_and_one_kernel_twice(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work(*NAMES, again="b", rounds=8), [Script()])
+    assert set(launcher.events("end")) == {("end", name) for name in (*NAMES, AGAIN)}
+    timed = [name for name, _, warm in launcher.calls() if not warm]
+    rounds = [timed[start : start + 4] for start in range(0, len(timed), 4)]
+    assert len(rounds) == 8 and all(sorted(one) == sorted((*NAMES, AGAIN)) for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 3
+    assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AGAIN} == {("b_kernel",)}
+
+
+@pytest.mark.parametrize(("us_a_call", "rests"), [(0, 0), (1000, 1)])
+def test_the_gpu_rests_after_a_size_of_long_calls_only(
+    us_a_call: int, rests: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, slept = [0.0], list[float]()
+
+    def runs() -> None:
+        now_s[0] += us_a_call / 1e6
+
+    clock = SimpleNamespace(perf_counter=lambda: now_s[0], sleep=slept.append, time=time.time)
+    monkeypatch.setattr(timing, "time", clock)
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work("a", rounds=5), [Script(a=runs)])
+    assert slept == []
+    finals(launcher.bench, 1, work("a", rounds=5), [Script(a=runs)])
+    assert slept == [timing.REST_S] * rests
+
+
+@pytest.mark.parametrize("stage", [screen, finals])
+def test_the_journal_explains_every_row_of_the_trace_flushes_included(
+    stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
+    monkeypatch.setattr(Bench, "support", SUPPORT)
+    monkeypatch.setattr(timing, "SPIN_UP_FLUSHES", 7)
+    monkeypatch.setattr(timing, "REST_S", 0)
+    monkeypatch.setattr(timing, "TIRING_CALL_US", -1)
+    launched = list[str]()
+    script = Script(**{name: partial(launched.append, f"{name}_kernel") for name in NAMES})
+    launcher = Launcher(tmp_path, flush_bytes=4096)
+    symbols = (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)
+    launcher.bench._support = {name: (Kernel(partial(launched.append, name)), (1,), ()) for name in symbols}
+    launcher.bench.spin_up()
+    launched.clear()
+    launcher.bench.begin_recording()
+    launcher.bench.spin_up()
+    for index in range(2):
+        stage(launcher.bench, index, work(*NAMES), [script])
+    calls = calls_of(launcher.journal())
+    assert [name for call in calls for name in call.rows] == launched
+    assert launched.count(FLUSH_SYMBOL) == 7 + sum(not call.warm for call in calls) + 7 * (stage is finals)
+    assert {call.round for call in calls if not call.warm} == ({1, 2, 3} if stage is finals else {None})
+
+
+def test_processes_run_in_other_orders(tmp_path: Path) -> None:
+    orders = []
+    for process in (0, 1, 1):
+        launcher = Launcher(tmp_path)
+        launcher.bench.process = process
+        finals(launcher.bench, 0, work(*NAMES, rounds=8), [Script()])
+        orders.append([name for name, _, warm in launcher.calls() if not warm])
+    assert orders[0] != orders[1] == orders[2]
+
+
+def test_without_rounds_of_its_own_a_work_has_the_methods(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work("a", "b"), [Script()])
+    assert sum(not warm for _, _, warm in launcher.calls()) == 2 * 3
+    assert AGAIN not in [name for name, _, _ in launcher.calls()]
+
+
+def fails() -> None:
+    raise RuntimeError("out of memory")
+
+
+def test_a_twin_of_one_that_failed_does_not_run(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work(*NAMES, again="b"), [Script(b=fails)])
+    assert set(launcher.events("end")) == {("end", "a"), ("end", "c")}
+    assert launcher.events("fail") == [("fail", "b")]
+
+
+def test_screening_stops_between_two_configurations(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, work(*NAMES), [Script(b=lambda: launcher.stop.touch())])
+    assert launcher.events("begin", "end") == [("begin", "a"), ("end", "a"), ("begin", "b"), ("end", "b")]
+    assert launcher.bench.stopped
+
+
+@pytest.mark.parametrize(("seconds_left", "begun"), [(None, 3), (1e6, 3), (-1.0, 0)])
+def test_nothing_is_screened_after_the_deadline(seconds_left: float | None, begun: int, tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path, deadline=0.0 if seconds_left is None else time.time() + seconds_left)
+    screen(launcher.bench, 0, work(*NAMES), [Script()])
+    assert len(launcher.events("begin")) == begun
+
+
+def test_every_size_has_its_part_of_the_time_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(time=lambda: clock.now_s, perf_counter=time.perf_counter))
+
+    def takes_10_s() -> None:
+        clock.now_s += 10
+
+    launcher = Launcher(tmp_path, deadline=1060.0)
+    launcher.bench.share_time(3, 5)
+    screen(launcher.bench, 0, work(*NAMES), [Script(a=takes_10_s, b=takes_10_s)])
+    launcher.bench.share_time(2, 2)
+    screen(launcher.bench, 1, work("b", "c"), [Script()])
+    assert [name for _, name in launcher.events("end")] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("seconds_left", "rounds"), [(None, 20), (1e6, 20), (-1.0, LEAST_ROUNDS)])
+def test_finals_have_their_least_rounds_after_the_deadline(
+    seconds_left: float | None, rounds: int, tmp_path: Path
+) -> None:
+    deadline = 0.0 if seconds_left is None else time.time() + seconds_left
+    launcher = Launcher(tmp_path, deadline=deadline)
+    finals(launcher.bench, 0, replace(work("a"), rounds=20), [Script()])
+    assert launcher.events("end") == [("end", "a")]
+    assert sum(not warm for _, _, warm in launcher.calls()) == rounds
+
+
+@pytest.mark.parametrize(("best_us", "timed"), [(0.0, 3), (1e6, 3), (10.0, 2)])
+def test_a_clear_loser_against_earlier_rounds_is_called_twice(
+    best_us: float, timed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host waits 1 ms for each call."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(
+        "gemm_tuner.launch.timing.time",
+        SimpleNamespace(perf_counter=lambda: next(clock) / 1000, time=time.time),
+    )
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, replace(work("a"), best_us=best_us), [Script()])
+    assert sum(not warm for _, _, warm in launcher.calls()) == timed
+
+
+def test_one_stall_of_the_host_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host waits 1 us for each call, and 9 s for the first of b; c is slow."""
+    waited_us = iter([1.0, 9e6, 1.0, 900.0, 800.0])
+    monkeypatch.setattr(Bench, "timed_call_us", lambda bench, one: (bench.call(one, warm=False), next(waited_us))[1])
+    launcher = Launcher(tmp_path)
+    screen(launcher.bench, 0, work(*NAMES, best_us=10.0), [Script()])
+    assert launcher.stopped_early() == {"a": False, "b": False, "c": True}
+    timed = [name for name, _, warm in launcher.calls() if not warm]
+    assert [timed.count(name) for name in NAMES] == [3, 3, 2]
+
+
+def test_each_round_is_journalled_before_it_begins(tmp_path: Path) -> None:
+    launcher = Launcher(tmp_path)
+    finals(launcher.bench, 0, work("a", "b"), [Script()])
+    rows = [json.loads(line) for line in launcher._journal.getvalue().splitlines()]
+    kinds = [row.get("number", "call") for row in rows if row["event"] in ("round", "call")][2:]
+    assert kinds == [0, "call", "call", 1, "call", "call", 2, "call", "call", 3, "call", "call"]
+
+
+def test_a_round_that_fails_blames_nobody_yet(tmp_path: Path) -> None:
+    left = iter([None] * 3)
+
+    def fails_later() -> None:
+        if next(left, "none") == "none":
+            raise RuntimeError("unspecified launch failure")
+
+    launcher = Launcher(tmp_path)
+    with pytest.raises(StickyError, match="unspecified launch failure"):
+        finals(launcher.bench, 0, work("a", "b"), [Script(b=fails_later)])
+    assert launcher.events("fail") == launcher.events("end") == []
+
+
+@pytest.mark.parametrize("words", ["CUDA error: uncorrectable ECC error encountered", "CUDA error: unknown error"])
+def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
+    """The process ends: all later calls would fail, and be taken for faults of what they launch."""
+
+    def loses_the_gpu() -> None:
+        raise RuntimeError(words)
+
+    launcher = Launcher(tmp_path)
+    with pytest.raises(StickyError):
+        screen(launcher.bench, 0, work(*NAMES), [Script(b=loses_the_gpu)])
+    assert launcher.events("fail") == [("fail", "b")] and ("begin", "c") not in launcher.events("begin")

@@ -1,0 +1,230 @@
+"""GPUs and profiler starts: who times which size, what becomes of it when a GPU fails, and how starts are dealt."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from samples import problem
+from tuning import StandInGpu, lost
+
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
+from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
+from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
+from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import OnEvent, nobody
+
+SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
+NAMES = ("a", "b", "c")
+
+
+def work_of(*counts: int) -> list[Work]:
+    """Sizes with so many configurations to time."""
+    return [Work(GemmProblem(16, 16, m), ((0, "name"),) * count) for m, count in enumerate(counts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "starts"),
+    [
+        ((), 1),
+        ((0,), 1),
+        ((1,), 1),
+        ((MOST_ENTRIES_A_START,), 1),
+        ((MOST_ENTRIES_A_START, 1), 2),
+        ((3000,) * 20, 4),
+        ((3000,) * 21, 5),
+    ],
+)
+def test_no_start_holds_more_than_a_profiler_can_read(counts: tuple[int, ...], starts: int) -> None:
+    share = work_of(*counts)
+    assert starts_for(share) == starts
+    assert all(sum(len(w.entries) for w in part) <= MOST_ENTRIES_A_START for part in deal(share, starts))
+
+
+def test_a_size_stays_whole_however_large() -> None:
+    share = work_of(2 * MOST_ENTRIES_A_START + 1)
+    assert starts_for(share) == 3
+    assert deal(share, 3) == [share]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_dealing_loses_nothing(count: int) -> None:
+    share = work_of(5, 4, 3, 2, 1)
+    parts = deal(share, count)
+    assert len(parts) == min(count, 5)
+    assert sorted(w.problem.k for part in parts for w in part) == [1, 2, 3, 4, 5]
+    assert deal([], count) == [[]]
+
+
+def wanted(*sizes: GemmProblem) -> list[Work]:
+    return [Work(size, tuple((0, name) for name in NAMES)) for size in sizes]
+
+
+def one_start(share: list[Work]) -> list[tuple[Plan, Path]]:
+    return [(Plan(SCREEN, ("script.py",), tuple(share), Method(timed_calls=2)), Path("/nowhere"))]
+
+
+def start_a_size(share: list[Work]) -> list[tuple[Plan, Path]]:
+    return [one_start([work])[0] for work in share]
+
+
+def fleet_of(*gpus: StandInGpu) -> tuple[Fleet, list[str]]:
+    said: list[str] = []
+    fleet = Fleet(gpus, said.append)
+    fleet.deal(dict.fromkeys(SIZES, 1.0))
+    return fleet, said
+
+
+def timed_by(gpu: StandInGpu) -> list[GemmProblem]:
+    return [work.problem for plan in gpu.plans for work in plan.work]
+
+
+def names_of(runs: list[StageRun]) -> set[Key]:
+    return {key for run in runs for key in run.timings}
+
+
+EVERYTHING = {(size, name) for size in SIZES for name in NAMES}
+
+
+def test_the_dearest_sizes_are_dealt_first_and_each_to_the_gpu_with_the_least_to_do() -> None:
+    fleet = Fleet([StandInGpu(), StandInGpu()], print)
+    fleet.deal(dict(zip(SIZES, (1.0, 2.0, 4.0, 6.0), strict=True)))
+    assert [fleet.home[size] for size in SIZES] == [0, 1, 1, 0]
+
+
+def test_a_size_stays_on_its_gpu_and_new_ones_go_where_less_is_to_do() -> None:
+    fleet, _ = fleet_of(StandInGpu(), StandInGpu())
+    before = dict(fleet.home)
+    new = problem(16, 16, 1024)
+    fleet.deal({**{size: 1.0 if before[size] else 100.0 for size in SIZES}, new: 5.0})
+    assert fleet.home == {**before, new: 1}
+
+
+def test_all_gpus_time_their_share_at_once() -> None:
+    """Each waits until the other has begun."""
+    both = threading.Barrier(2, timeout=30)
+
+    def wait_for_the_other(plan: Plan) -> None:
+        both.wait()
+
+    one, other = (StandInGpu(before=wait_for_the_other) for _ in range(2))
+    fleet, _ = fleet_of(one, other)
+    runs = fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert names_of(runs) == EVERYTHING
+    assert sorted(map(len, (timed_by(one), timed_by(other)))) == [2, 2]
+    assert not set(timed_by(one)) & set(timed_by(other))
+    assert {fleet.home[size] for size in timed_by(one)} == {0}
+
+
+def test_a_gpu_without_a_size_is_not_started() -> None:
+    one, other = StandInGpu(), StandInGpu()
+    fleet, _ = fleet_of(one, other)
+    fleet.time(wanted(SIZES[0]), one_start, nobody, nobody)
+    assert len(one.plans) + len(other.plans) == 1
+
+
+def test_the_sizes_of_a_gpu_that_fails_go_to_the_others() -> None:
+    dead, alive = StandInGpu(before=lost), StandInGpu()
+    fleet, said = fleet_of(dead, alive)
+    runs = fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert names_of(runs) == EVERYTHING
+    assert set(timed_by(alive)) == set(SIZES) and fleet.alive() == [1] and fleet.first_alive() is alive
+    assert said == ["GPU 0 of the run is given up, its sizes go to the others: the GPU fell off the bus"]
+    # It is not asked again.
+    fleet.deal(dict.fromkeys(SIZES, 1.0))
+    fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert len(dead.plans) == 1
+
+
+def test_what_a_gpu_had_found_before_it_failed_is_not_timed_again() -> None:
+    def fail_second(plan: Plan) -> None:
+        if len(dead.plans) == 2:
+            lost(plan)
+
+    dead, alive, heard = StandInGpu(before=fail_second), StandInGpu(), list[Key]()
+    fleet, _ = fleet_of(dead, alive)
+
+    def found(timings: dict[Key, Timing]) -> None:
+        heard.extend(timings)
+
+    fleet.time(wanted(*SIZES), start_a_size, nobody, found)
+    first, second = timed_by(dead)
+    assert first not in timed_by(alive) and second in timed_by(alive)
+    assert sorted(heard, key=str) == sorted(EVERYTHING, key=str)  # each once
+
+
+def test_without_a_gpu_left_the_run_fails() -> None:
+    fleet, said = fleet_of(StandInGpu(before=lost), StandInGpu(before=lost))
+    with pytest.raises(EnvironmentFault, match="fell off the bus"):
+        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert len(said) == 1
+
+
+def test_a_full_disk_is_no_fault_of_a_gpu() -> None:
+    def no_space(plan: Plan) -> None:
+        raise CannotWrite("No space left on device")
+
+    fleet, said = fleet_of(StandInGpu(before=no_space), StandInGpu())
+    with pytest.raises(CannotWrite):
+        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert said == [] and fleet.alive() == [0, 1]
+
+
+def test_another_error_ends_the_others_too() -> None:
+    """The first GPU runs until it is cancelled: the second one's error must not wait for it."""
+    ended = threading.Event()
+
+    class Busy(StandInGpu):
+        def cancel(self) -> None:
+            super().cancel()
+            ended.set()
+
+    def wait_for_the_end(plan: Plan) -> None:
+        assert ended.wait(30), "nobody cancelled it"
+
+    def bug(plan: Plan) -> None:
+        raise ZeroDivisionError
+
+    busy, broken = Busy(before=wait_for_the_end), StandInGpu(before=bug)
+    fleet, said = fleet_of(busy, broken)
+    with pytest.raises(ZeroDivisionError):
+        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    assert busy.cancelled and broken.cancelled and said == []
+
+
+def test_what_is_left_keeps_what_was_asked_of_it() -> None:
+    one, other = wanted(*SIZES[:2])
+    asked = Work(one.problem, one.entries, True, "b", 60, 3.5)
+    left = without_done([asked, other], {(one.problem, "a"), *((other.problem, name) for name in NAMES)})
+    assert left == [Work(one.problem, one.entries[1:], True, "b", 60, 3.5)]
+
+
+def test_a_size_that_must_stay_whole_is_timed_anew_from_its_first_configuration() -> None:
+    """The first GPU brings one configuration of its size and dies; else the other goes on behind it."""
+
+    class Dying(StandInGpu):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+            size = plan.work[0].problem
+            on_found({(size, "a"): Timing(size, "a", Status.CRASHED, message="it failed")})
+            raise EnvironmentFault("the GPU fell off the bus")
+
+    for whole, expected in ((True, NAMES), (False, NAMES[1:])):
+        alive = StandInGpu()
+        fleet, _ = fleet_of(Dying(), alive)
+        size = next(size for size in SIZES if fleet.home[size] == 0)
+        fleet.time(wanted(size), one_start, nobody, nobody, whole)
+        assert [tuple(name for _, name in work.entries) for plan in alive.plans for work in plan.work] == [expected]
+
+
+def test_work_of_a_size_whose_gpu_died_before_is_dealt_to_another() -> None:
+    """A size that was through when its GPU died, and is to be timed again."""
+    dead, alive = StandInGpu(before=lost), StandInGpu()
+    fleet, _ = fleet_of(dead, alive)
+    size, through = (size for size in SIZES if fleet.home[size] == 0)
+    fleet.time(wanted(size), one_start, nobody, nobody)
+    assert fleet.home[through] == 0
+    assert names_of(fleet.time(wanted(through), one_start, nobody, nobody)) == {(through, name) for name in NAMES}

@@ -1,0 +1,472 @@
+"""Launcher processes that work, die, hang and lie, under an nsys that does; stand-ins take the place of both."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process_samples import ends
+from samples import ROOT, config, device, problem
+
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
+from gemm_tuner.core.records import Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.measure import checking, starts, watching
+from gemm_tuner.measure import launcher_process as launch
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
+from gemm_tuner.measure.outcomes import halves, round_at_end, running_at_end
+from gemm_tuner.measure.starts import StageRun
+from gemm_tuner.measure.watching import ACCOUNTED, PROBE, JournalTail
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.source import codegen
+from gemm_tuner.system.processes import Ended
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+HELPERS = ROOT / "tests" / "helpers"
+Run = Callable[..., StageRun]
+
+
+@pytest.fixture
+def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An nsys on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = shlex.join([sys.executable, str(HELPERS / "nsys_stand_in.py")])
+    (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "nsys").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("STAND_IN_NOTES", str(folder))
+
+
+def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN, vendor: bool = False, **fields: Any) -> Plan:
+    works = tuple(Work(size, tuple((0, name) for name in names), vendor) for size, names in work)
+    return Plan(stage, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2), **fields)
+
+
+@pytest.fixture
+def run(nsys: None, tmp_path: Path) -> Run:
+    def run(*work: tuple[GemmProblem, list[str]], **fields: Any) -> StageRun:
+        launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+        return launcher.timings(plan(*work, **fields), tmp_path / "00-screen")
+
+    return run
+
+
+def statuses(run: StageRun, size: GemmProblem = ONE) -> dict[str, str]:
+    return {name: timing.status.value for (one, name), timing in run.timings.items() if one == size}
+
+
+def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_COMPILES", "2")
+    done = run((ONE, ["good_1", "split_2", "slow_3"]), (TWO, ["good_1"]), vendor=True, stage=FINALS)
+    samples = {(size.m, name): timing.samples_us for (size, name), timing in done.timings.items()}
+    assert samples == {
+        (512, "good_1"): (11.0, 12.0),
+        (512, "split_2"): (42.0, 44.0),
+        (512, "slow_3"): (31.0, 32.0),
+        (512, VENDOR): (5.0,),
+        (64, "good_1"): (11.0, 12.0),
+        (64, VENDOR): (5.0,),
+    }
+    assert statuses(done) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped", VENDOR: "ok"}
+    assert (done.starts, done.compiled, done.from_cache) == (1, 2, 3)
+    assert done.seconds > 0
+
+
+def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
+    heard: list[dict[str, Any]] = []
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    launcher.timings(plan((ONE, ["good_1", "fails_2"]), (TWO, ["good_3"])), tmp_path / "stage", heard.append)
+    assert [(e["event"], e["name"], e["work_problem"]) for e in heard] == [
+        ("begin", "good_1", ONE),
+        ("end", "good_1", ONE),
+        ("begin", "fails_2", ONE),
+        ("fail", "fails_2", ONE),
+        ("begin", "good_3", TWO),
+        ("end", "good_3", TWO),
+    ]
+
+
+def test_one_that_cannot_be_launched(run: Run) -> None:
+    done = run((ONE, ["fails_1", "good_2"]))
+    assert statuses(done) == {"fails_1": "launch_error", "good_2": "ok"}
+    assert done.timings[ONE, "fails_1"].message == "RuntimeError: no"
+    assert done.starts == 1
+
+
+def test_nothing_can_be_launched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYS_FAULT", "no kernels")
+    assert statuses(run((ONE, ["fails_1", "fails_2"]))) == {"fails_1": "launch_error", "fails_2": "launch_error"}
+
+
+@pytest.mark.parametrize("fault", ["", "nothing after a crash", "loss at a crash"])
+def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setenv("NSYS_FAULT", fault)
+    done = run((ONE, ["good_1", "split_2", "kills_3", "good_4"]), (TWO, ["good_1", "kills_3"]))
+    assert statuses(done) == {"good_1": "ok", "split_2": "ok", "kills_3": "crashed", "good_4": "ok"}
+    assert statuses(done, TWO) == {"good_1": "ok", "kills_3": "crashed"}
+    assert done.timings[ONE, "good_1"].samples_us == (11.0, 12.0)
+    assert done.starts == (3 if fault else 2)
+    assert done.timings[ONE, "kills_3"].message == "exit status 139"
+
+
+def test_after_a_crash_the_profiler_has_its_time_to_write(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than one configuration may take: what ran before the crash keeps its times."""
+    monkeypatch.setenv("NSYS_FAULT", "slow report")
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", launch_limit_s=2.0)
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
+    assert entries_of(tmp_path / "00-screen") == [["good_1", "kills_2", "good_3"], ["good_3"]]
+
+
+def test_a_cancelled_run_does_not_wait_for_the_export(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NSYS_FAULT", "stats never ends")
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    note = tmp_path / "00-screen" / "start00" / "stats.pid"
+    with ThreadPoolExecutor(1) as pool:
+        timing = pool.submit(launcher.timings, plan((ONE, ["good_1"])), tmp_path / "00-screen")
+        while not (note.exists() and note.read_text()):
+            assert not timing.done()
+            time.sleep(0.01)
+        launcher.cancel()
+        assert isinstance(timing.exception(timeout=60), KeyboardInterrupt)
+    assert ends(int(note.read_text()))
+
+
+def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
+    done = run((ONE, ["good_1", "sticky_2", "good_3"]))
+    assert statuses(done) == {"good_1": "ok", "sticky_2": "crashed", "good_3": "ok"}
+    assert done.timings[ONE, "sticky_2"].message == "illegal memory access"
+    assert done.starts == 2
+
+
+def test_one_that_somebody_kills_runs_again_once(run: Run, tmp_path: Path) -> None:
+    done = run((ONE, ["good_1", "killed_2", "good_3"]), (TWO, ["killed_twice_4", "good_5"]))
+    assert statuses(done) == {"good_1": "ok", "killed_2": "ok", "good_3": "ok"}
+    assert statuses(done, TWO) == {"killed_twice_4": "crashed", "good_5": "ok"}
+    assert done.starts == 4
+    accounted = [(tmp_path / "00-screen" / f"start{n:02d}" / ACCOUNTED).exists() for n in range(4)]
+    assert accounted == [False, False, True, True]  # a resumed run counts the first two
+
+
+@pytest.mark.parametrize("stage", [SCREEN, FINALS])
+def test_a_profiler_that_fails_on_much_has_another_try_with_less(
+    run: Run, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """As an nsys whose import stumbles over a long trace: 12 kernels are too much here, 6 are not."""
+    monkeypatch.setenv("NSYS_FAULT", "too much")
+    done = run((ONE, ["good_1"]), (TWO, ["good_2"]), stage=stage)
+    assert {**statuses(done), **statuses(done, TWO)} == {"good_1": "ok", "good_2": "ok"}
+    assert done.starts == 3
+
+
+def test_finals_of_a_size_are_never_had_in_two_starts(
+    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start dies at the second size, and the trace has lost one contender of the first."""
+    monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
+    asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["kills_3"]), stage=FINALS)
+    folder = tmp_path / "00-finals"
+    done = LiveLauncher(Nsys(), tmp_path / "cache", "cuda").timings(asked, folder)
+    assert statuses(done) == {"good_1": "ok", "good_2": "ok"} and statuses(done, TWO) == {"kills_3": "crashed"}
+    (left,) = Plan.read(folder / "start01" / "plan.json").work
+    assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
+
+
+def test_what_cannot_be_kept_is_not_timed_again(nsys: None, tmp_path: Path) -> None:
+    def full(timings: object) -> None:
+        raise CannotWrite("No space left on device")
+
+    launcher, folder = LiveLauncher(Nsys(), tmp_path / "cache", "cuda"), tmp_path / "00-screen"
+    with pytest.raises(CannotWrite):
+        launcher.timings(plan((ONE, ["good_1", "good_2"])), folder, on_found=full)
+    assert [path.name for path in folder.iterdir()] == ["start00"]
+
+
+def test_halves_part_no_size_in_finals() -> None:
+    works = ((ONE, ["a", "b", "c"]), (TWO, ["d"]))
+    names = [[[n for _, n in w.entries] for w in half.work] for half in halves(plan(*works))]
+    assert names == [[["a", "b"]], [["c"], ["d"]]]
+    names = [[[n for _, n in w.entries] for w in half.work] for half in halves(plan(*works, stage=FINALS))]
+    assert names == [[["a", "b", "c"]], [["d"]]]
+    assert len(halves(plan((ONE, ["a"])))) == len(halves(plan((ONE, ["a", "b"]), stage=FINALS))) == 1
+
+
+def test_one_that_hangs(nsys: None, tmp_path: Path) -> None:
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", launch_limit_s=3.0)
+    done = launcher.timings(plan((ONE, ["good_1", "hangs_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done) == {"good_1": "ok", "hangs_2": "timeout", "good_3": "ok"}
+    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 3 s"
+    assert done.starts == 2
+
+
+def test_what_a_start_found_is_told_before_the_next_begins(nsys: None, tmp_path: Path) -> None:
+    heard: list[tuple[list[str], int]] = []
+    folder = tmp_path / "00-screen"
+
+    def found(timings: dict[tuple[GemmProblem, str], Timing]) -> None:
+        heard.append((sorted(name for _, name in timings), len(list(folder.iterdir()))))
+
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
+    launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), folder, on_found=found)
+    assert heard == [(["good_1", "kills_2"], 1), (["good_3"], 2)]
+    assert all((start / ACCOUNTED).exists() for start in folder.iterdir())
+
+
+def test_a_run_that_winds_down_ends_after_what_is_running(nsys: None, tmp_path: Path) -> None:
+    """The stand-in does not look for the stop file; nothing new is started after it."""
+    launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda", wind_down=lambda: True)
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done) == {"good_1": "ok", "kills_2": "crashed"}
+    assert (tmp_path / "00-screen" / "start00" / STOP_FILE).exists()
+
+
+def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_VENDOR", "kills")
+    monkeypatch.setenv("NSYS_FAULT", "nothing after a crash")
+    done = run((ONE, ["good_1"]), vendor=True, stage=FINALS)
+    assert statuses(done) == {"good_1": "ok", VENDOR: "crashed"}
+    assert done.starts == 2
+
+
+def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "MAX_ATTEMPTS", 2)
+    done = run((ONE, ["kills_1", "kills_2", "good_3", "good_4"]))
+    assert set(statuses(done).values()) == {"crashed"}
+    assert set(statuses(done)) == {"kills_1", "kills_2", "good_3", "good_4"}
+    assert "not run" in done.timings[ONE, "good_4"].message
+    assert done.starts == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("exit 1", ["nsys ended with exit status 1", "No GPU for nsys", "launcher.log", "--profiler"]),
+        ("stats fails", ["nsys ended with exit status 1", "the report cannot be opened", "export.log"]),
+        ("no file", ["trace_cuda_gpu_trace.csv", "wrote no such file"]),
+        ("empty file", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
+        ("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
+        ("cut short", ["trace_cuda_gpu_trace.csv, line"]),
+        ("shifted", ["trace_cuda_gpu_trace.csv, line 2"]),
+        ("other kernels", ["nsys recorded none of 1 configurations", "the trace has 0 calls of good_1"]),
+    ],
+)
+def test_a_profiler_that_fails_is_one_clear_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, fault: str, words: list[str]
+) -> None:
+    monkeypatch.setenv("NSYS_FAULT", fault)
+    with pytest.raises(EnvironmentFault) as caught:
+        run((ONE, ["good_1", "good_2"]))
+    message = caught.value.one_line()
+    assert caught.value.exit_status == EXIT_ENVIRONMENT
+    assert [word for word in words if word not in message] == []
+    assert "\n" not in message
+
+
+def test_a_failure_after_all_is_done_is_the_profilers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_END", "exit 1")
+    with pytest.raises(EnvironmentFault, match=r"exit status 1.*not happy"):
+        run((ONE, ["good_1"]))
+
+
+def test_half_a_last_line_is_no_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything ended and the process died: there is no one to blame but the profiler."""
+    monkeypatch.setenv("STAND_IN_END", "half a line")
+    with pytest.raises(EnvironmentFault, match="nsys ended with exit status 139"):
+        run((ONE, ["good_1"]))
+
+
+def test_a_script_that_does_not_start(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFault, match=r"exit status 1: it printed nothing.*--profiler"):
+        run((ONE, ["good_1"]))
+
+
+def verdicts_of(tmp_path: Path, *work: tuple[GemmProblem, list[str]], all_of_them: bool) -> list[tuple[str, str]]:
+    heard: list[dict[str, Any]] = []
+    launcher = InterpreterLauncher(tmp_path / "cache")
+    launcher.verdicts(plan(*work, stage=VERIFY, stop_at_first_right=not all_of_them), tmp_path / "verify", heard.append)
+    return [(e["event"], e["name"]) for e in heard if e["event"] in ("end", "died")]
+
+
+def test_a_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["wrong_1", "good_2", "good_3"]), (TWO, ["good_1"]), all_of_them=False)
+    assert heard == [("end", "wrong_1"), ("end", "good_2"), ("end", "good_1")]
+
+
+@pytest.mark.parametrize("first", ["wrong_1", "kills_1"])
+def test_a_check_goes_on_behind_the_one_that_killed_it(tmp_path: Path, first: str) -> None:
+    work = ((TWO, ["good_0"]), (ONE, [first, "kills_2", "good_3", "good_4"]), (replace(ONE, m=16), ["good_5"]))
+    heard = verdicts_of(tmp_path, *work, all_of_them=False)
+    assert heard == [
+        ("end", "good_0"),
+        ("end" if first == "wrong_1" else "died", first),
+        ("died", "kills_2"),
+        ("end", "good_3"),
+        ("end", "good_5"),
+    ]
+
+
+def test_a_check_that_somebody_kills_goes_on_once(tmp_path: Path, nsys: None) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["good_1", "killed_2", "killed_twice_3", "good_4"]), all_of_them=True)
+    assert heard == [("end", "good_1"), ("end", "killed_2"), ("died", "killed_twice_3"), ("end", "good_4")]
+
+
+def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "MAX_ATTEMPTS", 1)
+    heard = verdicts_of(tmp_path, (ONE, ["kills_1", "good_2"]), all_of_them=True)
+    assert heard == [("died", "kills_1"), ("died", "good_2")]
+
+
+def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked before is known; what ran, and what comes behind it, is neither right nor dead."""
+    monkeypatch.setattr(watching, "LATE_CHECK_S", 0.0)
+    heard: list[tuple[str, str]] = []
+    whole = plan((ONE, ["good_1"]), (TWO, ["hangs_2", "good_3"]), stage=VERIFY)
+
+    def hear(event: dict[str, Any]) -> None:
+        heard.append((event["event"], event["name"]))
+        if event["name"] == "hangs_2":
+            monkeypatch.setattr(watching.time, "time", lambda: whole.deadline + 1)
+
+    whole = replace(whole, deadline=time.time() + 3600)
+    LiveLauncher(Nsys(), tmp_path / "cache", "cuda").verdicts(whole, tmp_path / "verify", hear)
+    assert heard == [("begin", "good_1"), *[("verdict", "good_1")] * 2, ("end", "good_1"), ("begin", "hangs_2")]
+    assert len(list((tmp_path / "verify").iterdir())) == 1
+
+
+def test_a_check_of_all_goes_on_too(tmp_path: Path) -> None:
+    heard = verdicts_of(tmp_path, (ONE, ["good_1", "kills_2", "good_3"]), (TWO, ["kills_4"]), all_of_them=True)
+    assert heard == [("end", "good_1"), ("died", "kills_2"), ("end", "good_3"), ("died", "kills_4")]
+
+
+def test_a_check_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFault, match=r"launcher.log: the check ended with exit status 1: it printed nothing"):
+        verdicts_of(tmp_path, (ONE, ["good_1"]), all_of_them=False)
+
+
+@pytest.mark.parametrize(("limit_s", "alive"), [(900.0, True), (-1.0, False)])
+def test_a_finished_launcher_has_a_while_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, alive: bool
+) -> None:
+    monkeypatch.setattr(watching, "REPORT_LIMIT_S", limit_s)
+    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), watching.nobody)
+    assert tail.beat() == tail.beat()
+    tail.path.write_text('{"event": "finished"}\n{"event": "ha')
+    assert (tail.beat() != tail.beat()) == alive
+
+
+def test_a_profiler_that_never_ends_is_said_to_be_stuck(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Generating report\n")
+    message = starts.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
+    assert "nsys did not come to an end and was killed: Generating report" in message
+
+
+@pytest.mark.parametrize(
+    ("backend", "gpu", "env", "expected"),
+    [
+        ("cuda", 1, {}, "1"),
+        ("cuda", 0, {"CUDA_VISIBLE_DEVICES": "3"}, "3"),
+        ("cuda", 1, {"CUDA_VISIBLE_DEVICES": "GPU-ab12, GPU-cd34"}, "GPU-cd34"),
+        ("cuda", 0, {"CUDA_VISIBLE_DEVICES": ""}, "0"),
+        ("hip", 1, {"ROCR_VISIBLE_DEVICES": "4,6"}, "6"),
+        ("hip", 0, {"HIP_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "4,6"}, "6"),
+        ("hip", 1, {"CUDA_VISIBLE_DEVICES": "2,5"}, "5"),
+        ("hip", 0, {"HIP_VISIBLE_DEVICES": "7", "CUDA_VISIBLE_DEVICES": "2"}, "7"),
+    ],
+)
+def test_the_gpu_is_the_one_that_torch_numbers(backend: str, gpu: int, env: dict[str, str], expected: str) -> None:
+    assert visible_gpu(backend, gpu, env) == expected
+
+
+def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    env = LiveLauncher(Nsys(), tmp_path, "cuda", 1).environment()
+    assert (env["CUDA_VISIBLE_DEVICES"], env["TRITON_CACHE_DIR"]) == ("3", str(tmp_path))
+    assert "TRITON_INTERPRET" not in env
+    env = LiveLauncher(Nsys(), tmp_path, "hip", 1).environment()
+    assert env["ROCR_VISIBLE_DEVICES"] == "3"
+    assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(env)
+
+
+def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) -> None:
+    """The launcher itself, on a disk that is full from the first event on."""
+    script = codegen.write_script(ROOT / "templates", tmp_path, "gemm_tile", ONE, [config()], device("sm_90").target)
+    work = Work(ONE, ((0, config().name),))
+    Plan(VERIFY, (str(script.path),), (work,), Method(), device="cpu").write(tmp_path / "plan.json")
+    command = [sys.executable, str(script.path), "--plan", str(tmp_path / "plan.json"), "--journal", "/dev/full"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
+    (tmp_path / "log").write_text(done.stderr)
+    with pytest.raises(EnvironmentFault, match=r"could not write.*No space left on device.*free some space"):
+        watching.require_journal(Ended(done.returncode, False, 1.0, tmp_path / "log"))
+
+
+def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:
+    journal: list[dict[str, Any]] = [{"event": "begin", "work": 0, "name": name} for name in ("a", "b")]
+    assert running_at_end(journal) == (0, "b") and round_at_end(journal) is None
+    journal.append({"event": "round", "work": 0, "number": 0})
+    assert running_at_end(journal) is None and round_at_end(journal) == 0
+    journal.append({"event": "end", "work": 0, "name": "a"})
+    assert running_at_end(journal) is None and round_at_end(journal) is None
+
+
+def entries_of(folder: Path) -> list[list[str]]:
+    plans = [Plan.read(path) for path in sorted(folder.glob("start*/plan.json"))]
+    return [[name for work in one.work for _, name in work.entries] for one in plans]
+
+
+def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_together(run: Run, tmp_path: Path) -> None:
+    names = ["good_1", "late_2", "good_3", "good_4"]
+    done = run((ONE, names), (TWO, ["good_1"]), stage=FINALS, vendor=True)
+    ok = dict.fromkeys(("good_1", "good_3", "good_4", VENDOR), "ok")
+    assert statuses(done) == {**ok, "late_2": "crashed"} and statuses(done, TWO) == {"good_1": "ok", VENDOR: "ok"}
+    last, *probed = ["good_1", "good_3", "good_4", "good_1"], names[:2], ["good_1"], ["late_2"], names[2:]
+    assert entries_of(tmp_path / "00-screen") == [[*names, "good_1"], *probed, last]
+    assert {timing.samples_us for (size, name), timing in done.timings.items() if name == "good_4"} == {(31.0, 32.0)}
+    marked = [(tmp_path / "00-screen" / f"start{n:02d}" / PROBE).exists() for n in range(6)]
+    assert marked == [False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize("vendor", [True, False])
+def test_finals_that_die_together_only_cost_the_vendor_library_and_then_all(
+    vendor: bool, run: Run, tmp_path: Path
+) -> None:
+    done = run((ONE, ["shy_1", "good_2"]), stage=FINALS, vendor=vendor)
+    assert statuses(done) == dict.fromkeys(("shy_1", "good_2", *[VENDOR] * vendor), "crashed")
+    both = ["shy_1", "good_2"]
+    assert entries_of(tmp_path / "00-screen") == [both, ["shy_1"], ["good_2"], both, *[both] * vendor]
+    alone = run_alone(tmp_path, vendor=vendor)
+    assert alone == ({"shy_1": "ok", VENDOR: "crashed"} if vendor else {"shy_1": "ok"})
+
+
+def run_alone(folder: Path, *, vendor: bool) -> dict[str, str]:
+    launcher = LiveLauncher(Nsys(), folder / "cache", "cuda")
+    return statuses(launcher.timings(plan((ONE, ["shy_1"]), stage=FINALS, vendor=vendor), folder / "alone"))
+
+
+def test_rounds_that_somebody_kills_run_again_once(run: Run, tmp_path: Path) -> None:
+    done = run((ONE, ["good_1", "shot_2"]), stage=FINALS)
+    assert statuses(done) == {"good_1": "ok", "shot_2": "ok"}
+    assert entries_of(tmp_path / "00-screen") == [["good_1", "shot_2"]] * 2

@@ -1,0 +1,438 @@
+"""Finals against a stand-in GPU: who contends, when more rounds run, and what a throttled block is worth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import config, problem
+from tuning import StandInGpu, ledger_of, lost, scripts_of, session
+
+from gemm_tuner.core.records import Role, Status, Timing
+from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
+from gemm_tuner.measure import gpu_watch
+from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.starts import OnFound, StageRun
+from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.pipeline.finals import Finals
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.run_identity import gpu_labels
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4))
+A, B, C = (one.name for one in CONFIGS)
+NOISE = 0.03  # so that a difference of half a percent needs more rounds than one block has
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Uncertain(StandInGpu):
+    """Whose processes move the first contender by a pattern over choosing processes, and others by a table."""
+
+    def __init__(
+        self, times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]] | None = None
+    ) -> None:
+        super().__init__()
+        self.times, self.moves, self.at = times, moves, at or {}
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        factors = {**self.times, **self.at.get(plan.process, {})}
+        factors[A] += self.moves[plan.process // 2 % len(self.moves)]
+        self.us = {name: 100.0 * factor for name, factor in factors.items()}
+        self.jitter = 0.002
+        return super().timings(plan, folder, on_event, on_found)
+
+
+class Match:
+    """The finals of two sizes with three finalists each."""
+
+    def __init__(self, folder: Path, gpu: StandInGpu, **settings: Any) -> None:
+        self.gpu, self.session = gpu, session(folder, ONE, TWO, **settings)
+        self.ledgers = [ledger_of(size, CONFIGS) for size in (ONE, TWO)]
+        self.finals = Finals(self.session, scripts_of(self.ledgers), Fleet([gpu], print))
+
+    def run(self) -> Finals:
+        self.finals.run([(ledger, list(ledger.kept)) for ledger in self.ledgers])
+        return self.finals
+
+    def works(self) -> list[list[Work]]:
+        return [list(plan.work) for plan in self.gpu.plans]
+
+
+def test_the_finalists_run_with_the_vendor_library_and_one_of_them_twice(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, drift=0.03, jitter=0.001))
+    finals = match.run()
+    for one, two in match.works():
+        assert (one.problem, two.problem) == (ONE, TWO)
+        assert [name for _, name in one.entries] == [A, B, C] and one.vendor and one.again == A
+    assert {timing.name for timing in finals.timings[ONE]} == {A, B, C, VENDOR, AGAIN}
+    assert finals.contests[ONE].order == (A, B, C)
+    noise = finals.contests[ONE].noise_pct
+    assert noise is not None and 0 < noise < 0.2
+    assert match.ledgers[0].rows[A]["finals_us"] == pytest.approx(50.0, rel=0.04)
+    ranked = finals.ranked(match.ledgers[0])
+    assert ranked.order == (A, B, C)
+    assert ranked.vendor is not None and ranked.vendor.us == pytest.approx(90.0, rel=0.04)
+
+
+def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
+    finals = match.run()
+    assert [plan.process for plan in match.gpu.plans] == [0, 1, 2, 3, 4]
+    assert [[work.problem for work in works] for works in match.works()] == [[ONE, TWO]] * 5
+    for timings in (finals.timings[ONE], match.session.store.timings(ONE, FINALS)):
+        roles = {timing.process: timing.role for timing in timings}
+        assert list(roles.values()).count(Role.CHOOSE) == 3 and list(roles.values()).count(Role.PUBLISH) == 2
+    samples = [t.samples_us for t in finals.timings[ONE] if t.name == A and t.role == Role.PUBLISH]
+    found = match.session.published[ONE][A]
+    assert found.samples_us == samples[0] + samples[1]
+    assert found.processes == 5 and found.spread_pct is not None
+    row = match.ledgers[0].rows[A]
+    assert (row["finals_us"], row["finals_samples"]) == (round(found.us, 3), len(found.samples_us))
+
+
+@pytest.mark.parametrize(("processes", "chose"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+def test_fewer_processes_are_possible(processes: int, chose: int, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
+    match.finals.plan = FinalsPlan(processes=processes, rounds=20)
+    sheet = match.run().sheets[ONE]
+    assert (sheet.choosing.processes, sheet.all.processes) == (chose, processes)
+    found = match.session.published[ONE][A]
+    assert (found.spread_pct is None) == (processes == 1) == (found.low_us is None)
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.0005, 10, 10), (0.01, 18, 45), (0.05, 150, 240)])
+def test_rounds_follow_the_noise_of_the_first_process(noise: float, least: int, most: int, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=noise), iters=30)
+    match.run()
+    first, *others = [work.rounds for works in match.works() for work in works if work.problem == ONE]
+    assert first == 30
+    assert all(least <= rounds <= most for rounds in others)
+
+
+def test_what_is_undecided_runs_in_further_processes_and_the_decided_does_not(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, (0.03, 0.0, 0.0)))
+    finals = match.run()
+    further = match.works()[5:]
+    assert 1 <= len(further) <= 2
+    for works in further:
+        assert all({name for _, name in work.entries} == {A, B} for work in works)
+    assert len(finals.sheets[ONE].all.column(C)) == 5 < len(finals.sheets[ONE].all.column(A))
+
+
+def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_measured_again(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
+    finals = match.run()
+    assert [plan.process for plan in match.gpu.plans] == list(range(7))
+    assert finals.contests[ONE].order[0] == B
+    sheet = finals.sheets[ONE]
+    assert (sheet.choosing.processes, sheet.publishing.processes) == (5, 2)
+    assert finals.ranked(match.ledgers[0]).times[B].us == pytest.approx(102.0, rel=0.02)
+    stored = {t.process: t.role for t in match.session.store.timings(ONE, FINALS)}
+    assert [number for number, role in stored.items() if role == Role.PUBLISH] == [5, 6]
+
+
+@pytest.mark.parametrize("why", ["asked to end", "out of time"])
+def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
+    if why == "asked to end":
+        match.gpu.after_a_size = lambda plan: match.session.interruption.ask()
+    else:
+        match.session.budget = Budget(60.0, match.session.started - 60)
+    assert match.run().contests[ONE].order
+    assert len(match.works()) == 1
+    assert match.session.published[ONE][A].processes == 1
+
+
+def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
+    (gpu,) = gpu_labels(match.session.setting)
+    match.session.store.add_timings([Timing(ONE, C, Status.OK, (1.0,) * 30)], FINALS, lambda _: gpu)
+    assert match.run().contests[ONE].order[0] == A
+    assert len(match.session.store.timings(ONE, FINALS)) == 5 * 5
+
+
+def test_processes_on_another_gpu_are_had_again(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
+    whole = [Timing(ONE, name, Status.OK, (1.0,) * 30) for name in (A, B, C, VENDOR, AGAIN)]
+    match.session.store.add_timings(whole, FINALS, lambda _: "another GPU")
+    match.run()
+    assert [work.problem for work in match.works()[0]] == [ONE, TWO]
+    assert match.session.published[ONE][A].us == pytest.approx(50.0)
+
+
+def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) -> None:
+    """The kill comes in the third process, when the first of two sizes is through and stored."""
+
+    def killed(plan: Plan) -> None:
+        if plan.process == 2:
+            raise KeyboardInterrupt
+
+    us = {A: 50.0, B: 60.0, C: 70.0}
+    match = Match(tmp_path, StandInGpu(us=us, jitter=0.002, after_a_size=killed))
+    with pytest.raises(KeyboardInterrupt):
+        match.run()
+    assert {t.process for t in match.session.store.timings(ONE, FINALS)} == {0, 1, 2}
+    assert {t.process for t in match.session.store.timings(TWO, FINALS)} == {0, 1}
+    before = match.session.store.timings(ONE, FINALS)
+    match.gpu = StandInGpu(us=us, jitter=0.002)
+    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    finals = match.run()
+    assert [(plan.process, [work.problem for work in plan.work]) for plan in match.gpu.plans] == [
+        (2, [TWO]),
+        (3, [ONE, TWO]),
+        (4, [ONE, TWO]),
+    ]
+    assert finals.timings[ONE][: len(before)] == before
+    assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
+
+
+class Pair:
+    """The finals of two sizes on two GPUs, the second one 1.6 times as slow; the first one is lost in a process."""
+
+    def __init__(self, folder: Path, lost_in: int, *, sizes: int = 2, moves: tuple[float, ...] = (0.0,)) -> None:
+        problems = [problem(512, 512, k) for k in (64, 128, 256, 512)[:sizes]]
+        self.session = session(folder, *problems, gpus=2)
+        self.ledgers = [ledger_of(size, CONFIGS) for size in problems]
+        self.labels = gpu_labels(self.session.setting)
+        self.first, self.other = (Uncertain({A: us, B: us, C: 1.5 * us}, moves) for us in (1.0, 1.6))
+        self.first.before = lambda plan: lost(plan) if plan.process == lost_in else None
+        self.finals = Finals(self.session, scripts_of(self.ledgers), Fleet([self.first, self.other], print))
+
+    def run(self) -> Finals:
+        self.finals.run([(ledger, list(ledger.kept)) for ledger in self.ledgers])
+        return self.finals
+
+    def timed_by(self, gpu: StandInGpu) -> list[GemmProblem]:
+        return [work.problem for plan in gpu.plans for work in plan.work]
+
+
+def assert_of_one_gpu(pair: Pair, size: GemmProblem, gpu: int, processes: int = 5) -> None:
+    """In memory and in the store a size's finals are those of one GPU, three processes choosing and the others not."""
+    assert pair.session.store.timed_on(size, FINALS) == {pair.labels[gpu]: processes * 5}
+    for timings in (pair.finals.timings[size], pair.session.store.timings(size, FINALS)):
+        roles = {timing.process: timing.role for timing in timings}
+        assert len(timings) == processes * 5 and len(roles) == processes
+        assert list(roles.values()).count(Role.PUBLISH) == 2
+    assert pair.session.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
+    assert pair.session.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.mark.parametrize("lost_in", range(5))
+def test_a_size_whose_gpu_dies_is_had_anew_on_another_and_no_other_size_is(lost_in: int, tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in)
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    (stayed,) = {ledger.problem for ledger in pair.ledgers} - {moved}
+    assert pair.timed_by(pair.first) == [moved] * (lost_in + 1)
+    assert pair.timed_by(pair.other).count(stayed) == 5 == pair.timed_by(pair.other).count(moved)
+    assert_of_one_gpu(pair, moved, 1)
+    assert_of_one_gpu(pair, stayed, 1)
+
+
+def test_a_size_that_was_through_when_its_gpu_died_has_its_next_processes_all_on_another(tmp_path: Path) -> None:
+    """In the third process the first GPU dies at the second of its two sizes."""
+    pair = Pair(tmp_path, lost_in=-1, sizes=4)
+    pair.first.after_a_size = lambda plan: lost(plan) if plan.process == 2 else None
+    pair.run()
+    for ledger in pair.ledgers:
+        assert_of_one_gpu(pair, ledger.problem, 1)
+
+
+def test_a_size_that_needs_no_more_stays_with_a_gpu_that_died(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=-1, sizes=4)
+    pair.first.after_a_size = lambda plan: lost(plan) if plan.process == 4 else None
+    pair.run()
+    through, unfinished = pair.timed_by(pair.first)[:2]
+    assert_of_one_gpu(pair, through, 0)
+    assert_of_one_gpu(pair, unfinished, 1)
+
+
+def test_a_size_whose_gpu_dies_in_a_further_process_has_all_planned_ones_on_another(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=5, moves=(0.05, 0.0, 0.0))
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    assert len(pair.first.plans) == 6
+    assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
+    assert len([timing for timing in pair.finals.timings[moved] if timing.name == C]) == 5
+    assert pair.session.published[moved][C].us == pytest.approx(240.0, rel=0.01)
+
+
+def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_other_alone(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in=1)
+    pair.other.after_a_size = lambda plan: pair.session.interruption.ask() if plan.process == 1 else None
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    assert pair.session.store.timed_on(moved, FINALS) == {pair.labels[1]: 5}
+    assert {timing.process for timing in pair.finals.timings[moved]} == {1}
+    assert pair.session.published[moved][A].processes == 1
+
+
+def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
+    recording: Any = SimpleNamespace(finals_processes=lambda: {0})
+    here = match.session.setting
+    match.session.setting = Setting(here.device, here.gpus, here.machine, recording)
+    assert match.run().contests[ONE].order
+    assert len(match.works()) == 1
+    assert match.session.published[ONE][A].processes == 1
+
+
+def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={B: 60.0, C: 70.0}, statuses={A: Status.CRASHED}))
+    finals = match.run()
+    assert finals.contests[ONE].order == (B, C)
+    assert match.ledgers[0].rows[A]["status"] == "crashed"
+
+
+def test_what_failed_in_finals_that_died_is_not_ranked_by_its_screening(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C), Status.CRASHED)))
+    screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 9.0), (B, 7.0), (C, 8.0))]
+    match.session.store.add_timings(screened, SCREEN)
+    finals = match.run()
+    assert finals.ranked(match.ledgers[0]).order == ()
+    assert finals.ranked(match.ledgers[1]).order == ()
+
+
+def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(statuses={A: Status.CRASHED}))
+    screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 6.0), (B, 7.0), (C, 5.0))]
+    match.session.store.add_timings(screened, SCREEN)
+    match.finals.run([(match.ledgers[0], [A])])
+    assert match.finals.ranked(match.ledgers[0]).order == (C, B)
+
+
+class Lossy(StandInGpu):
+    """Whose publishing processes lack one contender of the first size in their traces."""
+
+    lost = ""
+
+    def _time(self, plan: Plan, work: Work) -> dict[Key, Timing]:
+        found = super()._time(plan, work)
+        if plan.process in (1, 3) and work.problem == ONE:
+            found[ONE, self.lost] = Timing(ONE, self.lost, Status.MISSING_IN_TRACE)
+        return found
+
+
+@pytest.mark.parametrize("lost", [A, VENDOR, AGAIN])
+def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_one(lost: str, tmp_path: Path) -> None:
+    gpu = Lossy(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002)
+    gpu.lost = lost
+    match = Match(tmp_path, gpu)
+    finals = match.run()
+    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed.restore(match.ledgers, match.ledgers)
+    for one in (finals, resumed):
+        assert one.contests[ONE].order == ((B, C) if lost == A else (A, B, C))
+        assert lost not in match.session.published[ONE]
+    assert match.ledgers[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
+
+
+def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match, now = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0})), [0.0]
+    budget = match.session.budget = Budget(100.0, 0.0, clock=lambda: now[0])
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        wait_s = 0.0 if budget.waited_s else 300.0
+        now[0] += wait_s + 2
+        budget.waited_s += wait_s
+        yield
+
+    monkeypatch.setattr(match.session, "gpus_held", held)
+    match.run()
+    assert len(match.works()) == 5 and match.finals.longest_s < 300
+
+
+def test_stored_processes_have_the_same_roles_in_memory_and_in_the_store(tmp_path: Path) -> None:
+    """Killed when the first five have been told to choose; then the time is over after them."""
+
+    def killed(plan: Plan) -> None:
+        if plan.process == 5:
+            raise KeyboardInterrupt
+
+    times, at = {A: 1.0, B: 1.02, C: 1.5}, {1: {A: 1.2}, 3: {A: 1.2}}
+    match = Match(tmp_path, Uncertain(times, (0.0, 0.0, 0.0), at))
+    match.gpu.before = killed
+    with pytest.raises(KeyboardInterrupt):
+        match.run()
+    match.gpu = Uncertain(times, (0.0, 0.0, 0.0), at)
+    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals.plan = FinalsPlan(more=0)
+    match.finals._publish_again = lambda finalists: None  # type: ignore[method-assign]
+    finals = match.run()
+    roles = {(t.process, t.role) for t in finals.timings[ONE]}
+    assert {role for _, role in roles} == {Role.CHOOSE, Role.PUBLISH}
+    assert {(t.process, t.role) for t in match.session.store.timings(ONE, FINALS)} == roles
+
+
+def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu())
+    match.finals.run([(match.ledgers[0], []), (match.ledgers[1], [A, B])])
+    assert {work.problem for works in match.works() for work in works} == {TWO}
+    assert ONE not in match.finals.contests
+
+
+def test_the_noise_of_all_sizes_is_kept_as_median_and_most(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
+    finals = match.run()
+    finals.note_noise()
+    each = [finals.contests[size].noise_pct or 0.0 for size in (ONE, TWO)]
+    assert match.session.notes["noise_pct"] == (round(sum(each) / 2, 3), round(max(each), 3))
+
+
+class HotAtFirst:
+    """A sensor of a GPU that is throttled while the first blocks run; each block reads it from a thread of its own."""
+
+    def __init__(self, hot_blocks: int) -> None:
+        self._hot_blocks, self._blocks, self._read = hot_blocks, list[threading.Thread](), threading.Condition()
+
+    def read(self, gpu: int) -> Sample:
+        with self._read:
+            if threading.current_thread() not in self._blocks:
+                self._blocks.append(threading.current_thread())
+                self._read.notify_all()
+            return Sample(gpu, 1500.0, 650.0, 88.0, len(self._blocks) <= self._hot_blocks)
+
+    def wait_for_block(self, number: int) -> None:
+        with self._read:
+            assert self._read.wait_for(lambda: len(self._blocks) >= number, 30)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("hot", "blocks"), [(0, 5), (1, 6), (9, 10)])
+def test_a_throttled_block_is_repeated_once(
+    hot: int, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
+    sensor = HotAtFirst(hot)
+
+    def wait_for_a_reading(plan: Plan) -> None:
+        sensor.wait_for_block(len(match.gpu.plans))
+
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, before=wait_for_a_reading))
+    match.session.sensor = sensor
+    finals = match.run()
+    assert len(match.works()) == blocks
+    # Of the last attempt of each process alone.
+    assert sorted(t.process for t in finals.timings[ONE] if t.name == A) == [0, 1, 2, 3, 4]
+    assert sorted(t.process for t in match.session.store.timings(ONE, FINALS) if t.name == A) == [0, 1, 2, 3, 4]
+    titles = ["finals", "finals, again: the GPU was throttled"][: 1 + (hot > 0)]
+    assert list(match.session.notes["gpu"]) == titles
+    assert match.session.notes["gpu"]["finals"]["throttled"] == (hot > 0)

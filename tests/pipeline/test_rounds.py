@@ -1,0 +1,298 @@
+"""Rounds of a search against a stand-in GPU: what is timed, once each, what is learned, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import config, problem
+from tuning import StandInGpu, ledger_of, lost, scripts_of, session
+
+from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import SCREEN, Plan
+from gemm_tuner.measure.budget import Cost, Pace
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.pipeline.rounds import Rounds, view_of
+from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.search import Proposals, Search, SizeView, make_search
+from gemm_tuner.space.ledger import Ledger
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+CONFIGS = tuple(config(num_stages=stages) for stages in range(2, 8))
+NAMES = [one.name for one in CONFIGS]
+
+
+class Batch:
+    """Two sizes of six configurations each, predicted best first."""
+
+    def __init__(self, folder: Path, *gpus: StandInGpu, search: Search | None = None, **settings: Any) -> None:
+        self.gpus = gpus or (StandInGpu(),)
+        self.session = session(folder, ONE, TWO, gpus=len(self.gpus), **settings)
+        self.ledgers = [ledger_of(ONE, CONFIGS), ledger_of(TWO, CONFIGS)]
+        self.search = search or make_search("full", round_size=4)
+        self.fleet = Fleet(self.gpus, print)
+
+    def rounds(self, compiling: Any = None) -> Rounds:
+        scripts = scripts_of(self.ledgers)
+        return Rounds(self.session, self.ledgers, scripts, self.fleet, compiling, self.search)
+
+    @property
+    def plans(self) -> list[Plan]:
+        return [plan for gpu in self.gpus for plan in gpu.plans]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def asked(plans: Sequence[Plan]) -> list[dict[int, list[str]]]:
+    return [{work.problem.m: [name for _, name in work.entries] for work in plan.work} for plan in plans]
+
+
+def statuses(ledger: Ledger) -> dict[str, str]:
+    return {name: row["status"] for name, row in ledger.rows.items() if "status" in row}
+
+
+def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Path) -> None:
+    batch = Batch(tmp_path)
+    batch.rounds().run()
+    assert asked(batch.plans) == [{512: part, 64: part} for part in (NAMES[:2], NAMES[2:4], NAMES[4:])]
+    assert all(statuses(ledger) == dict.fromkeys(NAMES, "ok") for ledger in batch.ledgers)
+    assert batch.session.facts["search rounds"] == batch.session.facts["profiler starts"] == 3
+
+
+def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(us={NAMES[3]: 7.0}))
+    batch.rounds().run()
+    ledger = batch.ledgers[0]
+    stored = {timing.name: timing for timing in batch.session.store.timings(ONE, SCREEN)}
+    assert stored.keys() == set(NAMES) and stored[NAMES[3]].samples_us == (7.0,) * 5
+    assert ledger.best_screened_us() == 7.0 and ledger.fastest(1) == [NAMES[3]]
+
+
+def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 50.0, NAMES[2]: 30.0, NAMES[4]: 90.0}))
+    batch.rounds().run()
+    assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 50.0, 30.0]
+
+
+def test_one_that_was_stopped_early_or_failed_is_no_best(tmp_path: Path) -> None:
+    statuses = {NAMES[0]: Status.EARLY_STOPPED}
+    batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 5.0, NAMES[1]: 30.0, NAMES[2]: 20.0}, statuses=statuses))
+    batch.ledgers[0].record_timing(Timing(ONE, NAMES[5], Status.OK, (1.0,)), SCREEN)
+    batch.ledgers[0].record(NAMES[5], Status.WRONG)
+    batch.rounds().run()
+    assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 30.0, 20.0]
+
+
+def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:
+    """So that losers are known as such early; a search may ask in another order."""
+
+    class LastFirst(Stubborn):
+        def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+            return {ONE: NAMES[::-1]} if not sizes[0].timed_us else {}
+
+    batch = Batch(tmp_path, search=LastFirst())
+    batch.rounds().run()
+    assert asked(batch.plans) == [{512: NAMES}]
+
+
+def test_failures_are_learned_and_not_asked_again(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(statuses={NAMES[0]: Status.CRASHED, NAMES[5]: Status.EARLY_STOPPED}))
+    batch.rounds().run()
+    view = view_of(batch.ledgers[0])
+    assert view.failed == {NAMES[0]} and set(view.timed_us) == set(NAMES[1:])
+    assert batch.ledgers[0].fastest(9) == NAMES[1:5]
+    assert batch.ledgers[0].rows[NAMES[0]]["message"] == "it failed"
+
+
+def test_what_the_launcher_says_nothing_of_is_missing(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(statuses={NAMES[1]: None}))
+    batch.rounds().run()
+    assert statuses(batch.ledgers[0])[NAMES[1]] == "missing_in_trace"
+    assert len(batch.plans) == 3
+
+
+def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, StandInGpu(), StandInGpu())
+    batch.rounds().run()
+    assert [{work.problem for plan in gpu.plans for work in plan.work} for gpu in batch.gpus] == [{ONE}, {TWO}]
+    assert all(len(statuses(ledger)) == 6 for ledger in batch.ledgers)
+
+
+@pytest.mark.parametrize("start", [1, 2, 3])
+def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path: Path) -> None:
+    """Never by two GPUs, also where the one that failed had timed some of it; and nothing is missing."""
+
+    def fails(plan: Plan) -> None:
+        if len(failing.plans) == start:
+            lost(plan)
+
+    failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails)
+    batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0)))
+    batch.rounds().run()
+    for ledger in batch.ledgers:
+        assert statuses(ledger) == dict.fromkeys(NAMES, "ok")
+        assert set(ledger.screened_us().values()) == {2.0}
+        assert set(batch.session.store.timed_on(ledger.problem, SCREEN)) == {gpu_labels(batch.session.setting)[1]}
+
+
+def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, search=make_search("full"), jobs=2)
+    batch.rounds().run()
+    assert [list(part) for part in asked(batch.plans)] == [[512], [64]]
+
+
+def same_code(ledger: Ledger, *configs: KernelConfig) -> None:
+    for one in configs:
+        result = CompileResult(one.binary_name, "d", Status.OK, registers=90, binary_hash="ab" * 32)
+        ledger.record_compile(one.name, result)
+
+
+def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
+    """In one round, and over rounds."""
+    batch = Batch(tmp_path, StandInGpu(us={NAMES[1]: 40.0}))
+    same_code(batch.ledgers[0], *CONFIGS[1:5])
+    batch.rounds().run()
+    timed = [name for plan in batch.plans for work in plan.work if work.problem == ONE for _, name in work.entries]
+    assert timed == [NAMES[0], NAMES[1], NAMES[5]]
+    rows = batch.ledgers[0].rows
+    assert [rows[name]["screen_us"] for name in NAMES[1:5]] == [40.0] * 4
+    assert [rows[name]["message"] for name in NAMES[2:5]] == [f"same code as {NAMES[1]}"] * 3
+    assert batch.ledgers[0].fastest(9)[0] == NAMES[1] and NAMES[2] not in batch.ledgers[0].fastest(9)
+
+
+def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None:
+    def press_ctrl_c(plan: Plan) -> None:
+        batch.session.interruption.ask()
+
+    batch = Batch(tmp_path, StandInGpu(before=press_ctrl_c))
+    with pytest.raises(KeyboardInterrupt):
+        batch.rounds().run()
+    assert len(batch.plans) == 1
+    assert [timing.name for timing in batch.session.store.timings(ONE, SCREEN)] == NAMES[:2]
+
+
+class Clock:
+    """Takes the place of time's clock in the module under test."""
+
+    def __init__(self, start_s: float) -> None:
+        self.now_s = start_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+def clocked(of: Session) -> Clock:
+    """A clock for the budget, which stands still unless a test moves it."""
+    clock = Clock(of.budget.began)
+    of.budget.clock = clock.monotonic
+    return clock
+
+
+def test_a_budget_leaves_a_share_for_the_finals(tmp_path: Path) -> None:
+    def pass_time(plan: Plan) -> None:
+        clock.now_s += 40.0
+
+    batch = Batch(tmp_path, StandInGpu(before=pass_time), budget_s=100.0)
+    clock = clocked(batch.session)
+    batch.rounds().run()
+    assert len(batch.plans) == 2  # at 0 and 40 s; from 70 s on the time is for the finals
+    assert all(plan.deadline > 0 for plan in batch.plans)
+
+
+def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And for a profiler to start: 5 of the 10 s of a start are before its first kernel, 5 behind its last."""
+    batch = Batch(tmp_path, budget_s=100.0)
+    clock = clocked(batch.session)
+    monkeypatch.setattr(Pace, "start", lambda self: Cost(10.0, 0.0))
+
+    at_s: list[float] = []
+
+    class UsesItsTime(CompilesSome):
+        def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
+            clock.now_s = until
+            at_s.append(until - batch.session.budget.began)
+            super().ledgers(wanted, title, until)
+
+    batch.rounds(UsesItsTime()).run()
+    assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
+    assert len(batch.plans) == 3
+
+
+def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path) -> None:
+    def pass_time(plan: Plan) -> None:
+        clock.now_s += 80.0
+
+    batch = Batch(tmp_path, StandInGpu(before=pass_time, statuses={NAMES[1]: None}), budget_s=100.0)
+    clock = clocked(batch.session)
+    batch.rounds().run()
+    assert statuses(batch.ledgers[0]) == {NAMES[0]: "ok"}
+
+
+def test_without_a_budget_there_is_no_deadline(tmp_path: Path) -> None:
+    batch = Batch(tmp_path)
+    batch.rounds().run()
+    assert {plan.deadline for plan in batch.plans} == {0.0}
+
+
+class Stubborn:
+    """Asks for the same name for ever."""
+
+    name = "stubborn"
+
+    def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+        return {ONE: [NAMES[0]]}
+
+    def likely_next(
+        self, sizes: Sequence[SizeView], device: Device, asked: Mapping[GemmProblem, Collection[str]], count: int
+    ) -> Proposals:
+        return {}
+
+
+def test_a_search_that_never_ends_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemm_tuner.pipeline.rounds.MOST_ROUNDS", 4)
+    batch = Batch(tmp_path, search=Stubborn())
+    with pytest.raises(AssertionError, match="stubborn asked for more than 4 rounds"):
+        batch.rounds().run()
+    assert len(batch.plans) == 1  # it was timed once all the same
+
+
+class CompilesSome:
+    """Stands for the compile pool: books what it is asked for, the first as a spiller, and notes what it is offered."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, list[str]]] = []
+
+    def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
+        self.events.append((title, [name for _, names in wanted for name in names]))
+        for ledger, names in wanted:
+            for name in names:
+                status = Status.SPILLED if name == NAMES[0] else Status.OK
+                ledger.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+
+    def offer(self, wanted: list[tuple[Ledger, list[str]]]) -> None:
+        self.events.append(("offer", [name for _, names in wanted for name in names]))
+
+
+def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_path: Path) -> None:
+    compiling = CompilesSome()
+
+    def note(plan: Plan) -> None:
+        compiling.events.append(("screen", [name for work in plan.work for _, name in work.entries]))
+
+    batch = Batch(tmp_path, StandInGpu(before=note))
+    batch.rounds(compiling).run()
+    both = [2 * NAMES[part : part + 2] for part in (0, 2, 4)]
+    assert compiling.events == [
+        *(("compile", both[0]), ("offer", both[1]), ("screen", [NAMES[1]] * 2)),
+        *(("compile", both[1]), ("offer", both[2]), ("screen", both[1])),
+        *(("compile", both[2]), ("offer", []), ("screen", both[2])),
+    ]
+    assert statuses(batch.ledgers[0])[NAMES[0]] == "spilled"
+    assert NAMES[0] in view_of(batch.ledgers[0]).failed

@@ -1,0 +1,362 @@
+"""Which folder a command gets: a new one, that of a run that did not end, or that of the same question's answer."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import ROOT, config, problem
+from tuning import setting, settings
+
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import CompileResult, Status, Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
+from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
+from gemm_tuner.pipeline import resume, run_start
+from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store import run_folder
+from gemm_tuner.store.run_folder import RunFolder
+from gemm_tuner.store.store import KERNELS_WANTED, Store
+from gemm_tuner.system.run_lock import RunLock
+
+ONE, TWO, THREE = problem(512, 512, 512), problem(64, 64, 64), problem(96, 64, 64)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Commands:
+    """Starts of the tuner in one folder; each ends before the next unless a test says otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked = settings(folder, ONE, TWO)
+
+    def begin(
+        self, stack: ExitStack, of: Setting | None = None, resumes: bool = True, **changes: Any
+    ) -> tuple[RunFolder, Store]:
+        asked = replace(self.asked, **changes)
+        self.said: list[str] = []
+        return run_start.begin(asked, of or setting(), "nsys 2025.3", stack, resumes=resumes, say=self.said.append)
+
+    def run(self, *, ends: bool = False, of: Setting | None = None, resumes: bool = True, **changes: Any) -> Path:
+        """The folder that a command has worked in. ends: it came to its end, and was not killed."""
+        with ExitStack() as stack:
+            folder, store = self.begin(stack, of, resumes, **changes)
+            if ends:
+                folder.results_path(None).touch()
+                store.set_fact("state", resume.FINISHED)
+            return folder.root
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+def test_the_same_command_goes_on_where_it_was(commands: Commands) -> None:
+    with ExitStack() as stack:
+        first, store = commands.begin(stack)
+        store.settle(ONE, "a")
+    with ExitStack() as stack:
+        second, store = commands.begin(stack)
+        assert second == first and store.settled(ONE) == ("a", "")
+        assert not resume.is_finished(store)
+        assert second.raw.is_dir() and second.scripts.is_dir()
+
+
+def test_fresh_starts_over_and_leaves_the_other_alone(commands: Commands) -> None:
+    first = commands.run()
+    second = commands.run(fresh=True)
+    assert second != first and first.is_dir()
+    assert commands.run() == second  # the newest is gone on with
+
+
+def test_runs_of_one_second_are_told_by_their_numbers(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "time", SimpleNamespace(strftime=lambda form: "20260131-120000"))
+    folders = [commands.run(fresh=True) for _ in range(12)]
+    assert len(set(folders)) == 12
+    assert commands.run() == folders[-1]
+    monkeypatch.setattr(run_folder, "time", SimpleNamespace(strftime=lambda form: "20260131-120001"))
+    later = commands.run(fresh=True)
+    assert commands.run() == later
+
+
+def test_a_run_that_ended_is_the_answer_to_the_same_question(commands: Commands) -> None:
+    first = commands.run(ends=True)
+    with ExitStack() as stack:
+        folder, store = commands.begin(stack)
+        assert folder.root == first and resume.is_finished(store)
+
+
+@pytest.mark.parametrize("change", [{"iters": 60}, {"seed": 7}, {"search": "full"}, {"compare": "all"}])
+def test_a_run_that_ended_answers_no_other_question(commands: Commands, change: dict[str, Any]) -> None:
+    first = commands.run(ends=True)
+    assert commands.run(**change) != first
+
+
+def test_a_run_that_ended_goes_on_when_its_results_file_is_gone(commands: Commands) -> None:
+    folder = commands.run(ends=True)
+    (folder / "tuned.yaml").unlink()
+    with ExitStack() as stack:
+        again, store = commands.begin(stack)
+        assert again.root == folder and not resume.is_finished(store)
+
+
+def test_stages_are_numbered_beyond_a_hundred(commands: Commands) -> None:
+    with ExitStack() as stack:
+        folder, _ = commands.begin(stack)
+        names = [folder.stage("screen").name for _ in range(102)]
+    assert (names[9], names[-1]) == ("09-screen", "101-screen") and len(set(names)) == 102
+
+
+def test_other_sizes_are_another_run(commands: Commands, tmp_path: Path) -> None:
+    first = commands.run()
+    fewer = commands.asked.entries[:1]
+    assert commands.run(entries=fewer) != first
+    assert commands.run() == first
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"iters": 60}, "method was '5 screening calls, 30 rounds"),
+        ({"heuristics": False}, "heuristics was True and is False"),
+        ({"search": "quick"}, "search was 'guided' and is 'quick'"),
+    ],
+)
+def test_an_unfinished_run_goes_on_in_no_other_way(commands: Commands, change: dict[str, Any], words: str) -> None:
+    first = commands.run()
+    with pytest.raises(UserError, match="cannot go on") as caught:
+        commands.run(**change)
+    message = caught.value.one_line()
+    assert words in message and "--fresh" in message and str(first) in message
+    assert commands.run() == first  # the refused command has let go of the lock and changed nothing
+
+
+def test_another_driver_is_named(commands: Commands) -> None:
+    commands.run()
+    here = setting()
+    with pytest.raises(UserError, match=r"driver was '570\.86' and is '580\.1'"):
+        commands.run(of=replace(here, machine=replace(here.machine, driver="580.1")))
+
+
+def test_a_run_under_way_is_not_disturbed(commands: Commands) -> None:
+    with ExitStack() as stack:
+        folder, store = commands.begin(stack)
+        with pytest.raises(EnvironmentFault, match="under way"):
+            commands.run()
+        store.settle(ONE, "a")  # it is still open
+        lock = RunLock(folder.root)
+        with pytest.raises(EnvironmentFault):
+            lock.take()
+    lock.take()
+    lock.release()
+
+
+def test_a_run_killed_before_it_had_begun_is_begun(commands: Commands) -> None:
+    first = commands.run()
+    store = Store(first / "run.sqlite")
+    store._write("DELETE FROM facts WHERE name IN ('fingerprint', 'began_s')", [()])
+    store.close()
+    assert commands.run(iters=60) == first
+    store = Store(first / "run.sqlite")
+    assert store.fact("began_s")
+    store.close()
+    with pytest.raises(UserError):
+        commands.run()
+
+
+def test_a_check_or_a_benchmark_is_no_part_of_tuning(commands: Commands) -> None:
+    """Its sizes may be the same; its finished run is no answer for who tunes."""
+    tuned = commands.run()
+    timed = commands.run(resumes=False, ends=True)
+    assert timed != tuned and commands.run() == tuned
+    assert commands.run(resumes=False) != timed
+
+
+def test_more_time_is_another_question_once_the_run_has_ended(commands: Commands) -> None:
+    first = commands.run(budget_s=60.0)
+    assert commands.run(budget_s=90.0) == first  # not ended: it goes on
+    assert commands.run(budget_s=90.0, ends=True) == first
+    assert commands.run(budget_s=90.0) == first and commands.run(budget_s=30.0) == first
+    longer = commands.run(budget_s=120.0, ends=True)
+    assert longer != first
+    unbounded = commands.run(ends=True)
+    assert unbounded not in (first, longer)
+    assert commands.run(budget_s=120.0) == unbounded
+
+
+def test_what_ran_when_the_run_was_killed_is_noted_once(commands: Commands) -> None:
+    with ExitStack() as stack:
+        folder, _ = commands.begin(stack)
+        where = folder.stage(SCREEN) / "start00"
+        where.mkdir()
+        Plan(SCREEN, ("script.py",), (Work(ONE, ((0, "a"), (0, "b"))),), Method()).write(where / "plan.json")
+        journal = ['{"event": "begin", "work": 0, "name": "a"}', '{"event": "end", "work": 0, "name": "a"}']
+        journal.append('{"event": "begin", "work": 0, "name": "b"}')
+        (where / "journal.jsonl").write_text("\n".join(journal) + "\n")
+    for _ in range(2):
+        with ExitStack() as stack:
+            _, store = commands.begin(stack)
+            assert store.begun(ONE) == {"b": 1}
+
+
+def on(*uuids: str, **fields: Any) -> Setting:
+    """The GPUs of a run, by UUID."""
+    here = setting(len(uuids))
+    rows = tuple({**row, "uuid": uuid, **fields} for row, uuid in zip(here.machine.gpus, uuids, strict=True))
+    return replace(here, machine=replace(here.machine, gpus=rows))
+
+
+def screened(store: Store, size: GemmProblem, gpu: str) -> None:
+    store.add_timings([Timing(size, "a", Status.OK, (1.0,))], SCREEN, lambda _: gpu)
+
+
+def begun(commands: Commands, *sizes: GemmProblem, of: Setting, **by_gpu: tuple[GemmProblem, ...]) -> None:
+    """A run of these sizes that was killed. by_gpu: what each GPU has screened of them."""
+    commands.asked = replace(commands.asked, entries=tuple(map(SizeEntry, sizes)))
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, of)
+        for gpu, screened_ones in by_gpu.items():
+            for size in screened_ones:
+                screened(store, size, gpu)
+        store.add_compiles({("f", "c", "b", str(i)): CompileResult("b", str(i), Status.OK) for i in range(61)})
+        store.set_fact(KERNELS_WANTED, 97)
+        store.settle(sizes[0], "a")
+
+
+def test_another_gpu_of_the_model_goes_on_and_times_unfinished_sizes_anew(commands: Commands) -> None:
+    begun(commands, ONE, TWO, THREE, of=on("GPU-a"), **{"GPU-a": (ONE, TWO)})
+    with ExitStack() as stack:
+        folder, store = commands.begin(stack, on("GPU-b"))
+        assert len(store.timings(ONE, SCREEN)) == 1 and store.timings(TWO, SCREEN) == []
+        assert store.num_compiles() == 61 and store.settled(ONE) == ("a", "")
+    first, second = commands.said
+    assert first == f"going on with results/{folder.root.name}: 61 of 97 kernels compiled, 1 of 3 sizes finished"
+    assert "GPU-a" in second and "GPU-b" in second and "1 unfinished sizes are timed anew" in second
+    commands.run(of=on("GPU-b"))
+    assert len(commands.said) == 1
+
+
+def test_two_gpus_in_another_order_keep_what_each_has_timed(commands: Commands) -> None:
+    begun(commands, ONE, TWO, THREE, of=on("GPU-a", "GPU-b"), **{"GPU-a": (TWO,), "GPU-b": (THREE,)})
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-b", "GPU-a"))
+        assert resume.homes(store, (ONE, TWO, THREE), ["GPU-b", "GPU-a"]) == {TWO: 1, THREE: 0}
+    assert len(commands.said) == 1
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-b"))
+        assert (store.timings(TWO, SCREEN), len(store.timings(THREE, SCREEN))) == ([], 1)
+    assert "GPU-a" in commands.said[1]
+
+
+def test_a_size_never_has_screenings_of_two_gpus(commands: Commands) -> None:
+    """As a run leaves them whose GPU failed: it goes on where most of the size was timed."""
+    begun(commands, ONE, TWO, of=on("GPU-a", "GPU-b"), **{"GPU-a": (TWO, TWO), "GPU-b": (TWO,)})
+    with ExitStack() as stack:
+        _, store = commands.begin(stack, on("GPU-a", "GPU-b"))
+        assert store.timed_on(TWO, SCREEN) == {"GPU-a": 2}
+
+
+def test_another_model_is_refused(commands: Commands) -> None:
+    begun(commands, ONE, TWO, of=on("GPU-a"))
+    other = on("GPU-b")
+    with pytest.raises(UserError, match="device was 'NVIDIA H200, 132 SMs' and is 'NVIDIA H100, 132 SMs'"):
+        commands.run(of=replace(other, device=replace(other.device, name="NVIDIA H100", num_sms=132)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TRITON_F32_DEFAULT", "TRITON_PTXAS_PATH", "LLVM_IR_ENABLE_DUMP", "AMDGCN_USE_BUFFER_OPS", "HSA_XNACK"),
+        *("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_CUBLASLT"),
+        *("NVIDIA_TF32_OVERRIDE", "ROCBLAS_LAYER", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD"),
+    ],
+)
+def test_a_variable_that_changes_code_or_times_counts(
+    name: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    commands.run()
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(UserError, match=f"environment variable {name} was not set and is '1'"):
+        commands.run()
+    text = (ROOT / "docs" / "tuning.md").read_text()
+    assert name in text or any(name.startswith(one) and f"`{one}`" in text for one in COUNTING_PREFIXES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+        *("TRITON_CACHE_DIR", "TRITON_HOME", "CUDA_CACHE_PATH", "TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE", "LANG"),
+        *("TORCH_LOGS", "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_DRIVER_CAPABILITIES"),
+    ],
+)
+def test_what_is_seen_and_where_caches_are_does_not_count(
+    name: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = commands.run()
+    monkeypatch.setenv(name, "1")
+    assert commands.run() == first
+
+
+def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*KERNEL_SOURCES, *NOT_TIMING):
+        assert (ROOT / "gemm_tuner" / name).exists(), name
+    copy = tmp_path / "package"
+    shutil.copytree(ROOT / "gemm_tuner", copy)
+    asked = settings(tmp_path, ONE)
+    before = fingerprint(asked, setting(), "nsys")
+    monkeypatch.setattr("gemm_tuner.pipeline.run_identity.PACKAGE", copy)
+    assert fingerprint(asked, setting(), "nsys") == before
+    counting = ("launch/timing.py", "decide/contest.py", "pipeline/serving.py", "consumers/aiter.py", "a_new_one.py")
+    for name, part in (*((one, "timing code") for one in counting), ("source/codegen.py", "kernel")):
+        with (copy / name).open("a") as file:
+            file.write("# another\n")
+        now = fingerprint(asked, setting(), "nsys")
+        (line,) = differences(before, now)
+        assert line.startswith(part)
+        before = now
+    for name in ("pipeline/show.py", "report/text.py", "cli/commands/export.py"):
+        with (copy / name).open("a") as file:
+            file.write("# another\n")
+        assert fingerprint(asked, setting(), "nsys") == before
+
+
+def changed(asked: Settings, **changes: Any) -> list[str]:
+    before, now = (fingerprint(one, setting(), "nsys") for one in (asked, replace(asked, **changes)))
+    return [line.split(" was ")[0] for line in differences(before, now)]
+
+
+def test_what_makes_timings_another_kind(tmp_path: Path) -> None:
+    asked = settings(tmp_path, ONE)
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "validity.py").write_text("# mine\n")
+    assert changed(asked) == []
+    assert changed(asked, rules_dir=rules) == ["rules"]
+    assert changed(asked, rotating_mib=512) == changed(asked, init_type="zeros") == ["method"]
+    older = {ONE: config()}
+    assert changed(asked, older=older) == ["older configurations"]
+    assert changed(replace(asked, older=older), min_improvement_pct=0.5) == ["older configurations"]
+    assert changed(asked, min_improvement_pct=0.5) == []  # nothing is to be beaten
+    assert changed(asked, verbose=True, keep=True, jobs=4, compile_workers=3, budget_s=9.0) == []
+
+
+def test_the_sizes_given_do_not_change_the_method(tmp_path: Path) -> None:
+    sizes: tuple[GemmProblem, ...] = (ONE, TWO)
+    one, other = (fingerprint(settings(tmp_path, *some), setting(), "nsys") for some in (sizes, sizes[:1]))
+    assert differences(one, other) == []

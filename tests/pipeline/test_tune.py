@@ -1,0 +1,393 @@
+"""The measured way from ledgers to a results file on a stand-in GPU: --update, a budget, a failed check, a kill."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from samples import config, problem
+from tuning import StandInGpu, ledger_of, lost, session
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import KernelConfig, Status, Timing, Verified
+from gemm_tuner.launch.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
+from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.pipeline import run_summary
+from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.tune import MORE_FINALS, Tuning
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.store import Store
+from gemm_tuner.system.interruption import Interruption
+from gemm_tuner.system.processes import MOST_DEATHS
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
+A, B, C, D = (one.name for one in CONFIGS)
+OLD = config(num_warps=8)
+TIMES = {A: 50.0, B: 40.0, C: 60.0, D: 80.0}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Run:
+    """A batch of two sizes; nothing is compiled unless a test says so."""
+
+    def __init__(
+        self, folder: Path, *gpus: StandInGpu, configs: tuple[KernelConfig, ...] = CONFIGS, **how: Any
+    ) -> None:
+        self.gpus = gpus or (StandInGpu(us=TIMES),)
+        asked = {"search": "full", "compile_stage": False, **how}
+        self.session = session(folder, ONE, TWO, gpus=len(self.gpus), **asked)
+        self.ledgers = [ledger_of(ONE, configs), ledger_of(TWO, configs)]
+
+    def run(self) -> Session:
+        Tuning(self.session, self.ledgers, self.gpus).run()
+        for ledger in self.ledgers:
+            ledger.assert_complete()
+        return self.session
+
+    def again(self, *gpus: StandInGpu) -> Run:
+        """The same command after this one's process is gone."""
+        other = object.__new__(Run)
+        other.gpus, store = gpus, self.session.store
+        store.close()
+        other.session = replace(
+            self.session, store=Store(store.path), choices={}, failures={}, facts={}, notes={}, stage_seconds={}
+        )
+        other.ledgers = [ledger_of(size, CONFIGS) for size in (ONE, TWO)]
+        return other
+
+
+def chosen(of: Session) -> dict[int, str]:
+    return {size.m: choice.config.name for size, choice in of.choices.items()}
+
+
+def statuses(ledger: Ledger) -> dict[str, str]:
+    return {name: row["status"] for name, row in ledger.rows.items()}
+
+
+def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None:
+    done = Run(tmp_path, StandInGpu(us=TIMES, drift=0.03, wrong=frozenset((B,)))).run()
+    assert chosen(done) == {512: A, 64: A}
+    choice = done.choices[ONE]
+    assert (choice.verified, choice.runner_up, choice.num_samples) == (Verified.TRUE, C, 20)
+    assert choice.vendor_ratio == pytest.approx(90 / 50, rel=0.01) and choice.gap_pct == pytest.approx(20.0, rel=0.01)
+    assert [row.facts["name"] for row in results.read(done.results_path).rows] == [A, A]
+
+
+def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    done = run.run()
+    run_record.write(done.folder.root, run_summary.record_of(done, run.ledgers))
+    record = run_record.read(done.folder.root)
+    one = record.sizes[0]
+    assert (one.chosen, one.total, one.counts) == (B, 4, {"pruned": 0, "ok": 4})
+    assert {final.name: len(final.samples_us) for final in one.finals if final.name in (B, VENDOR)} == {
+        B: 20,
+        VENDOR: 20,
+    }
+    assert record.notes["noise_pct"] == [0.0, 0.0]
+    assert set(record.stages) >= {"search", "screen", "finals", "check"}
+
+
+def test_quick_leaves_the_others_out_and_says_so(tmp_path: Path) -> None:
+    configs = tuple(config(num_stages=1 + index % 8, num_warps=4 << index // 8) for index in range(20))
+    run = Run(tmp_path, configs=configs, search="quick")
+    run.run()
+    counts = run.ledgers[0].counts()
+    assert counts["ok"] == 16 and counts["pruned"] == 4
+    assert run.ledgers[0].rows[configs[-1].name]["rule"] == "not_asked_for_by_the_search"
+
+
+def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None:
+    run = Run(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C, D), Status.CRASHED)))
+    done = run.run()
+    assert done.failures[ONE] == "no configuration has a time: 4 crashed" and done.choices == {}
+    assert done.store.settled(ONE) == ("", done.failures[ONE])
+
+
+def test_a_size_with_nothing_right_fails_with_the_reason(tmp_path: Path) -> None:
+    done = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((A, B, C, D)))).run()
+    assert done.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
+
+
+def finalists_of(gpu: StandInGpu) -> list[list[str]]:
+    """Of ONE, by finals, whose processes follow each other."""
+    works = [work for plan in gpu.plans if plan.stage == FINALS for work in plan.work if work.problem == ONE]
+    return [names for names, _ in itertools.groupby([name for _, name in work.entries] for work in works)]
+
+
+@pytest.mark.parametrize("ends", ["wrong", "crashed"])
+def test_the_next_best_have_finals_when_no_finalist_is_right(ends: str, tmp_path: Path) -> None:
+    ended: dict[str, Status | None] = {}
+
+    def crash_in_finals(plan: Plan) -> None:
+        ended.update(dict.fromkeys((A, B), Status.CRASHED) if ends == "crashed" and plan.stage == FINALS else {})
+
+    wrong = frozenset((A, B)) if ends == "wrong" else frozenset[str]()
+    run = Run(tmp_path, StandInGpu(us=TIMES, statuses=ended, wrong=wrong, before=crash_in_finals), finalists=1)
+    done = run.run()
+    assert chosen(done) == {512: C, 64: C} and done.failures == {}
+    assert finalists_of(run.gpus[0]) == [[B], [A], [C]]
+    assert statuses(run.ledgers[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
+    assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AGAIN}
+    assert done.choices[ONE].num_samples == 20  # those of its own finals
+    again = run.again(StandInGpu())
+    assert again.run().choices == done.choices and statuses(again.ledgers[0]) == statuses(run.ledgers[0])
+
+
+def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_path: Path) -> None:
+    stopped: dict[str, Status | None] = dict.fromkeys((A, C, D), Status.EARLY_STOPPED)
+
+    def run_to_the_end(plan: Plan) -> None:
+        if plan.stage == FINALS:
+            stopped.clear()
+
+    gpu = StandInGpu(us={**TIMES, B: 1.0}, statuses=stopped, wrong=frozenset((B,)), before=run_to_the_end)
+    assert chosen(Run(tmp_path, gpu).run()) == {512: A, 64: A}
+    assert finalists_of(gpu) == [[B], [A, C, D]]
+
+
+@pytest.mark.parametrize(("times_as_long", "finalists"), [(1.0, [B]), (3.0, [B, A])])
+def test_more_of_a_large_size_come_into_the_finals(times_as_long: float, finalists: list[str], tmp_path: Path) -> None:
+    gpu = StandInGpu(us={name: us * times_as_long for name, us in TIMES.items()})
+    Run(tmp_path, gpu, finalists=1).run()
+    assert finalists_of(gpu)[0] == finalists
+
+
+def test_a_size_has_so_many_finals_and_no_more(tmp_path: Path) -> None:
+    configs = tuple(config(num_stages=stages) for stages in range(1, 9))
+    gpu = StandInGpu(wrong=frozenset(one.name for one in configs))
+    done = Run(tmp_path, gpu, configs=configs, finalists=1).run()
+    assert len(finalists_of(gpu)) == 1 + MORE_FINALS
+    assert done.failures[ONE].startswith(
+        "none of the finalists, those of 3 further finals among them, is right: 4 gave wrong results"
+    )
+
+
+def test_without_compare_the_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
+    for compare, checked in (("", [B]), ("finalists", [B, A, C, D])):
+        run = Run(tmp_path / (compare or "none"), compare=compare)
+        run.run()
+        (plan,) = (plan for plan in run.gpus[0].plans if plan.stage == VERIFY)
+        assert [name for _, name in plan.work[0].entries] == [B, A, C, D]
+        assert (A in run.session.store.checked(ONE)) == (A in checked)
+
+
+def test_two_gpus_share_the_sizes_and_one_may_fail(tmp_path: Path) -> None:
+    def fail_in_the_finals(plan: Plan) -> None:
+        if plan.stage == FINALS:
+            lost(plan)
+
+    run = Run(tmp_path, StandInGpu(us=TIMES, before=fail_in_the_finals), StandInGpu(us=TIMES))
+    assert chosen(run.run()) == {512: B, 64: B}
+    stages = [[(plan.stage, len(plan.work)) for plan in gpu.plans] for gpu in run.gpus]
+    assert stages[0] == [(SCREEN, 1), (FINALS, 1)]
+    finals = [(FINALS, 1), (FINALS, 1), *[(FINALS, 2)] * 4]  # the other GPU's size had its first process here too
+    assert sorted(stages[1]) == sorted([(SCREEN, 1), *finals, (VERIFY, 2)])
+
+
+# A budget
+
+
+def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in says nothing of TWO, as a launcher does whose deadline is over."""
+    clock = SimpleNamespace(now_s=0.0)
+
+    def pass_time(plan: Plan) -> None:
+        clock.now_s = 80.0
+
+    run = Run(tmp_path, StandInGpu(us=TIMES, statuses={OLD.name: None}, before=pass_time), budget_s=100.0)
+    run.session.budget = Budget(100.0, 0.0, lambda: clock.now_s)
+    run.ledgers[1] = ledger_of(TWO, (OLD,))
+    done = run.run()
+    assert chosen(done) == {512: B}
+    assert done.failures[TWO] == "nothing was tried; a larger --budget tries more"
+    assert run.ledgers[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
+
+
+def test_nothing_tried_at_all_is_said(tmp_path: Path) -> None:
+    run = Run(tmp_path, budget_s=10.0)
+    run.session.budget.began -= 100
+    run.ledgers = [ledger_of(size, ()) for size in (ONE, TWO)]
+    with pytest.raises(EnvironmentFault, match="nothing was tried; a larger --budget"):
+        run.run()
+
+
+# --update
+
+
+def update(folder: Path, old_us: float, *gpu: StandInGpu, least_pct: float = 2.0, **how: Any) -> Run:
+    """The older choice of ONE is a configuration that is not in the space."""
+    times = {**TIMES, OLD.name: old_us}
+    gpus = gpu or (StandInGpu(us=times, drift=0.03, jitter=0.001),)
+    return Run(folder, *gpus, older={ONE: OLD}, min_improvement_pct=least_pct, **how)
+
+
+@pytest.mark.parametrize(
+    ("old_us", "least_pct", "keeps"),
+    [(40.4, 2.0, True), (42.0, 2.0, False), (42.0, 10.0, True), (39.0, 2.0, True), (100.0, 2.0, False)],
+)
+def test_an_older_choice_is_replaced_by_a_clearly_faster_one_only(
+    old_us: float, least_pct: float, keeps: bool, tmp_path: Path
+) -> None:
+    run = update(tmp_path, old_us, least_pct=least_pct)
+    done = run.run()
+    assert chosen(done) == {512: OLD.name if keeps else B, 64: B}
+    assert done.notes["updated"] == {"kept": int(keeps), "replaced": int(not keeps)}
+    assert run.ledgers[0].rows[OLD.name]["finals_samples"] >= 20  # whatever it did in the screening
+
+
+def test_an_older_choice_is_in_the_finals_even_if_the_search_never_asked_for_it(tmp_path: Path) -> None:
+    configs = tuple(config(num_stages=1 + index % 8, num_warps=4 << index // 8) for index in range(20))
+    times = {one.name: 60.0 for one in configs}
+    old = config(num_stages=8, num_warps=16)
+    gpu = StandInGpu(us={**times, old.name: 50.0})
+    run = Run(tmp_path, gpu, configs=configs, search="quick", older={ONE: old})
+    assert chosen(run.run())[512] == old.name
+
+
+def test_an_older_choice_that_is_wrong_gives_way(tmp_path: Path) -> None:
+    gpu = StandInGpu(us={**TIMES, OLD.name: 10.0}, wrong=frozenset((OLD.name,)))
+    done = update(tmp_path, 10.0, gpu).run()
+    assert chosen(done)[512] == B and done.notes["updated"] == {"kept": 0, "replaced": 1}
+
+
+def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> None:
+    def hide(plan: Plan) -> None:
+        gpu.statuses = {OLD.name: Status.MISSING_IN_TRACE} if plan.process in (1, 3) else {}
+
+    gpu = StandInGpu(us={**TIMES, OLD.name: 50.0}, before=hide)
+    run = update(tmp_path, 50.0, gpu)
+    done = run.run()
+    assert ONE not in done.choices and "not beaten" in done.failures[ONE] and TWO in done.choices
+    again = run.again(StandInGpu()).run()
+    assert again.failures == done.failures
+
+
+def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
+    gpu = StandInGpu(us=TIMES, statuses={OLD.name: Status.CRASHED})
+    run = update(tmp_path, 10.0, gpu)
+    done = run.run()
+    assert chosen(done)[512] == B
+    assert done.notes["older_not_run"] == {ONE.key: "crashed: it failed"}
+    finals = next(plan for plan in gpu.plans if plan.stage == FINALS)
+    assert OLD.name not in [name for _, name in finals.work[0].entries]
+
+
+def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real workers: 128 x 128 x 64 with 30 stages needs more shared memory than the GPU has."""
+    small = tuple(config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=16, num_warps=1, num_stages=s) for s in (1, 2))
+    too_large = config(num_stages=30)
+    gpu = StandInGpu()
+    run = Run(tmp_path, gpu, configs=small, search="quick", compile_stage=True, older={ONE: too_large})
+    # The search does not ask for it: it is predicted to be slow.
+    monkeypatch.setattr("gemm_tuner.search.registry.QUICK_COUNT", 2)
+    monkeypatch.setattr(Compiling, "offer", lambda self, wanted: None)
+    done = run.run()
+    assert run.ledgers[0].rows[too_large.name]["status"] == "out_of_resources"
+    launched = {name for plan in gpu.plans for work in plan.work for _, name in work.entries}
+    assert launched == {one.name for one in small}
+    assert set(chosen(done)) == {512, 64}
+
+
+# Going on with a run that was killed
+
+
+def die_at(stage: str) -> StandInGpu:
+    """A GPU at whose stage the tuner is killed."""
+
+    def before(plan: Plan) -> None:
+        if plan.stage == stage:
+            raise KeyboardInterrupt
+
+    return StandInGpu(us=TIMES, before=before)
+
+
+@pytest.mark.parametrize(("stage", "screens"), [(SCREEN, 1), (FINALS, 0)])
+def test_a_killed_run_times_nothing_twice_and_chooses_as_it_would_have(
+    stage: str, screens: int, tmp_path: Path
+) -> None:
+    first = Run(tmp_path, die_at(stage))
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    second = first.again(StandInGpu(us=TIMES))
+    assert chosen(second.run()) == {512: B, 64: B}
+    assert [plan.stage for plan in second.gpus[0].plans].count(SCREEN) == screens
+    assert all(statuses(ledger) == dict.fromkeys((A, B, C, D), "ok") for ledger in second.ledgers)
+
+
+def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path: Path) -> None:
+    def dies(plan: Plan) -> None:
+        if plan.stage == FINALS:
+            raise OSError("killed")
+
+    first = Run(tmp_path, *(StandInGpu(us=TIMES, before=dies) for _ in range(2)))
+    with pytest.raises(OSError, match="killed"):
+        first.run()
+    labels = gpu_labels(first.session.setting)
+    on = {size: next(iter(first.session.store.timed_on(size, SCREEN))) for size in (ONE, TWO)}
+    assert set(on.values()) == set(labels) and len(labels) == 2
+    gpus = [StandInGpu(us=TIMES) for _ in labels]
+    first.again(*gpus).run()
+    for gpu, label in zip(gpus, labels, strict=True):
+        timed = {work.problem for plan in gpu.plans if plan.stage == FINALS for work in plan.work}
+        assert timed == {size for size in on if on[size] == label}
+
+
+def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
+    first = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((B,))))
+    before = first.run()
+    second = first.again(StandInGpu(us=dict.fromkeys((A, B, C, D), 1.0)))
+    after = second.run()
+    assert second.gpus[0].plans == []
+    assert after.choices == before.choices and chosen(after) == {512: A, 64: A}
+    assert statuses(second.ledgers[0])[B] == "wrong"
+
+
+def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> None:
+    """The space does not have it."""
+    gpu = StandInGpu(us={**TIMES, OLD.name: 30.0})
+    first = update(tmp_path, 30.0, gpu)
+    before = first.run()
+    second = first.again(gpu)
+    after = second.run()
+    assert after.choices == before.choices and chosen(after) == {512: OLD.name, 64: B}
+    assert [ledger.counts() for ledger in second.ledgers] == [ledger.counts() for ledger in first.ledgers]
+
+
+def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
+    class AskedToEnd(StandInGpu):
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+            super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
+            first.session.interruption.ask()
+
+    first = Run(tmp_path, AskedToEnd(us=TIMES))
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    assert first.session.store.settled(ONE) is not None and first.session.store.settled(TWO) is None
+    first.session.interruption = Interruption()
+    assert chosen(first.again(StandInGpu(us=TIMES)).run()) == {512: B, 64: B}
+
+
+def test_one_that_ran_at_several_deaths_is_given_up(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    for _ in range(MOST_DEATHS):
+        first.session.store.add_begun([(ONE.key, B)])
+    first.session.store.add_timings([Timing(TWO, B, Status.OK, (40.0,) * 5)], SCREEN)
+    first.session.store.add_begun([(TWO.key, B), (TWO.key, A)])
+    done = first.run()
+    assert chosen(done) == {512: A, 64: B}
+    row = first.ledgers[0].rows[B]
+    assert row["status"] == "crashed" and "2 times" in row["message"]

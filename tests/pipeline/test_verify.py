@@ -1,0 +1,181 @@
+"""Following a check: best first, the wrong one is booked, the next best takes its turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import config, device, problem
+
+from gemm_tuner.core.records import KernelConfig, Verdict
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.plan import VERIFY
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.verify import Verification, verify_plan
+from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.store.store import Store
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+ODD = problem(513, 509, 511)
+A, B, C = (config(num_stages=stages) for stages in (2, 3, 4))
+
+
+def ledger_of(size: GemmProblem, *configs: KernelConfig) -> Ledger:
+    kept = {one.name: one for one in configs}
+    return replace(prepare.given_ledger(size, configs[0], device("sm_90")), kept=kept)
+
+
+class Heard:
+    """A verification of ONE with A, B, C and of TWO with B, and what it settled."""
+
+    def __init__(self, folder: Path, *, all_of_them: bool = False) -> None:
+        self.settled: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
+        self.one, self.two = ledger_of(ONE, A, B, C), ledger_of(TWO, B)
+        order = [(self.one, [A.name, B.name, C.name]), (self.two, [B.name])]
+        self.store = Store(folder / "run.sqlite")
+        self.check = Verification(
+            order, lambda *settled: self.settled.append(settled), self.store, all_of_them=all_of_them
+        )
+
+    def say(self, size: GemmProblem, config: KernelConfig, event: str, **fields: Any) -> None:
+        self.check.hear({"event": event, "name": config.name, "work_problem": size, **fields})
+
+    def verdict(self, size: GemmProblem, config: KernelConfig, *, ok: bool, at: GemmProblem | None = None) -> None:
+        self.say(
+            size, config, "verdict", problem=(at or size).to_dict(), ok=ok, max_abs_error=0.5, error_over_bound=0.25,
+            worst_element=[3, 4], message="" if ok else "off by 7 in row 3",
+        )  # fmt: skip
+
+    def checked(self, size: GemmProblem, config: KernelConfig, *, even: bool = True, odd: bool = True) -> None:
+        self.say(size, config, "begin")
+        self.verdict(size, config, ok=even)
+        self.verdict(size, config, ok=odd, at=ODD)
+        self.say(size, config, "end")
+
+    def outcomes(self) -> list[tuple[GemmProblem, str | None]]:
+        return [(size, name) for size, name, _ in self.settled]
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Heard:
+    return Heard(tmp_path)
+
+
+def test_the_best_is_right(heard: Heard) -> None:
+    heard.checked(ONE, A)
+    assert heard.outcomes() == [(ONE, A.name)]
+    verdicts = heard.settled[0][2]
+    assert [(v.problem, v.ok, v.worst_element) for v in verdicts] == [(ONE, True, (3, 4)), (ODD, True, (3, 4))]
+    heard.checked(TWO, B)
+    heard.check.finish()
+    assert heard.outcomes() == [(ONE, A.name), (TWO, B.name)]
+    assert heard.one.rows == {}
+
+
+@pytest.mark.parametrize(("even", "odd"), [(False, True), (True, False), (False, False)])
+def test_a_wrong_one_is_booked_and_the_next_best_taken(heard: Heard, even: bool, odd: bool) -> None:
+    heard.checked(ONE, A, even=even, odd=odd)
+    assert heard.settled == []
+    row = heard.one.rows[A.name]
+    size = "513 x 509 x 511" if even else "512 x 512 x 512"
+    assert (row["status"], row["message"]) == ("wrong", f"at {size}: off by 7 in row 3")
+    heard.checked(ONE, B)
+    assert heard.outcomes() == [(ONE, B.name)]
+    assert [v.name for v in heard.settled[0][2]] == [B.name, B.name]
+
+
+def test_nothing_right(heard: Heard) -> None:
+    for one in (A, B, C):
+        heard.checked(ONE, one, odd=False)
+    assert heard.outcomes() == [(ONE, None)]
+    assert {row["status"] for row in heard.one.rows.values()} == {"wrong"}
+
+
+def test_one_that_could_not_run_is_not_right(heard: Heard) -> None:
+    heard.say(ONE, A, "begin")
+    heard.verdict(ONE, A, ok=True)
+    heard.say(ONE, A, "fail", status="out_of_resources", message="shared memory")
+    heard.say(ONE, A, "end")
+    assert heard.settled == []
+    assert heard.one.rows[A.name] == {"status": "out_of_resources", "message": "shared memory"}
+
+
+def test_one_that_killed_the_process(heard: Heard) -> None:
+    heard.say(TWO, B, "begin")
+    heard.verdict(TWO, B, ok=True)
+    heard.check.hear({"event": "died", "name": B.name, "problem": TWO, "message": "signal SIGSEGV: "})
+    assert heard.outcomes() == [(TWO, None)]
+    assert heard.two.rows[B.name] == {"status": "crashed", "message": "signal SIGSEGV: "}
+
+
+def test_after_the_winner_others_are_booked_and_change_nothing(heard: Heard) -> None:
+    heard.checked(ONE, A)
+    heard.checked(ONE, B, odd=False)
+    heard.check.hear({"event": "died", "name": C.name, "problem": ONE, "message": "gone"})
+    assert heard.outcomes() == [(ONE, A.name)]
+    assert {name: row["status"] for name, row in heard.one.rows.items()} == {B.name: "wrong", C.name: "crashed"}
+
+
+def test_sizes_that_were_never_reached_are_settled_at_the_end(heard: Heard) -> None:
+    heard.checked(ONE, A, even=False)
+    heard.check.finish()
+    heard.check.finish()
+    assert heard.outcomes() == [(ONE, None), (TWO, None)]
+
+
+def test_no_verdict_is_not_a_right_verdict(heard: Heard) -> None:
+    heard.say(TWO, B, "begin")
+    heard.say(TWO, B, "end")
+    assert heard.outcomes() == [(TWO, None)]
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) -> None:
+    order = [(ledger_of(ONE, A, B), [B.name, A.name]), (ledger_of(TWO, B), [B.name])]
+    scripts = {(ONE, A.name): "x.py", (ONE, B.name): "y.py", (TWO, B.name): "x.py"}
+
+    def script_of(ledger: Ledger, name: str) -> str:
+        return scripts[ledger.problem, name]
+
+    plan = verify_plan(order, script_of, 7, all_of_them=all_of_them)
+    assert (plan.stage, plan.scripts, plan.stop_at_first_right) == (VERIFY, ("y.py", "x.py"), not all_of_them)
+    assert [(work.problem, work.entries) for work in plan.work] == [
+        (ONE, ((0, B.name), (1, A.name))),
+        (TWO, ((1, B.name),)),
+    ]
+    assert plan.method.seed == 7
+
+
+def test_with_all_of_them_a_size_is_settled_when_all_are_checked(tmp_path: Path) -> None:
+    heard = Heard(tmp_path, all_of_them=True)
+    heard.checked(ONE, A)
+    assert heard.outcomes() == []
+    heard.checked(ONE, B, odd=False)
+    heard.checked(ONE, C)
+    assert heard.outcomes() == [(ONE, A.name)]
+    assert heard.one.rows[B.name]["status"] == "wrong"
+
+
+def test_a_check_that_ends_early_keeps_the_right_one_it_found(tmp_path: Path) -> None:
+    heard = Heard(tmp_path, all_of_them=True)
+    heard.checked(ONE, A)
+    heard.check.finish()
+    assert heard.outcomes() == [(ONE, A.name), (TWO, None)]
+
+
+def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) -> None:
+    heard.say(ONE, A, "begin")
+    heard.verdict(ONE, A, ok=False, at=ODD)
+    heard.say(
+        ONE, A, "verdict", problem=ONE.to_dict(), ok=False, stable=False, max_abs_error=0.0, error_over_bound=0.5,
+        worst_element=[3, 4], message="C[3, 4] is 7 and in call 3 8",
+    )  # fmt: skip
+    heard.say(ONE, A, "end")
+    assert heard.settled == []
+    assert heard.one.rows[A.name]["status"] == "unstable"
+    assert heard.one.rows[A.name]["message"] == "at 512 x 512 x 512: C[3, 4] is 7 and in call 3 8"
+    heard.checked(ONE, B)
+    assert heard.outcomes() == [(ONE, B.name)]
+    assert heard.store.checked(ONE) == {A.name, B.name} and heard.store.checked(TWO) == set()

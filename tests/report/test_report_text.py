@@ -1,0 +1,99 @@
+"""A report in the terminal: it fits, and says what is known of each size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import report_runs
+from report_runs import predicted_run, samples, size, write_run
+from screens import TUNED, WIDTHS, Screen, choices_of
+
+from gemm_tuner.gemm.short_forms import short_config
+from gemm_tuner.launch.plan import VENDOR
+from gemm_tuner.report import data, html, text
+from gemm_tuner.report.numbers import number
+from gemm_tuner.store import run_record
+from gemm_tuner.store.run_record import Final
+
+
+def lines_of(folder: Path, width: int) -> list[str]:
+    screen = Screen(width)
+    text.show(data.load(folder), screen.console, 3)
+    return screen.lines
+
+
+def real_run(folder: Path, path: Path) -> list[run_record.SizeRecord]:
+    """A run with the sizes, configurations and times of a results file."""
+    sizes = []
+    for choice in choices_of(path)[::4]:
+        finals = (Final(choice.config.name, samples(choice.median_us)), Final(VENDOR, samples(choice.median_us * 1.1)))
+        sizes.append(replace(size(), problem=choice.problem, chosen=choice.config.name, finals=finals))
+    failed = replace(size(768, finals=(), chosen="", failure="no configuration has a time: 118 missing_in_trace"))
+    write_run(folder, *sizes, failed)
+    return sizes
+
+
+@pytest.mark.parametrize("path", [TUNED[0], TUNED[-1]], ids=lambda path: path.stem)
+def test_a_report_of_real_results_fits_the_terminal(tmp_path: Path, path: Path) -> None:
+    sizes = real_run(tmp_path, path)
+    report = data.load(tmp_path)
+    for width in WIDTHS:
+        lines = lines_of(tmp_path, width)
+        assert max(map(len, lines)) <= width
+        words = " ".join(lines).split()
+        for one, view in zip(sizes, report.sizes, strict=False):
+            for told in (view.label, number(view.time_us), short_config(one.chosen)):
+                assert all(word in words for word in told.split()), told
+        assert "missing_in_trace" in words
+    piped = lines_of(tmp_path, 0)
+    for one in sizes:
+        assert [line for line in piped if line.startswith(one.key + " ") and one.chosen in line]
+
+
+def test_a_predicted_report_says_so_in_its_title_and_has_no_empty_columns(tmp_path: Path) -> None:
+    folder = predicted_run(tmp_path)
+    for width in (0, 60, 120):
+        lines = lines_of(folder, width)
+        assert "predicted for" in lines[0]
+        shown = "\n".join(lines)
+        assert "TFLOP/s" not in shown and "roof" not in shown and "screen us" not in shown
+    page = html.render(data.load(folder))
+    assert "<title>GEMM tuning predicted for NVIDIA H200</title>" in page
+    assert '<th class="n">TFLOP/s</th>' not in page and '<th class="n">vendor us</th>' not in page
+    measured = data.load(write_run(tmp_path, size()))
+    assert "predicted" not in measured.title
+    assert '<th class="n">TFLOP/s</th>' in html.render(measured)
+
+
+def rule(name: str) -> dict[str, object]:
+    return {**report_runs.FUNNEL[0], "rule": name}
+
+
+def test_rules_are_in_the_order_of_the_rules(tmp_path: Path) -> None:
+    first, second = size(funnel=(rule("one"), rule("four"))), size(768, funnel=(rule("two"), rule("three")))
+    write_run(tmp_path, first, second, rules=("one", "two", "three", "four"))
+    assert [row["rule"] for row in data.load(tmp_path).funnel] == ["one", "two", "three", "four"]
+    write_run(tmp_path, first, second)  # an older record, which does not tell
+    assert [row["rule"] for row in data.load(tmp_path).funnel] == ["one", "four", "two", "three"]
+
+
+def test_notes_and_labels_are_in_words(tmp_path: Path) -> None:
+    notes = dict.fromkeys(data.NOTES_IN_WORDS, 231) | {"another": 7}
+    folder = write_run(tmp_path, size(), replace(size(768), problem=replace(size().problem, bias=True)), notes=notes)
+    page = html.render(data.load(folder))
+    for shown in (page[: page.index("<script")], "\n".join(lines_of(folder, 80))):
+        assert not [name for name in data.NOTES_IN_WORDS if "_" in name and name in shown]
+        assert "another" in shown
+        assert "row-major" in shown and "every row of C" in " ".join(shown.split())
+
+
+def test_what_is_not_known_of_a_run_is_not_listed(tmp_path: Path) -> None:
+    versions = {"triton": "3.9.0", "hip": None}
+    header = {"source": "predicted", "driver": "", "profiler": "", "l2": None, "versions": versions, "samples": 0}
+    folder = write_run(tmp_path, size(finals=()), header=header)
+    for width in (0, 80):
+        lines = [line.split() for line in lines_of(folder, width)]
+        assert ["versions", "triton", "3.9.0"] in lines and ["samples", "0"] in lines
+        assert not [line for line in lines if line and line[0] in ("driver", "profiler", "l2")]

@@ -1,0 +1,207 @@
+"""The searches: what they ask, that they go on after a kill as they would have, and that they ask nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from samples import config, device, problem, shipped
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm import model
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
+from gemm_tuner.search.guided import MORE_FIRST, Guided
+from gemm_tuner.search.neighbours import neighbours
+from gemm_tuner.search.spread import spread
+from gemm_tuner.space import prune
+
+H200 = device("sm_90")
+PROBLEMS = (problem(512, 512, 512), problem(16, 4096, 4096), problem(4096, 4096, 128))
+
+
+def view(of: GemmProblem, count: int = 300) -> SizeView:
+    """Every few of the kept configurations of the shipped space, nothing timed."""
+    space = shipped("sm_90")
+    kept = prune.apply(space.columns, of, H200, space.rules).kept
+    some = kept[:: max(1, len(kept) // count)]
+    rows = space.configs.iloc[some]
+    table = rows.assign(predicted_us=model.predict_us(prune.columns_of(rows), of, H200))
+    table.index = pd.Index(space.names[some])
+    return SizeView(of, table, {}, frozenset())
+
+
+VIEWS = tuple(view(one) for one in PROBLEMS)
+
+
+def made_up_us(size: SizeView, name: str) -> float | None:
+    """A time of which the model knows nothing; none for 256-wide tiles."""
+    row = size.candidates.loc[name]
+    if row.BLOCK_SIZE_N == 256:
+        return None
+    return float(10 + 3 * abs(np.log2(row.BLOCK_SIZE_K) - 7) + 2 * row.num_stages + abs(np.log2(row.GROUP_SIZE_M) - 1))
+
+
+def told(size: SizeView, names: Sequence[str]) -> SizeView:
+    """The view once these names have been timed."""
+    times = {name: made_up_us(size, name) for name in names}
+    failed = size.failed | {name for name, us in times.items() if us is None}
+    return replace(
+        size, timed_us={**size.timed_us, **{n: us for n, us in times.items() if us is not None}}, failed=failed
+    )
+
+
+def rounds(search: Search, sizes: Sequence[SizeView] = VIEWS) -> list[dict[GemmProblem, list[str]]]:
+    """All rounds of a run, with what each asked."""
+    asked = []
+    while wanted := search.propose(sizes, H200):
+        asked.append(wanted)
+        sizes = [told(size, wanted.get(size.problem, [])) for size in sizes]
+        assert len(asked) < 50
+    return asked
+
+
+def all_asked(asked: Sequence[dict[GemmProblem, list[str]]], of: GemmProblem) -> list[str]:
+    return [name for wanted in asked for name in wanted.get(of, [])]
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_asks_candidates_and_nothing_twice(name: str) -> None:
+    asked = rounds(make_search(name, round_size=200))
+    for size in VIEWS:
+        names = all_asked(asked, size.problem)
+        assert names and len(names) == len(set(names))
+        assert set(names) <= set(size.candidates.index)
+    assert all(names for wanted in asked for names in wanted.values())
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_asked(name: str) -> None:
+    search = make_search(name, round_size=200)
+    whole = rounds(search)
+    for killed_in in range(len(whole)):
+        sizes = list(VIEWS)
+        for wanted in whole[:killed_in]:
+            sizes = [told(size, wanted.get(size.problem, [])) for size in sizes]
+        sizes = [told(size, whole[killed_in].get(size.problem, [])[::2]) for size in sizes]
+        again = rounds(make_search(name, round_size=200), sizes)
+        if name != "full":  # whose rounds are shares of what is left
+            rest = {p: names[1::2] for p, names in whole[killed_in].items() if names[1::2]}
+            assert again[0] == rest if rest else True
+        for size in sizes:
+            known = {*size.timed_us, *size.failed}
+            assert known | set(all_asked(again, size.problem)) == set(all_asked(whole, size.problem))
+
+
+def test_full_asks_everything_best_first_in_rounds_of_a_bounded_number() -> None:
+    asked = rounds(make_search("full", round_size=200))
+    assert len(asked) == -(-sum(len(size.candidates) for size in VIEWS) // 200)
+    for wanted in asked:
+        assert sum(map(len, wanted.values())) <= 200 + len(VIEWS)
+    for size in VIEWS:
+        assert all_asked(asked, size.problem) == size.by_prediction()
+
+
+def test_quick_asks_the_sixteen_predicted_best_once() -> None:
+    assert rounds(make_search("quick")) == [{size.problem: size.by_prediction()[:16] for size in VIEWS}]
+
+
+def best_of(size: SizeView, names: Sequence[str]) -> float:
+    return min(us for name in names if (us := made_up_us(size, name)) is not None)
+
+
+def test_guided_learns_in_three_rounds_at_most_what_the_model_does_not_know() -> None:
+    asked = rounds(make_search("guided"))
+    assert 2 <= len(asked) <= 3
+    gains = []
+    for size in VIEWS:
+        names = all_asked(asked, size.problem)
+        gains.append(best_of(size, size.by_prediction()[: len(names)]) / best_of(size, names))
+    assert min(gains) >= 1 and max(gains) > 1.05
+
+
+def test_failures_teach_the_learned_rounds_to_keep_away() -> None:
+    first, *later = rounds(make_search("guided"))
+
+    def failed_share(asked: Sequence[dict[GemmProblem, list[str]]]) -> float:
+        pairs = [(size, name) for size in VIEWS for name in all_asked(asked, size.problem)]
+        return float(np.mean([made_up_us(size, name) is None for size, name in pairs]))
+
+    assert failed_share([first]) > 0
+    assert failed_share(later) < failed_share([first]) / 2
+
+
+def test_guided_asks_on_by_prediction_where_nothing_of_a_size_has_a_time() -> None:
+    size, other = VIEWS[:2]
+    first = Guided().propose([size, other], H200)
+    timed, failed = told(other, first[other.problem]), frozenset(first[size.problem])
+    for _ in range(MORE_FIRST):
+        then = Guided().propose([replace(size, failed=failed), timed], H200)
+        assert then == {size.problem: [n for n in size.by_prediction() if n not in failed][: len(failed)]}
+        failed |= set(then[size.problem])
+    assert Guided().propose([replace(size, failed=failed)], H200) == {}
+    name = then[size.problem][-1]
+    found = replace(size, failed=failed - {name}, timed_us={name: 9.0})
+    assert set(Guided().propose([found, timed], H200)) == {size.problem, other.problem}
+
+
+def test_guided_does_not_polish_where_nothing_is_to_be_gained() -> None:
+    assert len(rounds(Guided(min_gain=1.0))) == 2
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    assert rounds(make_search("guided", jobs=1)) == rounds(make_search("guided", jobs=3))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_what_is_likely_next_is_neither_known_nor_running(name: str) -> None:
+    search = make_search(name, round_size=200)
+    first = search.propose(VIEWS, H200)
+    then = [told(size, first.get(size.problem, [])) for size in VIEWS]
+    second = search.propose(then, H200)
+    for sizes, running in ((VIEWS, first), (then, second)):
+        for of, names in search.likely_next(sizes, H200, running, 10).items():
+            size = next(one for one in sizes if one.problem == of)
+            assert len(names) > 0 and (name == "full" or len(names) <= 10)  # what is certain needs no bound
+            assert not [n for n in names if size.knows(n) or n in running.get(of, [])]
+
+
+def test_the_full_search_knows_exactly_what_is_next() -> None:
+    search = make_search("full", round_size=200)
+    first, second = rounds(search)[:2]
+    likely = search.likely_next(VIEWS, H200, first, 1000)
+    assert likely == second
+
+
+def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> None:
+    configs = {
+        "leader": config(),
+        "one step": config(BLOCK_SIZE_M=64),
+        "two steps": config(BLOCK_SIZE_M=32),
+        "two axes": config(BLOCK_SIZE_M=64, num_warps=8),
+        "far group": config(GROUP_SIZE_M=16),
+        "near group": config(GROUP_SIZE_M=2),
+        "other family": replace(config(), family="gemm_persistent"),
+    }
+    table = pd.DataFrame([one.to_dict() for one in configs.values()], index=list(configs))
+    assert list(table.index[neighbours(table, "leader")]) == ["one step", "far group", "near group"]
+
+
+def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
+    size = VIEWS[2]
+    alike, varied = (spread(size.candidates, 20, cost) for cost in (0.0, 2.0))
+    assert alike == size.by_prediction()[:20]
+    assert alike[0] == varied[0]
+    tiles = [
+        size.candidates.loc[names, ["BLOCK_SIZE_M", "BLOCK_SIZE_N", "num_warps"]].drop_duplicates()
+        for names in (alike, varied)
+    ]
+    assert len(tiles[1]) > len(tiles[0])
+
+
+def test_a_search_that_there_is_not_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UserError, match="guided, full, quick"):
+        make_search("best")

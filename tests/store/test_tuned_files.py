@@ -1,0 +1,54 @@
+"""The shipped results files, their page, and the table of who reads which type."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+from samples import ROOT
+
+from gemm_tuner.consumers.registry import CONSUMERS
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.sizes import READABLE_VERSIONS
+from gemm_tuner.store import results
+
+TUNED = ROOT / "results" / "tuned"
+
+
+def test_the_shipped_files_read() -> None:
+    assert len(list(TUNED.glob("*.yaml"))) >= 4 and 1 in READABLE_VERSIONS
+    for path in TUNED.glob("*.yaml"):
+        found = results.read(path)
+        assert found.rows and not found.without_config, path.name
+
+
+def test_their_page_is_what_the_files_say() -> None:
+    spec = importlib.util.spec_from_file_location("make_readme", TUNED / "make_readme.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    written = (TUNED / "README.md").read_text(encoding="utf-8")
+    assert written == made.page(), "python results/tuned/make_readme.py writes it anew"
+
+
+def test_the_table_of_readers_and_types_is_what_the_exports_do() -> None:
+    text = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    table = [line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| (bf16|fp8|fp32)", line)]
+    readers = ("vllm", "sglang", "aiter", "triton", "csv", "json")
+    columns = (2, 3, 4, 5, 6, 6)
+    asked = 0
+    for cells in table:
+        types, scaling = cells[0].strip().split(", "), cells[1].strip()
+        if scaling not in ("none", "block", "row_col", "tensor"):
+            continue
+        for dtype in types:
+            problem = GemmProblem(
+                64, 4096, 4096, dtype, dtype, "fp32" if dtype == "fp32" else "bf16", Layout.ROW, Layout.COL,
+                scaling=scaling,
+            )  # fmt: skip
+            for name, column in zip(readers, columns, strict=True):
+                arch = "gfx942" if name == "aiter" else "sm_90"
+                takes = not CONSUMERS[name].problem_fault(problem, arch)
+                assert cells[column].strip() == ("yes" if takes else "no"), (name, dtype, scaling)
+                asked += 1
+    assert asked == 6 * 11

@@ -1,0 +1,199 @@
+"""Ctrl-C and SIGTERM in a process of its own: the first is a wish, the second an end."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from process_samples import ends
+from samples import ROOT
+
+from gemm_tuner.core.errors import EXIT_INTERRUPTED
+from gemm_tuner.system import interruption
+from gemm_tuner.system.interruption import NOTICE, SIGNALS, Interruption
+
+LISTEN = """
+import signal
+from gemm_tuner.system.interruption import Interruption
+asked = Interruption()
+before = signal.getsignal(signal.SIGTERM)
+try:
+    with asked.listening():
+        print("listening", flush=True)
+        while not asked.asked:
+            signal.sigtimedwait([], 0.05)
+        print("asked", flush=True)
+        while True:
+            signal.sigtimedwait([], 0.05)
+except KeyboardInterrupt:
+    print("ended", signal.getsignal(signal.SIGTERM) == before, flush=True)
+"""
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGINT"), ("SIGINT", "SIGTERM")])
+def test_the_first_signal_asks_and_the_second_ends(first: str, second: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", LISTEN], cwd=ROOT, text=True, stdout=-1, stderr=-1)
+    try:
+        assert line(process) == "listening"
+        process.send_signal(signal.Signals[first])
+        assert line(process) == "asked"
+        process.send_signal(signal.Signals[second])
+        assert line(process) == "ended True"  # and the handlers are those of before
+    finally:
+        process.kill()
+        _, said = process.communicate()
+    assert said.strip() == f"tune_gemm.py: {first}: finishing what runs and saving it; once more to stop at once"
+
+
+def test_on_a_terminal_the_notice_ends_its_lines_between_words() -> None:
+    ours, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    process = subprocess.Popen([sys.executable, "-c", LISTEN], cwd=ROOT, text=True, stdout=-1, stderr=terminal)
+    try:
+        assert line(process) == "listening"
+        process.send_signal(signal.SIGTERM)
+        assert line(process) == "asked"
+        said = os.read(ours, 4096).decode().splitlines()
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+        os.close(terminal)
+    assert said[0] == "" and max(map(len, said)) <= 80
+    assert " ".join(said).endswith(NOTICE)
+
+
+STUCK = """
+import os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from gemm_tuner.system.interruption import Interruption
+from gemm_tuner.system.processes import run_watched
+asked = Interruption()
+child = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
+def watch():
+    run_watched(child, dict(os.environ), Path(sys.argv[1]), heartbeat=lambda: 0, stall_limit_s=600)
+with asked.listening(), ThreadPoolExecutor() as pool:
+    waiting = pool.submit(watch)
+    print("listening", flush=True)
+    waiting.result()
+"""
+
+
+def test_the_second_signal_ends_what_does_not_listen(tmp_path: Path) -> None:
+    """A thread that looks at nothing holds up the end of the run, with a child in a session of its own."""
+    log = tmp_path / "log"
+    process = subprocess.Popen([sys.executable, "-c", STUCK, str(log)], cwd=ROOT, text=True, stdout=-1, stderr=-1)
+    try:
+        assert line(process) == "listening"
+        while not (log.exists() and log.read_text().strip()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == EXIT_INTERRUPTED
+    finally:
+        process.kill()
+        process.communicate()
+    assert ends(int(log.read_text()))
+
+
+def test_a_run_that_ends_by_itself_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(interruption, "end_now", ended.set)
+    monkeypatch.setattr(interruption, "LAST_RESORT_S", 0.05)
+    with pytest.raises(KeyboardInterrupt), Interruption().listening():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert not ended.wait(0.2)
+
+
+def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(io.TextIOWrapper):
+        """As a stream whose write the signal interrupts."""
+
+        def write(self, text: str) -> int:
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    monkeypatch.setattr(sys, "stderr", Interrupted(io.BytesIO()))
+    with Interruption().listening() as asked:
+        signal.raise_signal(signal.SIGTERM)
+        assert asked.asked
+    assert f"SIGTERM: {NOTICE}\n" in capfd.readouterr().err
+
+
+def test_a_second_signal_at_any_point_of_the_first_ones_handler_is_a_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interruption, "end_now", lambda: None)
+    interrupted_at = 0
+    while True:
+        lines = 0
+
+        def follow(frame: FrameType, event: str, argument: object, at: int = interrupted_at) -> object:
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == at + 1:
+                signal.raise_signal(signal.SIGTERM)
+            return follow
+
+        def heard(number: int, frame: object) -> None:
+            sys.settrace(follow)
+            try:
+                asked._heard(number, frame)
+            finally:
+                sys.settrace(None)
+
+        before = sys.gettrace()
+        try:
+            with Interruption().listening() as asked:
+                signal.signal(signal.SIGINT, heard)
+                signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            interrupted_at += 1
+        else:
+            break  # the handler has no such line
+        finally:
+            sys.settrace(before)
+    assert interrupted_at == lines > 0
+
+
+def test_a_run_that_is_asked_to_end_ends_where_it_checks() -> None:
+    asked = Interruption()
+    asked.check()
+    with asked.listening():
+        signal.raise_signal(signal.SIGTERM)
+        assert asked.asked
+        with pytest.raises(KeyboardInterrupt):
+            asked.check()
+
+
+def test_outside_the_main_thread_nothing_is_taken() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    seen: list[object] = []
+
+    def listen() -> None:
+        with Interruption().listening() as asked:
+            seen.extend([asked.asked, [signal.getsignal(number) for number in SIGNALS] == before])
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert seen == [False, True]

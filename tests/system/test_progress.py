@@ -1,0 +1,64 @@
+"""Progress: bars on a terminal, lines with counts when piped."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from screens import Screen
+
+from gemm_tuner.system import progress
+
+
+def test_piped_progress_ends_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(file=io.StringIO())
+    with progress.step("compile", 3, console) as step:
+        step.advance()
+        step.advance(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("compile: 3/3 in ")
+    assert lines[0].endswith(" s")
+
+
+def test_piped_progress_says_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 5.0, 10.0, 10.0, 12.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.step("screen", 4, Console(file=io.StringIO())) as step:
+        step.advance()  # after 5 s: nothing yet
+        step.advance()  # after 10 s
+    assert capsys.readouterr().err.splitlines() == [
+        "screen: 2/4, about 10 s left",
+        "screen: 2/4 in 12.0 s",
+    ]
+
+
+def test_a_terminal_gets_a_bar_with_counts() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100)
+    with progress.step("finals", 8, console) as step:
+        step.advance(5)
+        step.advance(3)
+    assert "finals" in stream.getvalue()
+    assert "8/8" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("title", ["compile for checks", "check"])
+def test_a_bar_fits_the_terminal_and_its_counts_are_whole(width: int, title: str) -> None:
+    for total in (3, 12345):
+        screen = Screen(width)
+        with progress.step(title, total, screen.console) as step:
+            step.advance(total - 1)
+        (line,) = (line for line in screen.lines if title in line and f"{total - 1}/{total}" in line)
+        assert len(line) <= width and line.endswith("left")
+
+
+def test_a_step_counts_what_ends_in_whatever_way(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.step("screen", 2, Console(file=io.StringIO())) as step:
+        for event in ("begin", "end", "begin", "fail", "compiles"):
+            step.on_event({"event": event})
+    assert capsys.readouterr().err.startswith("screen: 2/2 in ")

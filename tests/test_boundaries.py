@@ -1,0 +1,44 @@
+"""Modules are short and say what they are, and the command line starts light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+from samples import ROOT
+
+PACKAGE = ROOT / "gemm_tuner"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+MAX_LINES = 350
+
+
+def test_modules_are_short_and_say_what_they_are() -> None:
+    texts = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in MODULES}
+    assert {name: lines for name, text in texts.items() if (lines := text.count("\n")) > MAX_LINES} == {}
+    assert [name for name, text in texts.items() if not ast.get_docstring(ast.parse(text))] == []
+
+
+def test_torch_is_imported_inside_functions_only() -> None:
+    for path in MODULES:
+        top_level = [n for n in ast.parse(path.read_text()).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        names = {a.name for n in top_level for a in n.names} | {n.module for n in top_level if hasattr(n, "module")}
+        assert "torch" not in names, path
+
+
+def loaded_after(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*(m for m in ('torch', 'triton', 'pandas', 'jinja2') if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_command_line_starts_without_torch_and_triton() -> None:
+    assert not loaded_after("gemm_tuner.cli.main") & {"torch", "triton"}
+
+
+def test_the_pipeline_never_brings_torch_into_the_parent() -> None:
+    assert "torch" not in loaded_after("gemm_tuner.pipeline.run")
+
+
+def test_the_entry_script_imports_nothing_for_those_who_import_it() -> None:
+    assert loaded_after("tune_gemm") == set()
