@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.core.records import KernelConfig, Target
@@ -134,10 +134,10 @@ def write_plan(folder: Path, rows: Iterable[results.Row], target: Target) -> Pla
     """Generates the scripts and writes the child's plan: one work a size, its own configuration and torch.mm."""
     wanted: list[tuple[GemmProblem, KernelConfig]] = [(row.problem, row.config) for row in rows if row.config]
     (folder / "scripts").mkdir(exist_ok=True)
-    scripts = compile_stage.write_scripts(ROOT / "templates", folder / "scripts", wanted, target)
+    scripts = compile_tasks.write_scripts(ROOT / "templates", folder / "scripts", wanted, target)
     order = list(scripts)
     work = tuple(
-        Work(problem, ((order.index((config.family, problem.class_key)), config.name),), vendor=True)
+        Work(problem, ((order.index((config.family, problem.signature)), config.name),), vendor=True)
         for problem, config in wanted
     )
     plan = Plan(FINALS, tuple(str(script.path) for script in scripts.values()), work, Method())

@@ -22,14 +22,14 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.records import KernelConfig
-from gemm_tuner.decide.contest import Judge, contenders, judge_of, sheet_of
 from gemm_tuner.decide.estimates import Cells
+from gemm_tuner.decide.ranking import Judge, contenders, judge_of, sheet_of
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline import run as pipeline
 from gemm_tuner.pipeline.tune import Tuning
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results
 
 
@@ -60,30 +60,30 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
     parsed = options.build_parser().parse([*words, "--iters", str(arguments.iters)])
     shown = cli.consoles()
     settings = cli.settings_from(parsed, cli.read_sizes(parsed, shown.log))
-    setting = prepare.find_setting(settings)
-    if not setting.gpus:
+    environment = prepare.find_environment(settings)
+    if not environment.gpus:
         raise EnvironmentFault("there is no GPU to measure on")
-    ledgers = []
+    states = []
     for problem, first in configs[0].items():
-        ledger = prepare.given_ledger(problem, first, setting.device)
+        state = prepare.given_ledger(problem, first, environment.device)
         for other in configs[1:]:
             with suppress(KeyError):
-                ledger.admit(other[problem], prepare.predicted_us(problem, other[problem], setting.device))
-        ledgers.append(ledger)
-    with pipeline.opened(settings, setting, shown.log, shown.out, resumes=False) as (launchers, session):
-        Tuning(session, ledgers, launchers).run_given()
-        cells = {ledger.problem: sheet_of(session.store.timings(ledger.problem, FINALS)).all for ledger in ledgers}
-        judge = judge_of((sheet_of(session.store.timings(ledger.problem, FINALS)), ledger.kept) for ledger in ledgers)
+                state.add(other[problem], prepare.predicted_us(problem, other[problem], environment.device))
+        states.append(state)
+    with pipeline.opened(settings, environment, shown.log, shown.out, resumes=False) as (launchers, session):
+        Tuning(session, states, launchers).run_given()
+        cells = {state.problem: sheet_of(session.store.timings(state.problem, FINALS)).all for state in states}
+        judge = judge_of((sheet_of(session.store.timings(state.problem, FINALS)), state.kept) for state in states)
         session.folder.tidy(keep=False)
-    return [row_of(ledger, cells[ledger.problem], judge, configs) for ledger in ledgers]
+    return [row_of(state, cells[state.problem], judge, configs) for state in states]
 
 
 def row_of(
-    ledger: Ledger, cells: Cells, judge: Judge, configs: list[dict[GemmProblem, KernelConfig]]
+    state: SizeState, cells: Cells, judge: Judge, configs: list[dict[GemmProblem, KernelConfig]]
 ) -> dict[str, Any]:
     """Each file's time and how much slower it is than the first's, percent with its interval; None if unknown."""
-    names = [one[ledger.problem].name if ledger.problem in one else "" for one in configs]
-    ran = contenders(cells, ledger.kept)
+    names = [one[state.problem].name if state.problem in one else "" for one in configs]
+    ran = contenders(cells, state.kept)
     medians = [ran.us(name) if name in ran.names else None for name in names]
     slower: list[list[float] | None] = []
     for name in names[1:]:
@@ -93,7 +93,7 @@ def row_of(
             slower.append([0.0, 0.0, 0.0])
         else:
             slower.append(list(judge.interval_pct(ran, name, names[0])))
-    return {"size": ledger.problem.key, "names": names, "median_us": medians, "slower_pct": slower}
+    return {"size": state.problem.key, "names": names, "median_us": medians, "slower_pct": slower}
 
 
 def report(rows: list[dict[str, Any]], titles: list[str]) -> None:

@@ -141,8 +141,8 @@ def runs(landscapes: Sequence[Landscape], alone: bool) -> list[list[Landscape]]:
     """The sizes of each run: those of one problem class, or one."""
     if alone:
         return [[one] for one in landscapes]
-    classes = sorted({one.problem.class_key for one in landscapes})
-    return [[one for one in landscapes if one.problem.class_key == name] for name in classes]
+    classes = sorted({one.problem.signature for one in landscapes})
+    return [[one for one in landscapes if one.problem.signature == name] for name in classes]
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -123,7 +123,7 @@ def parent_gib() -> float:
     """Largest resident memory of a tuner's own process that has a size of 15 000 kept configurations: loads space and
     rules, searches, books and stores a timing of each, writes its table."""
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-    from tuning import StandInGpu, ledger_of, session  # what the tests of the measured way use
+    from tuning import StandInGpu, session, state_of  # what the tests of the measured way use
 
     from gemm_tuner.pipeline import prepare
     from gemm_tuner.pipeline.settings import Settings
@@ -134,10 +134,10 @@ def parent_gib() -> float:
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         here = Path(folder)
         shipped = prepare.load_space(Settings((), ROOT / "templates", ROOT / "rules", here), device)
-        ledger = ledger_of(PROBLEM, many_configs())
+        state = state_of(PROBLEM, many_configs())
         run = session(here, PROBLEM, search="full", compile_stage=False)
-        Tuning(run, [ledger], [StandInGpu()]).run()
-        ledger.write(here)
+        Tuning(run, [state], [StandInGpu()]).run()
+        state.write(here)
         timings: list[Timing] = run.store.timings(PROBLEM, SCREEN)
         assert len(timings) == CONFIGS and all(timing.status == Status.OK for timing in timings)
         assert len(shipped.configs) > CONFIGS

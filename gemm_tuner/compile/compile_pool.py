@@ -86,25 +86,25 @@ class Feed:
         with self._changed:
             return len(self._wanted) + len(self._spare)
 
-    def want(self, tasks: Iterable[CompileTask]) -> None:
+    def submit(self, tasks: Iterable[CompileTask]) -> None:
         with self._changed:
             self._wanted.extend(tasks)
             self._changed.notify()
 
-    def offer(self, tasks: Iterable[CompileTask]) -> None:
+    def prefetch(self, tasks: Iterable[CompileTask]) -> None:
         """What workers take up when nothing is wanted; replaces what was offered before."""
         with self._changed:
             self._spare = deque(tasks)
             self._changed.notify()
 
-    def forget(self) -> None:
+    def drop(self) -> None:
         """Drops what waits; it may be wanted again."""
         with self._changed:
-            self.taken -= {(task.script, task.name, task.specialisation) for task in (*self._wanted, *self._spare)}
+            self.taken -= {(task.script, task.name, task.specialization) for task in (*self._wanted, *self._spare)}
             self._wanted.clear()
             self._spare.clear()
 
-    def give_back(self, task: CompileTask) -> None:
+    def requeue(self, task: CompileTask) -> None:
         """Puts a task that was taken before all others."""
         with self._changed:
             self._wanted.appendleft(task)
@@ -112,7 +112,7 @@ class Feed:
 
     def close(self) -> None:
         """Drops what waits and ends the feed; compiles that run are not waited for."""
-        self.forget()
+        self.drop()
         with self._changed:
             self.open, self.closed = False, True
             self._changed.notify()
@@ -123,7 +123,7 @@ class Feed:
             if not waiting:
                 return None
             task = waiting.popleft()
-            self.taken.add((task.script, task.name, task.specialisation))
+            self.taken.add((task.script, task.name, task.specialization))
             return task
 
     def wait(self) -> bool:
@@ -247,13 +247,13 @@ class CompilePool:
             what = f"a compile worker ended at its start, exit status {exit_code}"
             raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
         if task is not None:
-            key = (task.script, task.name, task.specialisation)
+            key = (task.script, task.name, task.specialization)
             self._deaths[key] += 1
             if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_DEATHS:
-                feed.give_back(task)
+                feed.requeue(task)
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
-            yield task, CompileResult(task.name, task.specialisation, status, seconds=worker.limit_s, message=text)
+            yield task, CompileResult(task.name, task.specialization, status, seconds=worker.limit_s, message=text)
 
 
 @lru_cache(maxsize=1)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 Launch = tuple[str | int, ...]
 
 
-def duplicates(ledger: Ledger, num_sms: int) -> dict[str, str]:
+def duplicates(state: SizeState, num_sms: int) -> dict[str, str]:
     """Compiled configurations by the name of the equal one that stands for them, which is not in the keys itself.
 
     Equal are those of the same code (CompileResult.binary_hash) and the same launch. One that has ended, timed or not,
     stands for the others; else the simplest: fewest stages, then warps, then by name.
     """
     groups: dict[tuple[str, Launch], list[str]] = {}
-    for name, row in ledger.rows.items():
+    for name, row in state.rows.items():
         if row.get("binary_hash"):
-            key = (row["binary_hash"], launch_of(ledger.problem, ledger.kept[name], num_sms))
+            key = (row["binary_hash"], launch_of(state.problem, state.kept[name], num_sms))
             groups.setdefault(key, []).append(name)
 
     def rank(name: str) -> tuple[bool, int, int, str]:
-        config = ledger.kept[name]
-        return "status" not in ledger.rows[name], config.num_stages, config.num_warps, name
+        config = state.kept[name]
+        return "status" not in state.rows[name], config.num_stages, config.num_warps, name
 
     found = {}
     for names in groups.values():

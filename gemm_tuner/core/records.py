@@ -90,7 +90,7 @@ class KernelConfig:
         return _joined(self.family, self._parts())
 
     @property
-    def binary_name(self) -> str:
+    def kernel_symbol(self) -> str:
         """The kernel's symbol. Configurations that differ in launch arguments alone share their kernel: the name has
         no GROUP_SIZE_M, which is a constant in servers' own kernels only, and of PROGRAMS_PER_SM only that there are
         any."""
@@ -218,7 +218,7 @@ class CompileResult:
     """
 
     name: str
-    specialisation: str
+    specialization: str
     status: Status
     seconds: float = 0.0
     registers: int = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gemm_tuner.core.records import Choice, Device, KernelConfig, Status, Timing, Verdict, Verified
-from gemm_tuner.decide.contest import Published
+from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR

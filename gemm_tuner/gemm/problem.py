@@ -104,7 +104,7 @@ class GemmProblem:
         return shapes[self.scaling]
 
     @property
-    def class_key(self) -> str:
+    def signature(self) -> str:
         """Names what is compiled into a kernel and not passed to it: types, layouts, scales, epilogue."""
         types = (
             self.dtype_a
@@ -125,7 +125,7 @@ class GemmProblem:
         batch = f"{self.batch}x" if self.batch > 1 else ""
         factors = f"_{self.alpha!r}" if self.has_alpha else ""
         factors += f"_{self.beta!r}" if self.reads_c else ""
-        return f"{batch}{self.m}x{self.n}x{self.k}_{self.class_key}{factors}"
+        return f"{batch}{self.m}x{self.n}x{self.k}_{self.signature}{factors}"
 
     def as_class(self) -> GemmProblem:
         """The problem with blank sizes and factors: what the kernel's text may depend on."""

@@ -22,7 +22,7 @@ TIRING_CALL_US = 150.0
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
 # The second contender of the same kernel in finals: what tells them apart is noise.
-AGAIN = "A/A"
+AA_TEST = "A/A"
 # A file of this name beside the plan ends the launcher after the configuration that it is at.
 STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal (EX_IOERR of sysexits.h).

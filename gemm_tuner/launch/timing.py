@@ -19,7 +19,7 @@ from gemm_tuner.gemm.placement import Placement
 from gemm_tuner.gemm.scratch import ScratchPool, call_size, count_sms
 from gemm_tuner.gemm.vendor import vendor_call
 from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
-from gemm_tuner.launch.plan import AGAIN, REST_S, TIRING_CALL_US, VENDOR, Journal, Method, Work
+from gemm_tuner.launch.plan import AA_TEST, REST_S, TIRING_CALL_US, VENDOR, Journal, Method, Work
 
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
@@ -283,7 +283,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
     again = next((script for script, name in work.entries if name == work.again), None)
     if again is not None and any(candidate.name == work.again for candidate in running):
         launches = operands.launches(scripts[again], work.again)
-        running.append(tried(bench, Candidate(index, AGAIN, launches)))
+        running.append(tried(bench, Candidate(index, AA_TEST, launches)))
     calls = [vendor_call(work.problem, s) for s in operands.sets] if work.vendor else [None]
     if calls[0] is not None:
         bench.journal.write("begin", work=index, name=VENDOR)

@@ -12,9 +12,9 @@ from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import Plan, Work
-from gemm_tuner.measure.outcomes import Key
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".
@@ -30,10 +30,10 @@ class Launcher(Protocol):
     def source(self) -> str:
         """'measured' or 'replayed'."""
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times the plan's entries."""
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries."""
 
     def cancel(self) -> None:
@@ -105,7 +105,7 @@ class Fleet:
                     try:
                         runs += future.result()
                     except EnvironmentFault as fault:
-                        self._bury(gpu, fault)
+                        self._retire_gpu(gpu, fault)
                         failed += shares[gpu]
             left = without_done(failed, done)
             if whole_sizes:
@@ -129,7 +129,7 @@ class Fleet:
                 launcher.cancel()
             raise
 
-    def _bury(self, gpu: int, fault: EnvironmentFault) -> None:
+    def _retire_gpu(self, gpu: int, fault: EnvironmentFault) -> None:
         if len(self.alive()) == 1:
             raise fault
         self.dead.add(gpu)

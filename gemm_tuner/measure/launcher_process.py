@@ -11,10 +11,10 @@ from pathlib import Path
 
 from gemm_tuner.languages.triton.kernel_env import launcher_env
 from gemm_tuner.launch.plan import Plan
-from gemm_tuner.measure import starts, watching
-from gemm_tuner.measure.checking import check_plan
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import START_LIMIT_S, OnEvent, nobody, watch
+from gemm_tuner.measure import retry, supervise
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import START_LIMIT_S, OnEvent, ignore, watch
+from gemm_tuner.measure.verify_runner import check_plan
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.processes import Ended
 
@@ -48,7 +48,7 @@ class LiveLauncher:
                 env.pop(name, None)
         return env
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times every entry of the plan that its deadline leaves time for.
 
         on_found: hears of each start's timings before the next one begins.
@@ -58,7 +58,7 @@ class LiveLauncher:
         def start(part: Plan, where: Path) -> Ended:
             return self._profile(part, where, on_event)
 
-        return starts.time_plan(plan, self.profiler, start, folder, on_found, self.wind_down)
+        return retry.time_plan(plan, self.profiler, start, folder, on_found, self.wind_down)
 
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
         """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
@@ -68,12 +68,12 @@ class LiveLauncher:
         ended = watch(command, self.environment(), where, on_event, self)
         export = self.profiler.export_command(where)
         if export is not None and (where / "journal.jsonl").exists():
-            convert = watching.export(export, self.environment(), where, self)
+            convert = supervise.export(export, self.environment(), where, self)
             if convert.exit_status != 0 and ended.exit_status == 0:
-                raise starts.profiler_failed(self.profiler, convert)
+                raise retry.profiler_failed(self.profiler, convert)
         return ended
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
         check_plan(plan, folder, self.environment(), on_event, self)
 
@@ -106,6 +106,6 @@ class InterpreterLauncher:
     launch_limit_s: float = START_LIMIT_S
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
         check_plan(replace(plan, device="cpu"), folder, env, on_event, self)

@@ -17,11 +17,11 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import read_journal
-from gemm_tuner.launch.plan import AGAIN, FINALS, VENDOR, VERIFY, Plan
+from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.measure.outcomes import collect
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import PROBE, OnEvent, nobody
+from gemm_tuner.measure.parse_run import collect
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
@@ -142,7 +142,7 @@ class ReplayLauncher:
         for where, plan in self.recording.starts(stage):
             yield where, plan, read_journal(where / "journal.jsonl", len(plan.work))
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         found: dict[GemmProblem, list[Timing]] = {}
         run = StageRun()
         one_process = plan.stage != FINALS or self.recording.finals_processes() == {0}
@@ -153,10 +153,10 @@ class ReplayLauncher:
                 found.setdefault(problem, []).append(timing)
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
         for work in plan.work:
-            beside = ([VENDOR] if work.vendor else []) + ([AGAIN] if work.again else [])
+            beside = ([VENDOR] if work.vendor else []) + ([AA_TEST] if work.again else [])
             for name in [name for _, name in work.entries] + beside:
                 on_event({"event": "end", "name": name, "work_problem": work.problem})
-                if name == AGAIN and (work.problem, AGAIN) not in recorded:
+                if name == AA_TEST and (work.problem, AA_TEST) not in recorded:
                     continue  # recordings of older versions have none
                 absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
@@ -166,7 +166,7 @@ class ReplayLauncher:
     def cancel(self) -> None:
         """Nothing runs."""
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
         for _, old_plan, journal in self._starts(VERIFY):
             for event in journal:

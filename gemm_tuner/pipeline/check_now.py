@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from gemm_tuner import profilers
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.records import KernelConfig, Status, Target, Verdict, Verified
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.pipeline.verify import Checker, Verification, verify_plan
-from gemm_tuner.space.ledger import Ledger
 from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import gpu_lock
 
 Candidates = Mapping[GemmProblem, Sequence[KernelConfig]]
@@ -60,19 +60,19 @@ class CheckNow:
 
         Raises EnvironmentFault where the check as a whole fails, UserError for a template that does not render.
         """
-        ledgers = [ledger_of(problem, configs) for problem, configs in candidates.items()]
-        order = [(ledger, list(ledger.kept)) for ledger in ledgers]
-        wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+        states = [state_of(problem, configs) for problem, configs in candidates.items()]
+        order = [(state, list(state.kept)) for state in states]
+        wanted = [(state.problem, config) for state in states for config in state.kept.values()]
         work = Path(tempfile.mkdtemp(dir=self.work))
         (work / "scripts").mkdir()
-        scripts = compile_stage.write_scripts(self.templates, work / "scripts", wanted, self.target)
+        scripts = compile_tasks.write_scripts(self.templates, work / "scripts", wanted, self.target)
         found: dict[GemmProblem, Finding] = {}
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-            found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].ledger))
+            found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
-        def script_of(ledger: Ledger, name: str) -> str:
-            return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
+        def script_of(state: SizeState, name: str) -> str:
+            return str(scripts[state.kept[name].family, state.problem.signature].path)
 
         verification = Verification(order, settled, _NoStore())
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)
@@ -98,16 +98,16 @@ def find(target: Target, templates: Path, work: Path, say: Callable[[str], None]
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say)
 
 
-def ledger_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> Ledger:
+def state_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> SizeState:
     """The account of a size whose configurations were given, not searched for."""
     kept = {config.name: config for config in configs}
     rows = pd.DataFrame([config.to_dict() for config in kept.values()])
     pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
-    return Ledger(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0))
+    return SizeState(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0))
 
 
-def _first_fault(ledger: Ledger) -> str:
+def _first_fault(state: SizeState) -> str:
     """What the check said of the first configuration."""
-    name = next(iter(ledger.kept))
-    row = ledger.rows.get(name, {})
+    name = next(iter(state.kept))
+    row = state.rows.get(name, {})
     return f"{name} is {row['status']}: {row['message']}" if row.get("message") else f"nothing is known of {name}"

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gemm_tuner.core.records import Role, Status, Timing
-from gemm_tuner.decide import choose, contest
-from gemm_tuner.decide.contest import Contest, Judge, Sheet
+from gemm_tuner.decide import choose
+from gemm_tuner.decide import ranking as ranking
 from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.decide.ranking import Judge, Ranking, Sheet
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import GpuWatch, Sample
-from gemm_tuner.measure.outcomes import Key
+from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.finals_times import FinalsTimes, Found
 from gemm_tuner.system import progress
 
@@ -29,7 +30,7 @@ PUBLISH_AGAIN = 2
 TITLE = "finals"
 NOT_PUBLISHED = "the trace of no process that publishes has it"
 
-Finalists = Sequence[tuple[Ledger, list[str]]]
+Finalists = Sequence[tuple[SizeState, list[str]]]
 
 
 @dataclass
@@ -45,9 +46,9 @@ class Finals:
     scripts: dict[tuple[str, str], Script]
     fleet: Fleet
     plan: FinalsPlan = field(default_factory=FinalsPlan)
-    ledgers: dict[GemmProblem, Ledger] = field(default_factory=dict)
+    states: dict[GemmProblem, SizeState] = field(default_factory=dict)
     sheets: dict[GemmProblem, Sheet] = field(default_factory=dict)
-    contests: dict[GemmProblem, Contest] = field(default_factory=dict)
+    rankings: dict[GemmProblem, Ranking] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     next_process: int = 0
     longest_s: float = 0.0
@@ -66,35 +67,35 @@ class Finals:
     def run(self, finalists: Finalists) -> None:
         """All finalists of each size and the vendor library in as many processes as planned; more that choose where
         they can be expected to tell; and new publishing ones where the first contradict the choice."""
-        finalists = [(ledger, names) for ledger, names in finalists if names]
-        self.fleet.deal({ledger.problem: sum(ledger.predicted_us[n] for n in names) for ledger, names in finalists})
-        labels = gpu_labels(self.session.setting)
-        for ledger, _ in finalists:
-            self._times.begin(ledger.problem, labels[self.fleet.home[ledger.problem]])
-            self.session.store.drop_checks(ledger.problem)
-            for known in (self.sheets, self.contests):
-                known.pop(ledger.problem, None)
-            self.ledgers[ledger.problem] = ledger
+        finalists = [(state, names) for state, names in finalists if names]
+        self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
+        labels = gpu_labels(self.session.environment)
+        for state, _ in finalists:
+            self._times.begin(state.problem, labels[self.fleet.home[state.problem]])
+            self.session.store.drop_checks(state.problem)
+            for known in (self.sheets, self.rankings):
+                known.pop(state.problem, None)
+            self.states[state.problem] = state
         self._first = self.next_process
-        self._planned = dict.fromkeys((ledger.problem for ledger, _ in finalists), 0)
+        self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
         self._run_planned(finalists)
         self._judge()
         self._add_processes(finalists)
         self._publish_again(finalists)
-        for ledger, _ in finalists:
+        for state, _ in finalists:
             if not self.session.interruption.asked:
-                self._times.drop_the_rest(ledger.problem)
-            self._book(ledger)
+                self._times.drop_the_rest(state.problem)
+            self._book(state)
 
     def _run_planned(self, finalists: Finalists) -> None:
         """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up."""
         while self._planned and (index := min(self._planned.values())) < self.plan.processes:
             if self.next_process > self._first and not self._may_go_on():
                 return
-            batch = [(ledger, names) for ledger, names in finalists if self._planned[ledger.problem] == index]
+            batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
             self._process(batch, self.plan.role(index))
-            for ledger, _ in batch:
-                self._planned[ledger.problem] += 1
+            for state, _ in batch:
+                self._planned[state.problem] += 1
             for problem in self._take_moved():
                 self._planned[problem] = 1
                 self._times.set_role(problem, self.plan.role(0))
@@ -109,9 +110,9 @@ class Finals:
         """More of the sizes that are undecided, less what cannot win any more."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
             undecided = [
-                (ledger, list(self._contest(ledger).undecided))
-                for ledger, _ in finalists
-                if self._contest(ledger).undecided
+                (state, list(self._contest(state).undecided))
+                for state, _ in finalists
+                if self._contest(state).undecided
             ]
             if not undecided or not self._may_go_on():
                 return
@@ -124,27 +125,27 @@ class Finals:
         """Where another finalist was clearly faster in the publishing processes, these choose too and new ones publish.
         The other wins unless it is clearly slower in all that chose."""
         overruled = []
-        for ledger, names in finalists:
-            problem = ledger.problem
-            order = self._contest(ledger).order
-            better = self.judge.overruling(self.sheets[problem], order[0], ledger.own) if order else ""
+        for state, names in finalists:
+            problem = state.problem
+            order = self._contest(state).order
+            better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
             if better and self._may_go_on(PUBLISH_AGAIN):
-                overruled.append((ledger, names, better))
+                overruled.append((state, names, better))
                 self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
             return
         moved: set[GemmProblem] = set()
         for _ in range(PUBLISH_AGAIN):
-            self._process([(ledger, names) for ledger, names, _ in overruled], Role.PUBLISH)
+            self._process([(state, names) for state, names, _ in overruled], Role.PUBLISH)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
         self._judge()
-        for ledger, _, better in overruled:
-            held = self.contests[ledger.problem]
-            if better in held.ties and ledger.problem not in moved:
+        for state, _, better in overruled:
+            held = self.rankings[state.problem]
+            if better in held.ties and state.problem not in moved:
                 order = (better, *(name for name in held.order if name != better))
-                self.contests[ledger.problem] = replace(held, order=order)
+                self.rankings[state.problem] = replace(held, order=order)
 
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
@@ -153,12 +154,12 @@ class Finals:
     def _has_time_for(self, seconds: float) -> bool:
         """Whether the budget leaves so many seconds beside the check."""
         session = self.session
-        return session.budget.has_time_for(seconds + session.pace.check().of(len(self.ledgers)))
+        return session.budget.has_time_for(seconds + session.pace.check().of(len(self.states)))
 
     def _deadline(self) -> float:
         """When the last round must have begun, as Unix time; 0.0 without a budget."""
         session = self.session
-        reserve_s = session.pace.finals_reserve_s(len(self.ledgers))
+        reserve_s = session.pace.finals_reserve_s(len(self.states))
         return session.budget.unix_time(session.budget.until(reserve_s))
 
     def _process(self, finalists: Finalists, role: Role) -> None:
@@ -168,8 +169,8 @@ class Finals:
         if not self._was_recorded(number):
             return
         planner, work = Planner(self.session, self.scripts), []
-        for ledger, names in finalists:
-            problem, timings = ledger.problem, self.timings.setdefault(ledger.problem, [])
+        for state, names in finalists:
+            problem, timings = state.problem, self.timings.setdefault(state.problem, [])
             failed = {timing.name for timing in timings if has_failed(timing)}
             left = [name for name in names if name not in failed]
             done = [t for t in self.session.store.timings(problem, FINALS) if t.process == number]
@@ -177,9 +178,7 @@ class Finals:
                 self._times.enter_again(done, role)
             elif left:
                 again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
-                work.append(
-                    replace(planner.work(ledger, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
-                )
+                work.append(replace(planner.work(state, left), vendor=VENDOR not in failed, again=again, rounds=rounds))
         if work:
             for problem, found in self._block(planner, work, number, role).items():
                 self.timings.setdefault(problem, []).extend(found.values())
@@ -189,7 +188,7 @@ class Finals:
         return TITLE if one else f"{TITLE}, process {number + 1}"
 
     def _recorded(self) -> set[int] | None:
-        recording = self.session.setting.recording
+        recording = self.session.environment.recording
         return None if recording is None else recording.finals_processes()
 
     def _was_recorded(self, number: int) -> bool:
@@ -202,7 +201,7 @@ class Finals:
     def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> Found:
         """One process; repeated once, if there is time, when heat or the power supply slowed a GPU down in it. What it
         finds is in the store as soon as a size is through."""
-        session, labels = self.session, gpu_labels(self.session.setting)
+        session, labels = self.session, gpu_labels(self.session.environment)
         for attempt in ("", ", again: the GPU was throttled"):
             found: Found = {}
 
@@ -237,65 +236,65 @@ class Finals:
             before = notes.get(title, {}).get("throttled", False)
             notes[title] = {**found, "throttled": slowed or before}
 
-    def _book(self, ledger: Ledger) -> None:
+    def _book(self, state: SizeState) -> None:
         """Enters a size's published times in its account. A finalist that failed in a process has failed; another
         without a published time is missing in the trace."""
-        published = self.session.published.get(ledger.problem, {})
-        lost = [t for t in self.timings.get(ledger.problem, ()) if t.name in ledger.kept and t.name not in published]
+        published = self.session.published.get(state.problem, {})
+        lost = [t for t in self.timings.get(state.problem, ()) if t.name in state.kept and t.name not in published]
         for timing in lost:
-            ledger.record(timing.name, Status.MISSING_IN_TRACE, NOT_PUBLISHED)
+            state.record(timing.name, Status.MISSING_IN_TRACE, NOT_PUBLISHED)
         for timing in filter(has_failed, lost):
-            ledger.record_timing(timing, FINALS)
+            state.record_timing(timing, FINALS)
         for name, found in published.items():
-            if name in ledger.kept:
-                ledger.record_finals(name, found.us, found.samples_us)
+            if name in state.kept:
+                state.record_finals(name, found.us, found.samples_us)
 
-    def _contest(self, ledger: Ledger) -> Contest:
-        return self.contests.get(ledger.problem, Contest(()))
+    def _contest(self, state: SizeState) -> Ranking:
+        return self.rankings.get(state.problem, Ranking(()))
 
-    def restore(self, ledgers: Sequence[Ledger], settled: Iterable[Ledger]) -> None:
+    def restore(self, states: Sequence[SizeState], settled: Iterable[SizeState]) -> None:
         """Enters the finals that an earlier start of this run has stored, and books those of settled sizes."""
-        for ledger in ledgers:
-            timings = self.session.store.timings(ledger.problem, FINALS)
+        for state in states:
+            timings = self.session.store.timings(state.problem, FINALS)
             if timings:
-                self.timings[ledger.problem], self.ledgers[ledger.problem] = timings, ledger
+                self.timings[state.problem], self.states[state.problem] = timings, state
         self._judge()
-        for ledger in settled:
-            self._book(ledger)
+        for state in settled:
+            self._book(state)
 
     def _judge(self) -> None:
         """Orders the contenders of all sizes, each by what all together tell of the noise."""
-        self.sheets = {problem: contest.sheet_of(timings) for problem, timings in self.timings.items()}
-        kept = {problem: self.ledgers[problem].kept for problem in self.sheets}
-        self.judge = contest.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
+        self.sheets = {problem: ranking.sheet_of(timings) for problem, timings in self.timings.items()}
+        kept = {problem: self.states[problem].kept for problem in self.sheets}
+        self.judge = ranking.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
-            own = self.ledgers[problem].own  # a server's own kernel cannot win a size
-            self.contests[problem] = self.judge.hold(sheet, own, self.plan.most_choosing)
+            own = self.states[problem].own  # a server's own kernel cannot win a size
+            self.rankings[problem] = self.judge.hold(sheet, own, self.plan.most_choosing)
             self.session.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
         """Keeps the median and the most of what kernels differed from themselves, over sizes."""
-        noise = [one.noise_pct for one in self.contests.values() if one.noise_pct is not None]
+        noise = [one.noise_pct for one in self.rankings.values() if one.noise_pct is not None]
         if noise:
             self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
-    def decided(self, ledger: Ledger) -> bool:
+    def decided(self, state: SizeState) -> bool:
         """Whether a size has finals that some contender came through."""
-        return bool(self._contest(ledger).order)
+        return bool(self._contest(state).order)
 
-    def ranked(self, ledger: Ledger) -> choose.Ranked:
+    def ranked(self, state: SizeState) -> choose.Ranked:
         """The contenders in the order of the contest. A size whose finals died keeps the times of its screening, less
         those of what is known to fail by now."""
-        problem = ledger.problem
-        if not self.decided(ledger):
+        problem = state.problem
+        if not self.decided(state):
             screened = self.session.store.timings(problem, SCREEN)
-            ranked = choose.rank_screened(problem, [timing for timing in screened if ledger.may_run(timing.name)])
-            return choose.without(ranked, ledger.kept.keys() - ledger.own.keys())
-        return choose.Ranked(problem, self.contests[problem].order, self.session.published[problem])
+            ranked = choose.rank_screened(problem, [timing for timing in screened if state.may_run(timing.name)])
+            return choose.without(ranked, state.kept.keys() - state.own.keys())
+        return choose.Ranked(problem, self.rankings[problem].order, self.session.published[problem])
 
-    def is_clearly_faster(self, ledger: Ledger, new: str, old: str, by_pct: float) -> bool:
+    def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist of a size is faster than an older choice by more than ``by_pct``, beyond noise."""
-        return self.judge.clearly_faster(self.sheets[ledger.problem], new, old, by_pct, ledger.own)
+        return self.judge.clearly_faster(self.sheets[state.problem], new, old, by_pct, state.own)
 
 
 def has_failed(timing: Timing) -> bool:
@@ -305,4 +304,4 @@ def has_failed(timing: Timing) -> bool:
 def call_noise(timings: Sequence[Timing]) -> float | None:
     """The relative standard deviation of a size's calls in its first process; None before that."""
     first = min((timing.process for timing in timings), default=0)
-    return contest.call_noise([timing for timing in timings if timing.process == first])
+    return ranking.call_noise([timing for timing in timings if timing.process == first])

@@ -9,7 +9,7 @@ from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 # L2 is emptied by reading this many times its size.
 FLUSH_L2_TIMES = 2
@@ -25,16 +25,16 @@ class Planner:
         self._paths = tuple(str(script.path) for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
-    def work(self, ledger: Ledger, names: Iterable[str]) -> Work:
-        entries = [(self._index[ledger.kept[name].family, ledger.problem.class_key], name) for name in names]
-        return Work(ledger.problem, tuple(entries))
+    def work(self, state: SizeState, names: Iterable[str]) -> Work:
+        entries = [(self._index[state.kept[name].family, state.problem.signature], name) for name in names]
+        return Work(state.problem, tuple(entries))
 
     def method(self, calls: int) -> Method:
         """L2 emptied before each call, or operands rotated where their copies exceed L2."""
         settings = self._session.settings
         return Method(
             timed_calls=calls,
-            flush_bytes=FLUSH_L2_TIMES * self._session.setting.device.l2_bytes,
+            flush_bytes=FLUSH_L2_TIMES * self._session.environment.device.l2_bytes,
             rotating_bytes=settings.rotating_mib * 2**20,
             init_type=settings.init_type,
             seed=settings.seed,

@@ -21,14 +21,14 @@ from gemm_tuner.measure import replay
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
-from gemm_tuner.space.ledger import Ledger
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.rule import Rule
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
 
 
 @dataclass(frozen=True)
-class Setting:
+class Environment:
     """What a run is for. ``gpus`` is empty when nothing can be timed; then all is predicted."""
 
     device: Device
@@ -52,14 +52,14 @@ class Space:
     rules_sha: str
 
 
-def find_setting(settings: Settings, known: devices.Machine | None = None) -> Setting:
+def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
     """What a run can do: ``look_around``. Raises EnvironmentFault when that is not what was asked for."""
-    setting = look_around(settings, known)
-    require_gpu_for_profiler(settings, setting)
-    return setting
+    environment = look_around(settings, known)
+    require_gpu_for_profiler(settings, environment)
+    return environment
 
 
-def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Setting:
+def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Environment:
     """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone.
 
     known:     the machine, where it need not be asked.
@@ -70,7 +70,7 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         machine = recording.machine
         arch = machine.gpu(0)["arch"]
         assumed = assumed_device(settings, arch)
-        return Setting(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
+        return Environment(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
     machine = known or devices.look()
     asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
     gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
@@ -79,19 +79,19 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         if asked_for and for_a_run:
             accepted = f"{arch_of_gpu}, or no GPU named"
             raise UserError(f"GPU {gpus[0]} is {arch_of_gpu}, not {settings.arch}", where="--arch", accepted=accepted)
-        return Setting(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
+        return Environment(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
     gpu = machine.gpu(gpus[0])
-    return Setting(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+    return Environment(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
 
 
-def require_gpu_for_profiler(settings: Settings, setting: Setting) -> None:
+def require_gpu_for_profiler(settings: Settings, environment: Environment) -> None:
     """Raises EnvironmentFault when a profiler is named and nothing can run under it: a prediction is not what was
     asked for."""
-    if settings.profiler != AUTO and setting.source == "predicted":
-        gpu = setting.machine.gpus[0] if setting.machine.gpus else None
+    if settings.profiler != AUTO and environment.source == "predicted":
+        gpu = environment.machine.gpus[0] if environment.machine.gpus else None
         here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
         raise EnvironmentFault(
-            f"{here}, so nothing for {setting.device.target.arch} can run under {settings.profiler}",
+            f"{here}, so nothing for {environment.device.target.arch} can run under {settings.profiler}",
             where="--profiler",
             hint="without --profiler the times are predicted",
         )
@@ -137,7 +137,7 @@ def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned
     return prune.apply(candidates.columns, problem, device, candidates.rules)
 
 
-def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> Ledger:
+def state_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> SizeState:
     """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
     fault = type_fault(problem, device)
     if fault is not None:
@@ -147,15 +147,15 @@ def ledger_of(candidates: Space, problem: GemmProblem, device: Device, pruned: P
     kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
     predicted = model.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
-    return Ledger(problem, candidates.configs, pruned, kept, predicted_us)
+    return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
 
 
-def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> Ledger:
+def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> SizeState:
     """The account of a size whose single configuration was given, not searched for."""
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
     predicted = {config.name: predicted_us(problem, config, device)}
-    return Ledger(problem, row, pruned, {config.name: config}, predicted, given={config.name})
+    return SizeState(problem, row, pruned, {config.name: config}, predicted, given={config.name})
 
 
 def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> float:
@@ -164,6 +164,6 @@ def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> 
     return float(model.predict_us(prune.columns_of(row), problem, device)[0])
 
 
-def best_predicted(ledger: Ledger, names: Sequence[str], count: int) -> list[str]:
+def best_predicted(state: SizeState, names: Sequence[str], count: int) -> list[str]:
     """The ``count`` names that the model finds fastest, best first."""
-    return sorted(names, key=lambda name: ledger.predicted_us[name])[:count]
+    return sorted(names, key=lambda name: state.predicted_us[name])[:count]

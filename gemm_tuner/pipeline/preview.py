@@ -23,7 +23,7 @@ from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
 from gemm_tuner.source import codegen
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.space.space import AXES
 from gemm_tuner.system.documents import show as show_value
 
@@ -46,27 +46,27 @@ def dry_run(settings: Settings, out: Console) -> None:
     one size or with --verbose, else one line. Raises UserError where a server can launch none of the sizes, and, at the
     end, when a size has none left."""
     # With --arch, what this machine has is asked after the answer: it takes seconds.
-    setting = None if settings.arch else prepare.look_around(settings, for_a_run=False)
-    device = setting.device if setting else prepare.assumed_device(settings, settings.arch)
+    environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
+    device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
     require_a_type([entry.problem for entry in settings.entries], device)
     servers = serving_refusal.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
         out.print(warning, highlight=False, soft_wrap=True)
     candidates, kernel_space = prepare.load_space(settings, device), serving.kernel_space(servers, settings, device)
-    ledgers: list[Ledger] = []
+    states: list[SizeState] = []
     empty: list[UserError] = []
     funnels = []
     for entry in settings.entries:
         pruned = serving.cut_space(candidates, entry.problem, device, servers)
         funnels.append((entry.problem, pruned.funnel))
         try:
-            ledgers.append(serving.ledger_of(candidates, entry.problem, pruned, servers, kernel_space, device))
+            states.append(serving.state_of(candidates, entry.problem, pruned, servers, kernel_space, device))
         except UserError as error:
             empty.append(error)
-    if ledgers:
-        estimate(settings, ledgers, device, out)
-        if (setting or prepare.look_around(settings, for_a_run=False)).source == "predicted":
-            say_predicted(settings, ledgers, device, out)
+    if states:
+        estimate(settings, states, device, out)
+        if (environment or prepare.look_around(settings, for_a_run=False)).source == "predicted":
+            say_predicted(settings, states, device, out)
     for problem, rows in funnels:
         if len(funnels) == 1 or settings.verbose:
             title, verbose = f"{problem.key} on {device.target.arch}", settings.verbose
@@ -77,19 +77,19 @@ def dry_run(settings: Settings, out: Console) -> None:
         raise empty[0]
 
 
-def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
+def estimate(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
-    kernels = count_kernels(ledgers, device)
-    total = sum(len(ledger.kept) for ledger in ledgers)
-    asked = sum(about_asked(settings.search, len(ledger.kept)) for ledger in ledgers)
+    kernels = count_kernels(states, device)
+    total = sum(len(state.kept) for state in states)
+    asked = sum(about_asked(settings.search, len(state.kept)) for state in states)
     compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
     method = Method(timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
-    kernels_s = sum(sum(ledger.predicted_us.values()) for ledger in ledgers) * calls / 1e6
+    kernels_s = sum(sum(state.predicted_us.values()) for state in states) * calls / 1e6
     screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total
     start = FIRST_GUESS.get(settings.profiler, LIKE_NSYS)
     finals = FinalsPlan(finalists=settings.finalists, rounds=settings.iters)
-    finals_calls = len(ledgers) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
+    finals_calls = len(states) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
     # Every GPU has these starts, at the same time.
     starts = about_rounds(settings.search, asked) * settings.jobs + finals.processes
@@ -97,7 +97,7 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
     timing_s = (screening_s + finals_s) / gpus + starts_s
     for line in (
-        f"configurations to try: {total}, sizes: {len(ledgers)}, kernels to compile: {kernels}",
+        f"configurations to try: {total}, sizes: {len(states)}, kernels to compile: {kernels}",
         f"--search {settings.search} times about {asked} of them",
         f"to compile with an empty cache: {compile_s:.0f} s (workers: {settings.compile_workers})",
         f"to time: {timing_s:.0f} s ({gpus} x {device.name}), of which {starts} profiler starts {starts_s:.0f} s; all "
@@ -106,9 +106,9 @@ def estimate(settings: Settings, ledgers: list[Ledger], device: Device, out: Con
         out.print(line, highlight=False)
 
 
-def say_predicted(settings: Settings, ledgers: list[Ledger], device: Device, out: Console) -> None:
+def say_predicted(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
     """What the run does on this machine, which has no such GPU (``predict.run``)."""
-    tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in ledgers]
+    tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in states]
     checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
     for line in (
         f"here, without such a GPU: {count_kernels_of(tried, device)} kernels to compile on {settings.compile_workers} "
@@ -118,23 +118,23 @@ def say_predicted(settings: Settings, ledgers: list[Ledger], device: Device, out
         out.print(line, highlight=False)
 
 
-def count_kernels(ledgers: list[Ledger], device: Device) -> int:
+def count_kernels(states: list[SizeState], device: Device) -> int:
     """The different binaries that all kept configurations of all sizes need."""
-    return count_kernels_of([(ledger, list(ledger.kept)) for ledger in ledgers], device)
+    return count_kernels_of([(state, list(state.kept)) for state in states], device)
 
 
-def count_kernels_of(wanted: Iterable[tuple[Ledger, Iterable[str]]], device: Device) -> int:
+def count_kernels_of(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Device) -> int:
     """The different binaries that some configurations of some sizes need."""
     found: set[tuple[str, str, str]] = set()
     binary_names: dict[str, str] = {}
-    for ledger, names in wanted:
-        class_key = ledger.problem.class_key
+    for state, names in wanted:
+        signature = state.problem.signature
         by_binary: dict[str, KernelConfig] = {}
         for name in names:
-            config = ledger.kept[name]
-            by_binary[binary_names.get(name) or binary_names.setdefault(name, config.binary_name)] = config
+            config = state.kept[name]
+            by_binary[binary_names.get(name) or binary_names.setdefault(name, config.kernel_symbol)] = config
         for binary, config in by_binary.items():
-            found.add((class_key, binary, codegen.specialisation(ledger.problem, config, device.target)))
+            found.add((signature, binary, codegen.specialization(state.problem, config, device.target)))
     return len(found)
 
 

@@ -10,8 +10,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import SCREEN, Plan
-from gemm_tuner.measure.outcomes import running_at_end
-from gemm_tuner.measure.watching import ACCOUNTED
+from gemm_tuner.measure.parse_run import running_at_end
+from gemm_tuner.measure.supervise import ACCOUNTED
 from gemm_tuner.pipeline.run_identity import differences
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 

@@ -10,18 +10,18 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.measure.outcomes import Key
-from gemm_tuner.measure.starts import StageRun
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.pipeline.compiling import Compiling
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import progress
 
-Asked = list[tuple[Ledger, list[str]]]
+Asked = list[tuple[SizeState, list[str]]]
 # Of what a budget leaves when a round begins, what compiling may take: what is compiled must be timed too.
 COMPILE_SHARE = 0.5
 # Rounds that a search may ask for; a search that never ends is a bug.
@@ -34,24 +34,26 @@ class Rounds:
     def __init__(
         self,
         session: Session,
-        ledgers: Sequence[Ledger],
+        states: Sequence[SizeState],
         scripts: dict[tuple[str, str], Script],
         fleet: Fleet,
         compiling: Compiling | None,
         search: Search,
     ) -> None:
-        self._session, self._ledgers, self._fleet = session, ledgers, fleet
+        self._session, self._ledgers, self._fleet = session, states, fleet
         self._compiling, self._search = compiling, search
         self._planner = Planner(session, scripts)
         # Sizes whose GPU failed in the last round, and that another one screens anew.
         self._moved: set[GemmProblem] = set()
 
     def run(self) -> None:
-        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
+        by_problem = {state.problem: state for state in self._ledgers}
         for number in range(1, MOST_ROUNDS):
             self._session.interruption.check()
             with self._session.stage("search"):
-                proposed = self._search.propose([view_of(one) for one in self._ledgers], self._session.setting.device)
+                proposed = self._search.propose(
+                    [view_of(one) for one in self._ledgers], self._session.environment.device
+                )
             if not proposed or not self._session.pace.has_time_to_screen(len(self._ledgers)):
                 return
             asked = [(by_problem[problem], names) for problem, names in proposed.items()]
@@ -68,57 +70,57 @@ class Rounds:
         if self._compiling:
             now, first_kernel_s = self._session.budget.clock(), self._session.pace.start_up_s()
             until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
-            self._compiling.ledgers(asked, "compile", until)
-        asked = [(ledger, [name for name in names if not ledger.ended(name)]) for ledger, names in asked]
+            self._compiling.states(asked, "compile", until)
+        asked = [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
         if self._compiling:
-            compiled = [(ledger, [n for n in names if ledger.is_compiled(n)]) for ledger, names in asked]
+            compiled = [(state, [n for n in names if state.is_compiled(n)]) for state, names in asked]
         else:
             compiled = asked
-        twins = [(ledger, self._twins(ledger, names)) for ledger, names in compiled]
+        twins = [(state, self._twins(state, names)) for state, names in compiled]
         once = [
-            (ledger, [name for name in names if name not in same])
-            for (ledger, names), (_, same) in zip(compiled, twins, strict=True)
+            (state, [name for name in names if name not in same])
+            for (state, names), (_, same) in zip(compiled, twins, strict=True)
         ]
         if self._compiling:
             self._compiling.offer(self._next(asked))
-        self._screen(number, [(ledger, names) for ledger, names in once if names])
-        for ledger, same in twins:
+        self._screen(number, [(state, names) for state, names in once if names])
+        for state, same in twins:
             for name, twin in same.items():
-                ledger.copy_timing(twin, name)
+                state.copy_timing(twin, name)
         self._session.interruption.check()
         if not self._session.budget.bounded:  # else the time of a size was over
-            for ledger, names in compiled:
-                for name in names if ledger.problem not in self._moved else ():  # those are asked for again
-                    if not ledger.ended(name):
-                        ledger.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+            for state, names in compiled:
+                for name in names if state.problem not in self._moved else ():  # those are asked for again
+                    if not state.ended(name):
+                        state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
 
-    def _twins(self, ledger: Ledger, names: list[str]) -> dict[str, str]:
+    def _twins(self, state: SizeState, names: list[str]) -> dict[str, str]:
         """Those of the names that are the same kernel as another which is timed already, or in this round."""
-        same = duplicates(ledger, self._session.setting.device.num_sms)
+        same = duplicates(state, self._session.environment.device.num_sms)
         running = set(names)
-        return {n: same[n] for n in names if n in same and (same[n] in running or ledger.ended(same[n]))}
+        return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
     def _next(self, asked: Asked) -> Asked:
         """What the search may ask for after this round, the likeliest first."""
-        by_problem = {ledger.problem: ledger for ledger in self._ledgers}
-        running = {ledger.problem: names for ledger, names in asked}
-        views = [view_of(ledger) for ledger in self._ledgers]
+        by_problem = {state.problem: state for state in self._ledgers}
+        running = {state.problem: names for state, names in asked}
+        views = [view_of(state) for state in self._ledgers]
         count = max((len(names) for names in running.values()), default=0)
-        likely: Proposals = self._search.likely_next(views, self._session.setting.device, running, count)
+        likely: Proposals = self._search.likely_next(views, self._session.environment.device, running, count)
         return [(by_problem[problem], names) for problem, names in likely.items()]
 
     def _screen(self, number: int, asked: Asked) -> list[StageRun]:
         """A few launches of each; clear losers get fewer."""
         homes = dict(self._fleet.home)
-        self._fleet.deal({ledger.problem: cost_of(ledger, names) for ledger, names in asked})
+        self._fleet.deal({state.problem: cost_of(state, names) for state, names in asked})
         homes = {**self._fleet.home, **homes}
-        work = [self._work(ledger, names) for ledger, names in asked]
+        work = [self._work(state, names) for state, names in asked]
         total = sum(len(one.entries) for one in work)
         if not total:
             return []
-        session, by_problem = self._session, {ledger.problem: ledger for ledger in self._ledgers}
+        session, by_problem = self._session, {state.problem: state for state in self._ledgers}
 
-        labels, entered = gpu_labels(session.setting), dict[Key, Timing]()
+        labels, entered = gpu_labels(session.environment), dict[Key, Timing]()
 
         def found(timings: dict[Key, Timing]) -> None:
             gpus = {problem: labels[gpu] for problem, gpu in self._fleet.home.items()}
@@ -140,17 +142,17 @@ class Rounds:
             by_problem[problem].forget_screening({t.name for t in session.store.timings(problem, SCREEN)})
         return runs
 
-    def _work(self, ledger: Ledger, names: list[str]) -> Work:
+    def _work(self, state: SizeState, names: list[str]) -> Work:
         """Predicted best first, so that losers are known as such early."""
-        in_order = sorted(names, key=lambda name: ledger.predicted_us[name])
-        return replace(self._planner.work(ledger, in_order), best_us=ledger.best_screened_us())
+        in_order = sorted(names, key=lambda name: state.predicted_us[name])
+        return replace(self._planner.work(state, in_order), best_us=state.best_screened_us())
 
 
-def cost_of(ledger: Ledger, names: list[str]) -> float:
+def cost_of(state: SizeState, names: list[str]) -> float:
     """Predicted time of a size's screening, up to a factor; launching costs something too."""
-    return sum(ledger.predicted_us[name] + 150.0 for name in names)
+    return sum(state.predicted_us[name] + 150.0 for name in names)
 
 
-def view_of(ledger: Ledger) -> SizeView:
+def view_of(state: SizeState) -> SizeView:
     """What a search may see of a size."""
-    return SizeView(ledger.problem, ledger.candidates(), ledger.screened_us(), ledger.failed())
+    return SizeView(state.problem, state.candidates(), state.screened_us(), state.failed())

@@ -35,14 +35,14 @@ from gemm_tuner.pipeline import (
     show,
 )
 from gemm_tuner.pipeline.compiling import Compiling
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.pipeline.steps import check_candidates, write_scripts
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.source import codegen
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import older_configs, run_record
 from gemm_tuner.store.results_file import read_earlier, require_same_device
 from gemm_tuner.system import bug_report, interruption, program
@@ -56,56 +56,62 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     Goes on with a run of the same sizes that did not end, unless the settings say fresh. Raises EnvironmentFault where
     older configurations would have to give way to predicted ones.
     """
-    setting = prepare.find_setting(settings, finished_machine.recall(settings))
-    if settings.older and setting.source == "predicted":
+    environment = prepare.find_environment(settings, finished_machine.recall(settings))
+    if settings.older and environment.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
-    say_idle(settings, setting, console)
-    require_a_type([entry.problem for entry in settings.entries], setting.device)
-    servers = serving_refusal.asked_for(settings, setting.device)
-    if setting.recording is not None:
-        recorded.require_all(settings, setting.device, setting.recording)
-    with opened(settings, setting, console, out) as (launchers, session):
+    say_idle(settings, environment, console)
+    require_a_type([entry.problem for entry in settings.entries], environment.device)
+    servers = serving_refusal.asked_for(settings, environment.device)
+    if environment.recording is not None:
+        recorded.require_all(settings, environment.device, environment.recording)
+    with opened(settings, environment, console, out) as (launchers, session):
         if resume.is_finished(session.store):
             return say_finished(session)
-        candidates = prepare.load_space(settings, setting.device)
-        ledgers, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, setting.device)
+        candidates = prepare.load_space(settings, environment.device)
+        states, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, environment.device)
         for entry in settings.entries:
             try:
-                pruned = serving.cut_space(candidates, entry.problem, setting.device, servers)
-                args = candidates, entry.problem, pruned, servers, kernel_space, setting.device
-                ledgers.append(serving.ledger_of(*args))
+                pruned = serving.cut_space(candidates, entry.problem, environment.device, servers)
+                args = candidates, entry.problem, pruned, servers, kernel_space, environment.device
+                states.append(serving.state_of(*args))
             except UserError as error:
                 empty[entry.problem] = error
-        if not ledgers:
+        if not states:
             raise next(iter(empty.values()))
-        announce(session, ledgers, len(candidates.configs))
-        too_short = session.pace.lengthened(len(ledgers))
+        announce(session, states, len(candidates.configs))
+        too_short = session.pace.lengthened(len(states))
         if too_short:
             session.say(too_short)
         for problem, fault in empty.items():
-            session.settle(problem, None, fault.one_line())
+            session.record_outcome(problem, None, fault.one_line())
         try:
             if launchers:
-                Tuning(session, ledgers, launchers).run()
+                Tuning(session, states, launchers).run()
             else:
-                predict.run(session, ledgers)
+                predict.run(session, states)
         finally:
             session.write_results()
-            write_records(session, ledgers)
-        for ledger in ledgers:
-            ledger.assert_complete()
+            write_records(session, states)
+        for state in states:
+            state.assert_complete()
         return finish(session)
 
 
-def say_idle(settings: Settings, setting: Setting, console: Console, task: str = "") -> None:
+def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:
     """A line for each flag that changes nothing."""
-    for line in idle_flags.of_run(settings, setting.source, task):
+    for line in idle_flags.of_run(settings, environment.source, task):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def opened(
-    settings: Settings, setting: Setting, console: Console, out: Console, *, timed: bool = True, resumes: bool = True
+    settings: Settings,
+    environment: Environment,
+    console: Console,
+    out: Console,
+    *,
+    timed: bool = True,
+    resumes: bool = True,
 ) -> Iterator[tuple[list[Launcher], Session]]:
     """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
 
@@ -115,17 +121,17 @@ def opened(
     codegen.environment(settings.templates_dir)
     if settings.results_file is not None:
         earlier = read_earlier(settings.results_file)
-        require_same_device(settings.results_file, earlier, setting.device.name, setting.device.target.arch)
+        require_same_device(settings.results_file, earlier, environment.device.name, environment.device.target.arch)
     profiler: profilers.Profiler | None = None
-    if setting.source == "measured":
+    if environment.source == "measured":
         # A check needs no profiler: proton is always there and never started.
-        profiler = profilers.select(settings.profiler if timed else "proton", setting.device.target.backend)
-    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else setting.source
+        profiler = profilers.select(settings.profiler if timed else "proton", environment.device.target.backend)
+    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else environment.source
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
-        if warning := prepare.note(settings, setting.device.target.arch):
+        if warning := prepare.note(settings, environment.device.target.arch):
             console.print(warning, highlight=False, soft_wrap=True)
         folder, store = run_start.begin(
-            settings, setting, named, stack, resumes=resumes,
+            settings, environment, named, stack, resumes=resumes,
             say=lambda text: console.print(text, highlight=False, soft_wrap=True),
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
@@ -133,10 +139,19 @@ def opened(
             settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
-        timed_s = 0.0 if setting.source == "predicted" else settings.budget_s
+        timed_s = 0.0 if environment.source == "predicted" else settings.budget_s
         budget, costs = Budget(timed_s, settings.started), Costs(folder.cache / COSTS_FILE)
         session = Session(
-            settings, setting, folder, store, asked, console, out, started=settings.started, budget=budget, costs=costs
+            settings,
+            environment,
+            folder,
+            store,
+            asked,
+            console,
+            out,
+            started=settings.started,
+            budget=budget,
+            costs=costs,
         )
         launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
         if session.sensor is not None:
@@ -146,8 +161,8 @@ def opened(
 
 def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
     """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
-    setting, folder, settings = session.setting, session.folder, session.settings
-    backend = setting.device.target.backend
+    environment, folder, settings = session.environment, session.folder, session.settings
+    backend = environment.device.target.backend
     if profiler is not None:
         session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
         session.sensor, reason = find_sensor(backend, session.gpu_names())
@@ -155,17 +170,22 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
             session.say(f"throttling of the GPU is not watched: {reason}")
         if not (folder.raw / replay.RECORDING).exists():
             replay.write_recording(
-                folder.raw, setting.machine, setting.gpus[0], profiler, session.how(), recorded.made_with(settings)
+                folder.raw,
+                environment.machine,
+                environment.gpus[0],
+                profiler,
+                session.how(),
+                recorded.made_with(settings),
             )
         asked, limit_s = session.interruption, settings.launch_limit_s
         return [
             LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
-            for gpu in setting.gpus
+            for gpu in environment.gpus
         ]
-    if setting.recording is not None:
-        session.profiler_name = f"replay of {setting.recording.profiler.name}"
-        session.profiler_version = setting.recording.profiler_version
-        return [replay.ReplayLauncher(setting.recording)]
+    if environment.recording is not None:
+        session.profiler_name = f"replay of {environment.recording.profiler.name}"
+        session.profiler_version = environment.recording.profiler_version
+        return [replay.ReplayLauncher(environment.recording)]
     return []
 
 
@@ -175,7 +195,7 @@ def say_finished(session: Session) -> int:
     chosen = sum(1 for size in record.sizes if size.chosen)
     session.console.print(
         f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
-        f"{session.setting.source} {record.header['date']}; --fresh tunes again",
+        f"{session.environment.source} {record.header['date']}; --fresh tunes again",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
@@ -185,28 +205,28 @@ def say_finished(session: Session) -> int:
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
 
 
-def announce(session: Session, ledgers: Iterable[Ledger], total: int) -> None:
+def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
     """What the run is about to do, and the funnel of every size."""
-    device, console = session.setting.device, session.console
+    device, console = session.environment.device, session.console
     how = {
         "measured": f"timed under {session.profiler_name} {session.profiler_version}",
         "replayed": f"played back from {session.settings.replay_dir}",
         "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
-    }[session.setting.source]
+    }[session.environment.source]
     console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
-    for ledger in ledgers:
+    for state in states:
         if session.settings.verbose:
-            show.funnel(console, ledger.problem.key, total, ledger.pruned.funnel)
+            show.funnel(console, state.problem.key, total, state.pruned.funnel)
         else:
-            show.funnel_line(console, ledger.problem, total, ledger.pruned.funnel)
+            show.funnel_line(console, state.problem, total, state.pruned.funnel)
 
 
-def write_records(session: Session, ledgers: Iterable[Ledger]) -> None:
+def write_records(session: Session, states: Iterable[SizeState]) -> None:
     """The tables of all sizes and run.json."""
     with session.stage("write tables"):
-        for ledger in ledgers:
-            ledger.write(session.folder.tables)
-    run_record.write(session.folder.root, run_summary.record_of(session, ledgers))
+        for state in states:
+            state.write(session.folder.tables)
+    run_record.write(session.folder.root, run_summary.record_of(session, states))
 
 
 def finish(session: Session) -> int:
@@ -233,12 +253,12 @@ def finish(session: Session) -> int:
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
     session.store.set_fact("state", resume.FINISHED)
-    finished_machine.keep(session.folder.root, session.setting.machine)
+    finished_machine.keep(session.folder.root, session.environment.machine)
     session.folder.tidy(keep=session.settings.keep)
     return status
 
 
-def given(settings: Settings, setting: Setting) -> list[Ledger]:
+def given(settings: Settings, environment: Environment) -> list[SizeState]:
     """The ledgers of a results file's own configurations. Raises UserError for an entry without one."""
     for number, entry in enumerate(settings.entries, 1):
         if entry.config is None:
@@ -247,38 +267,41 @@ def given(settings: Settings, setting: Setting) -> list[Ledger]:
                 where="--gemm_size_file",
                 accepted="a results file, or ROCm's list of sizes with BLOCK_SIZE_M and so on",
             )
-    return [prepare.given_ledger(e.problem, e.config, setting.device) for e in settings.entries if e.config]
+    return [prepare.given_ledger(e.problem, e.config, environment.device) for e in settings.entries if e.config]
 
 
 def benchmark(settings: Settings, console: Console, out: Console) -> int:
     """Times the configurations of a results file against the vendor library; tunes nothing."""
-    setting = prepare.find_setting(settings)
-    if setting.source == "predicted":
+    environment = prepare.find_environment(settings)
+    if environment.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
-    say_idle(settings, setting, console, "--benchmark")
-    ledgers, servers = given(settings, setting), serving.given(settings.entries, setting.device, settings.kernels)
-    serving.admit_given(servers, ledgers, settings.entries)
-    with opened(settings, setting, console, out, resumes=False) as (launchers, session):
+    say_idle(settings, environment, console, "--benchmark")
+    states, servers = (
+        given(settings, environment),
+        serving.given(settings.entries, environment.device, settings.kernels),
+    )
+    serving.add_given(servers, states, settings.entries)
+    with opened(settings, environment, console, out, resumes=False) as (launchers, session):
         try:
-            Tuning(session, ledgers, launchers, given=servers).run_given()
+            Tuning(session, states, launchers, given=servers).run_given()
         finally:
             session.write_results()
-            write_records(session, ledgers)
+            write_records(session, states)
         return finish(session)
 
 
 def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
     """Checks the configurations of a results file; exit status 1 when one is wrong."""
-    setting = prepare.find_setting(settings)
-    say_idle(settings, setting, console, "--compare_wo_tuning")
-    ledgers = given(settings, setting)
-    with opened(settings, setting, console, out, timed=False, resumes=False) as (launchers, session):
-        return check_given(session, ledgers, launchers)
+    environment = prepare.find_environment(settings)
+    say_idle(settings, environment, console, "--compare_wo_tuning")
+    states = given(settings, environment)
+    with opened(settings, environment, console, out, timed=False, resumes=False) as (launchers, session):
+        return check_given(session, states, launchers)
 
 
-def check_given(session: Session, ledgers: list[Ledger], launchers: list[Launcher]) -> int:
-    settings, setting = session.settings, session.setting
-    wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+def check_given(session: Session, states: list[SizeState], launchers: list[Launcher]) -> int:
+    settings, environment = session.settings, session.environment
+    wanted = [(state.problem, config) for state in states for config in state.kept.values()]
     scripts = write_scripts(session, wanted)
     found: dict[GemmProblem, tuple[str, list[Verdict]]] = {}
 
@@ -287,20 +310,18 @@ def check_given(session: Session, ledgers: list[Ledger], launchers: list[Launche
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
     with Compiling(session, scripts) as compiling:
-        if setting.source != "replayed":
-            compiling.ledgers([(ledger, list(ledger.kept)) for ledger in ledgers], "compile")
-        order = [(ledger, [n for n in ledger.kept if not ledger.ended(n)]) for ledger in ledgers]
-        order = [(ledger, names) for ledger, names in order if names]
+        if environment.source != "replayed":
+            compiling.states([(state, list(state.kept)) for state in states], "compile")
+        order = [(state, [n for n in state.kept if not state.ended(n)]) for state in states]
+        order = [(state, names) for state, names in order if names]
         verdicts = check_candidates(session, checker, scripts, order, settled, compiling)
-    rows = [(ledger.problem, next(iter(ledger.kept)), verdicts.get(ledger.problem, [])) for ledger in ledgers]
-    for ledger in ledgers:
-        for name, status, message in session.store.failures(ledger.problem):
-            ledger.record(name, status, message)
-    show.verdicts_table(
-        session.out, rows, {ledger.problem: ledger.why_not(next(iter(ledger.kept))) for ledger in ledgers}
-    )
+    rows = [(state.problem, next(iter(state.kept)), verdicts.get(state.problem, [])) for state in states]
+    for state in states:
+        for name, status, message in session.store.failures(state.problem):
+            state.record(name, status, message)
+    show.verdicts_table(session.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states})
     right = sum(1 for name, _ in found.values() if name)
     where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"
-    session.console.print(f"{right} of {len(ledgers)} configurations are right, checked {where}", highlight=False)
+    session.console.print(f"{right} of {len(states)} configurations are right, checked {where}", highlight=False)
     session.folder.tidy(keep=settings.keep)
-    return EXIT_OK if right == len(ledgers) else EXIT_UNVERIFIED
+    return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

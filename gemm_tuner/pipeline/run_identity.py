@@ -13,7 +13,7 @@ from gemm_tuner import __version__
 from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.kernel_env import counting_variables
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system.installation import PACKAGE
 
@@ -53,9 +53,9 @@ def sources_sha(
     return digest.hexdigest()[:12]
 
 
-def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str, Any]:
+def fingerprint(settings: Settings, environment: Environment, profiler: str) -> dict[str, Any]:
     """All that two timings must have in common to be compared, by what a person calls it."""
-    machine, device = setting.machine, setting.device
+    machine, device = environment.machine, environment.device
     space = settings.space_file
     return {
         "device": f"{device.name}, {device.num_sms} SMs",
@@ -67,7 +67,7 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
         "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} "
         f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}",
         "timing code": sources_sha(PACKAGE, SOURCES, but=(*NOT_TIMING, *KERNEL_SOURCES)),
-        **({} if setting.recording else environment()),
+        **({} if environment.recording else environment_variables()),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",
         "search": settings.search,
@@ -82,16 +82,16 @@ def fingerprint(settings: Settings, setting: Setting, profiler: str) -> dict[str
     }
 
 
-def environment() -> dict[str, str]:
+def environment_variables() -> dict[str, str]:
     """The part of a fingerprint for the variables that change code or times."""
     return {f"environment variable {name}": value for name, value in counting_variables(os.environ).items()}
 
 
-def gpu_labels(setting: Setting) -> list[str]:
+def gpu_labels(environment: Environment) -> list[str]:
     """What tells each GPU of a run from all others: its UUID, else its place on the bus of this machine."""
-    if setting.recording:
+    if environment.recording:
         return ["recording"]
-    rows = [(gpu, setting.machine.gpu(gpu)) for gpu in setting.gpus]
+    rows = [(gpu, environment.machine.gpu(gpu)) for gpu in environment.gpus]
     return [str(row.get("uuid") or f"{socket.gethostname()} {row.get('pci') or gpu}") for gpu, row in rows]
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gemm_tuner.pipeline import resume
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import (
     OLDER,
     configs_sha,
@@ -31,7 +31,7 @@ GPUS = "GPUs"
 
 def begin(
     settings: Settings,
-    setting: Setting,
+    environment: Environment,
     profiler: str,
     stack: ExitStack,
     *,
@@ -44,22 +44,22 @@ def begin(
     another one, or with more time, a new run is. say: hears what a run goes on with. Raises UserError when an
     unfinished run was begun in another way, EnvironmentFault when another process is at it or nothing can be written.
     """
-    now = fingerprint(settings, setting, profiler)
-    key = job_key(settings, setting.source, "tune" if resumes else "given")
+    now = fingerprint(settings, environment, profiler)
+    key = job_key(settings, environment.source, "tune" if resumes else "given")
     if resumes and not settings.fresh:
         folder = run_folder.find(settings.output_dir, key, settings.templates_dir)
         if folder is not None:
             found = _go_on(folder, now, settings, stack)
             if found is not None:
                 if not resume.is_finished(found):
-                    _say_what_stays(found, settings, gpu_labels(setting), folder, say)
+                    _say_what_stays(found, settings, gpu_labels(environment), folder, say)
                 return folder, found
     folder = run_folder.create(settings.output_dir, key, settings.templates_dir)
     store = _open(folder, stack)
     older_configs.keep(store, settings.older, settings.older_served)
     store.set_fact("fingerprint", now)
     store.set_fact("budget_s", settings.budget_s)
-    store.set_fact(GPUS, gpu_labels(setting))
+    store.set_fact(GPUS, gpu_labels(environment))
     store.set_fact("began_s", time.time())
     return folder, store
 

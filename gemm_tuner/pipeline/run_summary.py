@@ -11,41 +11,41 @@ from collections.abc import Iterable
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 from gemm_tuner.system import program
 
 
-def record_of(session: Session, ledgers: Iterable[Ledger]) -> RunRecord:
+def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
     """What the run did until now."""
-    ledgers = list(ledgers)
+    states = list(states)
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),
         seconds=round(time.monotonic() - session.started, 3),
         header=dataclasses.asdict(session.header()),
         device={
-            **dataclasses.asdict(session.setting.device),
-            "matmul_tflops": dict(session.setting.device.matmul_tflops),
+            **dataclasses.asdict(session.environment.device),
+            "matmul_tflops": dict(session.environment.device.matmul_tflops),
         },
         stages={name: round(seconds, 3) for name, seconds in session.stage_seconds.items()},
         facts=dict(session.facts),
-        sizes=tuple(size_record(session, ledger) for ledger in ledgers),
+        sizes=tuple(size_record(session, state) for state in states),
         results_file=str(session.results_path),
         notes={**session.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
-        rules=tuple(row.rule for row in ledgers[0].pruned.funnel) if ledgers else (),
+        rules=tuple(row.rule for row in states[0].pruned.funnel) if states else (),
     )
 
 
-def size_record(session: Session, ledger: Ledger) -> SizeRecord:
-    problem = ledger.problem
+def size_record(session: Session, state: SizeState) -> SizeRecord:
+    problem = state.problem
     choice = session.choices.get(problem)
     published = session.published.get(problem, {})
     return SizeRecord(
         problem=problem,
-        total=len(ledger.configs),
-        funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in ledger.pruned.funnel if row.cut),
-        counts=ledger.counts(),
-        roofline_us=round(roofline_us(problem, session.setting.device), 4),
+        total=len(state.configs),
+        funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in state.pruned.funnel if row.cut),
+        counts=state.counts(),
+        roofline_us=round(roofline_us(problem, session.environment.device), 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
         failure=session.failures.get(problem, ""),

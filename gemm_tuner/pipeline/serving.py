@@ -24,8 +24,8 @@ from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space import prune, space
-from gemm_tuner.space.ledger import Ledger
 from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.results_file import Judgement
 
 FINALISTS = 4  # of each size and server, beside its default
@@ -87,9 +87,9 @@ class Server:
         older = self.older.get(problem)
         return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
 
-    def launchable(self, ledger: Ledger) -> list[str]:
+    def launchable(self, state: SizeState) -> list[str]:
         """The kept configurations of a size that it can launch."""
-        return [name for name, config in ledger.kept.items() if self.can_launch(ledger.problem, config)]
+        return [name for name, config in state.kept.items() if self.can_launch(state.problem, config)]
 
 
 def servers(
@@ -125,14 +125,14 @@ def given(
     )
 
 
-def admit_given(wanted: Iterable[Server], ledgers: Iterable[Ledger], entries: Iterable[SizeEntry]) -> None:
+def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: Iterable[SizeEntry]) -> None:
     """Takes what a results file's rows give servers among the candidates of their sizes."""
     by_name = {server.name: server for server in wanted}
-    for ledger, entry in zip(ledgers, entries, strict=True):
+    for state, entry in zip(states, entries, strict=True):
         for one in entry.served:
             server = by_name[one.consumer]
             config = server.launched(one.config)
-            ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
+            state.add(config, prepare.predicted_us(state.problem, config, server.device))
 
 
 def cut_space(candidates: Space, problem: GemmProblem, device: Device, wanted: Iterable[Server]) -> Pruned:
@@ -172,66 +172,66 @@ def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -
     return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
 
 
-def extend(ledger: Ledger, wanted: Iterable[Server], candidates: Space | None) -> None:
+def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None) -> None:
     """Takes the configurations of servers' own kernels among the candidates of a size. candidates: ``kernel_space``."""
     for server in wanted:
         if candidates is None or server.kernel is None:
             continue
-        rows = candidates.configs.iloc[places_of(server, candidates, ledger.problem)].assign(family=server.family)
+        rows = candidates.configs.iloc[places_of(server, candidates, state.problem)].assign(family=server.family)
         if len(rows):
-            predicted_us = model.predict_us(prune.columns_of(rows), ledger.problem, server.device)
-            ledger.extend(rows, space.configs_of(rows), predicted_us.tolist())
+            predicted_us = model.predict_us(prune.columns_of(rows), state.problem, server.device)
+            state.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
-def ledger_of(
+def state_of(
     candidates: Space,
     problem: GemmProblem,
     pruned: Pruned,
     wanted: Iterable[Server],
     own: Space | None,
     device: Device,
-) -> Ledger:
+) -> SizeState:
     """The account of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
     when nothing is left or the device lacks the types."""
-    ledger = prepare.ledger_of(candidates, problem, device, pruned)
-    extend(ledger, wanted, own)
-    return ledger
+    state = prepare.state_of(candidates, problem, device, pruned)
+    extend(state, wanted, own)
+    return state
 
 
-def admit(wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> None:
+def add(wanted: Sequence[Server], states: Iterable[SizeState]) -> None:
     """Takes the servers' defaults and older configurations among the candidates of their sizes, whatever the rules say
     of them."""
-    for ledger in ledgers:
+    for state in states:
         for server in wanted:
-            for config in server.musts(ledger.problem):
-                ledger.admit(config, prepare.predicted_us(ledger.problem, config, server.device))
+            for config in server.musts(state.problem):
+                state.add(config, prepare.predicted_us(state.problem, config, server.device))
 
 
-def added(wanted: Sequence[Server], ledger: Ledger, finalists: Sequence[str]) -> list[str]:
+def added(wanted: Sequence[Server], state: SizeState, finalists: Sequence[str]) -> list[str]:
     """The finalists of a size, the best that each server can launch, by screening, and its default."""
     names = list(finalists)
-    screened = ledger.fastest(len(ledger.kept))
+    screened = state.fastest(len(state.kept))
     for server in wanted:
-        launchable = set(server.launchable(ledger))
+        launchable = set(server.launchable(state))
         names += [name for name in screened if name in launchable][:FINALISTS]
-        musts = [config.name for config in server.musts(ledger.problem)]
-        names += [name for name in musts if name in ledger.kept and ledger.may_run(name)]
+        musts = [config.name for config in server.musts(state.problem)]
+        names += [name for name in musts if name in state.kept and state.may_run(name)]
     return list(dict.fromkeys(names))
 
 
-def predicted_best(wanted: Sequence[Server], ledger: Ledger, names: Sequence[str]) -> list[str]:
+def predicted_best(wanted: Sequence[Server], state: SizeState, names: Sequence[str]) -> list[str]:
     """Of these names the best that each server can launch, by the model."""
     found: list[str] = []
     for server in wanted:
-        launchable = set(server.launchable(ledger))
+        launchable = set(server.launchable(state))
         mine = [name for name in names if name in launchable]
-        found += prepare.best_predicted(ledger, mine, PREDICTED)
+        found += prepare.best_predicted(state, mine, PREDICTED)
     return list(dict.fromkeys(found))
 
 
 def served_choices(
     wanted: Sequence[Server],
-    ledger: Ledger,
+    state: SizeState,
     us: Mapping[str, float],
     verdicts: Verdicts,
     verified: Verified = Verified.TRUE,
@@ -243,31 +243,31 @@ def served_choices(
     """
     found = []
     for server in wanted:
-        right = (name for name in launched(server, ledger, us) if is_right(verdicts(ledger.problem, name)))
+        right = (name for name in launched(server, state, us) if is_right(verdicts(state.problem, name)))
         name = next(right, None)
         if name is not None:
-            default = server.default(ledger.problem) if verified is Verified.TRUE else None
+            default = server.default(state.problem) if verified is Verified.TRUE else None
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
-            config = replace(ledger.kept[name], family=STAND_IN)
+            config = replace(state.kept[name], family=STAND_IN)
             kernel = server.kernel.label if server.kernel else ""
             found.append(ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel))
     return tuple(found)
 
 
-def judgement(wanted: Iterable[Server], ledger: Ledger) -> Judgement:
+def judgement(wanted: Iterable[Server], state: SizeState) -> Judgement:
     """What a run that looked for these servers says of an earlier row of a size."""
-    problem = ledger.problem
+    problem = state.problem
     asked = frozenset(one.name for one in wanted if one.given is None or problem in one.given)
-    return Judgement(ledger.found_wrong(), asked)
+    return Judgement(state.found_wrong(), asked)
 
 
-def launched(server: Server, ledger: Ledger, us: Mapping[str, float]) -> list[str]:
+def launched(server: Server, state: SizeState, us: Mapping[str, float]) -> list[str]:
     """The finalists of a size that a server can launch and that nothing speaks against, best first. The older
     configuration comes before all that do not beat it by what is asked."""
-    kept = ledger.kept
-    names = [name for name in us if name in kept and ledger.may_run(name)]
-    names = [name for name in names if server.can_launch(ledger.problem, kept[name])]
-    given = server.older.get(ledger.problem)
+    kept = state.kept
+    names = [name for name in us if name in kept and state.may_run(name)]
+    names = [name for name in names if server.can_launch(state.problem, kept[name])]
+    given = server.older.get(state.problem)
     older = server.launched(given).name if given else ""
     if older not in names:
         return names
@@ -281,12 +281,12 @@ def is_right(verdicts: Sequence[Verdict]) -> bool:
 
 
 def to_check(
-    server: Server, ledgers: Iterable[tuple[Ledger, Mapping[str, float]]], verdicts: Verdicts
-) -> list[tuple[Ledger, list[str]]]:
+    server: Server, states: Iterable[tuple[SizeState, Mapping[str, float]]], verdicts: Verdicts
+) -> list[tuple[SizeState, list[str]]]:
     """The sizes whose best for a server has not been checked, each with what it can launch, best first."""
     order = []
-    for ledger, us in ledgers:
-        names = launched(server, ledger, us)
-        if names and not is_right(verdicts(ledger.problem, names[0])):
-            order.append((ledger, names))
+    for state, us in states:
+        names = launched(server, state, us)
+        if names and not is_right(verdicts(state.problem, names[0])):
+            order.append((state, names))
     return order

@@ -9,7 +9,7 @@ from gemm_tuner.core.records import KERNEL_FAMILIES, Device
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def only(size: SizeView, names: frozenset[str]) -> SizeView:
     return replace(size.only(names), candidates=candidates)
 
 
-def with_servers(search: Search, wanted: Sequence[Server], ledgers: Iterable[Ledger]) -> Search:
+def with_servers(search: Search, wanted: Sequence[Server], states: Iterable[SizeState]) -> Search:
     """The search that servers' configurations take part in; the same one where there are no servers."""
-    ledgers = list(ledgers)
+    states = list(states)
     apart: list[dict[GemmProblem, frozenset[str]]] = []
     for server in wanted:
-        found = {ledger.problem: frozenset(server.launchable(ledger)) for ledger in ledgers}
+        found = {state.problem: frozenset(server.launchable(state)) for state in states}
         if found not in apart:
             apart.append(found)
     return WithServers(search, tuple(apart)) if apart else search

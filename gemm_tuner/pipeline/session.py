@@ -16,15 +16,15 @@ from rich.console import Console
 
 from gemm_tuner import __version__
 from gemm_tuner.core.records import Choice
-from gemm_tuner.decide.contest import Published
+from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure import gpu_users
 from gemm_tuner.measure.budget import Budget, Costs, Pace
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.gpu_watch import Sensor
 from gemm_tuner.measure.launcher_process import visible_gpu
-from gemm_tuner.measure.starts import StageRun
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import Judgement, ResultsFile
@@ -42,7 +42,7 @@ class Session:
     """console: progress and messages, standard error. out: results, standard output."""
 
     settings: Settings
-    setting: Setting
+    environment: Environment
     folder: RunFolder
     store: Store
     interruption: Interruption
@@ -85,7 +85,7 @@ class Session:
     @property
     def pace(self) -> Pace:
         """What the run's budget leaves time for."""
-        device, measured = self.setting.device.name, self.setting.source == "measured"
+        device, measured = self.environment.device.name, self.environment.source == "measured"
         return Pace(self.budget, self.costs, self.profiler_name, f"{self.profiler_version}, {device}", measured)
 
     def note_compiling(self, busy_s: float) -> None:
@@ -97,8 +97,10 @@ class Session:
 
     def gpu_names(self) -> list[str]:
         """The GPUs by UUID, or as the driver numbers them where none is known."""
-        backend = self.setting.device.target.backend
-        gpus = [(self.setting.machine.gpu(gpu), visible_gpu(backend, gpu, os.environ)) for gpu in self.setting.gpus]
+        backend = self.environment.device.target.backend
+        gpus = [
+            (self.environment.machine.gpu(gpu), visible_gpu(backend, gpu, os.environ)) for gpu in self.environment.gpus
+        ]
         return [driver_name(row, visible) for row, visible in gpus]
 
     def watched_gpus(self) -> tuple[Sensor | None, list[str]]:
@@ -112,7 +114,7 @@ class Session:
         The first time, other processes on the GPUs are named. Raises EnvironmentFault when they stay in use for
         longer than the settings say.
         """
-        if self.setting.source != "measured":
+        if self.environment.source != "measured":
             yield
             return
         begun, waits = time.monotonic(), False
@@ -125,15 +127,15 @@ class Session:
         def stop() -> bool:
             return self.interruption.asked
 
-        locks = [lock_name(self.setting.machine.gpu(gpu), name) for gpu, name in
-                 zip(self.setting.gpus, self.gpu_names(), strict=True)]  # fmt: skip
+        locks = [lock_name(self.environment.machine.gpu(gpu), name) for gpu, name in
+                 zip(self.environment.gpus, self.gpu_names(), strict=True)]  # fmt: skip
         with gpu_lock.held(locks, self.settings.gpu_wait_s, say, stop=stop):
             if waits:
                 self.budget.waited_s += time.monotonic() - begun
                 self.stage_seconds[WAITING] = self.stage_seconds.get(WAITING, 0.0) + time.monotonic() - begun
             if not self.users_named:
                 self.users_named = True
-                found = gpu_users.others(self.setting.device.target.backend, self.gpu_names())
+                found = gpu_users.others(self.environment.device.target.backend, self.gpu_names())
                 if found:
                     self.say(gpu_users.sentence(found))
             yield
@@ -147,30 +149,30 @@ class Session:
         return self.folder.results_path(self.settings.results_file)
 
     def header(self) -> results.Header:
-        machine = self.setting.machine
+        machine = self.environment.machine
         return results.Header(
             tool_version=__version__,
             date=self.started_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            device=self.setting.device.name,
-            arch=self.setting.device.target.arch,
-            num_sms=self.setting.device.num_sms,
+            device=self.environment.device.name,
+            arch=self.environment.device.target.arch,
+            num_sms=self.environment.device.num_sms,
             driver=machine.driver,
             triton=machine.versions.get("triton", ""),
             torch=machine.versions.get("torch", ""),
             python=machine.versions.get("python", ""),
             profiler=self.profiler_name,
             profiler_version=self.profiler_version,
-            source=self.setting.source,
+            source=self.environment.source,
             run=results.run_reference(self.results_path, self.folder.root),
             **self.how(),
         )
 
     def how(self) -> dict[str, Any]:
         """How it was timed: those of the recording when it is played back, nothing when it was predicted."""
-        if self.setting.recording is not None:
-            return self.setting.recording.how
+        if self.environment.recording is not None:
+            return self.environment.recording.how
         settings = self.settings
-        if self.setting.source == "predicted":
+        if self.environment.source == "predicted":
             return {"init_type": "", "seed": settings.seed, "l2": ""}
         l2 = "rotating" if settings.rotating_mib else "flushed"
         return {"init_type": settings.init_type, "seed": settings.seed, "l2": l2}
@@ -180,7 +182,7 @@ class Session:
         """The results file, with the rows that it held when this process began."""
         return ResultsFile(self.results_path, [entry.problem for entry in self.settings.entries])
 
-    def settle(
+    def record_outcome(
         self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
         """Books a size's outcome, which the store has already; the results file follows within seconds."""
@@ -188,7 +190,7 @@ class Session:
             self.choices[problem] = choice
         else:
             self.failures[problem] = reason
-        self.results_file.settle(problem, choice, reason, judgement)
+        self.results_file.record_outcome(problem, choice, reason, judgement)
         self.results_file.write_when_due(self.header)
 
     def write_results(self) -> None:

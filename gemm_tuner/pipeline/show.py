@@ -69,9 +69,9 @@ def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
 def results_table(console: Console, session: Session) -> None:
     """The results of a run: see ``results``; with --verbose all that is known of each size."""
     problems = [entry.problem for entry in session.settings.entries]
-    device = session.setting.device.name
+    device = session.environment.device.name
     failures = {problem: session.failures.get(problem, "not reached") for problem in problems}
-    results(console, titled("Results", session.setting.source, device), problems, session.choices, failures)
+    results(console, titled("Results", session.environment.source, device), problems, session.choices, failures)
     if session.settings.verbose:
         for problem in problems:
             if problem in session.choices:

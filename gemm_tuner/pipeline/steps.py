@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.records import KernelConfig, Verdict
 from gemm_tuner.gemm.companions import odd_companion
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
@@ -13,7 +13,7 @@ from gemm_tuner.pipeline.compiling import Compiling
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import progress
 
 # Finalists of each size whose odd-size kernels are compiled before the check; further ones compile in the check.
@@ -23,9 +23,9 @@ ODD_COMPILES_A_SIZE = 2
 def write_scripts(
     session: Session, wanted: Iterable[tuple[GemmProblem, KernelConfig]]
 ) -> dict[tuple[str, str], Script]:
-    settings, target = session.settings, session.setting.device.target
+    settings, target = session.settings, session.environment.device.target
     kernels = settings.kernels.values()
-    return compile_stage.write_scripts(settings.templates_dir, session.folder.scripts, wanted, target, kernels)
+    return compile_tasks.write_scripts(settings.templates_dir, session.folder.scripts, wanted, target, kernels)
 
 
 def only_keep(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
@@ -36,7 +36,7 @@ def check_candidates(
     session: Session,
     checker: Checker,
     scripts: dict[tuple[str, str], Script],
-    order: list[tuple[Ledger, list[str]]],
+    order: list[tuple[SizeState, list[str]]],
     on_settled: OnSettled,
     compiling: Compiling | None,
 ) -> dict[GemmProblem, list[Verdict]]:
@@ -48,21 +48,21 @@ def check_candidates(
     if not order:
         return {}
     settings = session.settings
-    if compiling is not None and session.setting.source == "measured":
-        target = session.setting.device.target
+    if compiling is not None and session.environment.source == "measured":
+        target = session.environment.device.target
 
         def companion(problem: GemmProblem, config: KernelConfig) -> GemmProblem:
             return odd_companion(problem, config.to_dict(), loads_by_descriptor(config.family, target))
 
         odd = [
-            (companion(ledger.problem, ledger.kept[name]), ledger.kept[name])
-            for ledger, names in order
+            (companion(state.problem, state.kept[name]), state.kept[name])
+            for state, names in order
             for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
         ]
         compiling.problems(odd, "compile for checks", session.budget.until(session.pace.check().of(len(order))))
 
-    def script_of(ledger: Ledger, name: str) -> str:
-        return str(scripts[ledger.kept[name].family, ledger.problem.class_key].path)
+    def script_of(state: SizeState, name: str) -> str:
+        return str(scripts[state.kept[name].family, state.problem.signature].path)
 
     with session.gpus_held(), session.stage("check"), progress.step("check", len(order), session.console) as step:
 
@@ -76,7 +76,7 @@ def check_candidates(
         deadline = session.budget.unix_time(session.budget.until())
         plan = verify_plan(order, script_of, settings.seed, all_of_them=settings.check_all_finalists, deadline=deadline)
         checker.verdicts(plan, session.folder.stage("verify"), verification.hear)
-        if session.setting.source == "measured":
+        if session.environment.source == "measured":
             session.pace.count_check(len(order), session.budget.clock() - begun)
         session.interruption.check()  # sizes that it was not let come to are not settled: a resumed run checks them
         verification.finish()

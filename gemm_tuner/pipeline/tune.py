@@ -13,19 +13,20 @@ from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.measure.fleet import Fleet, Launcher
-from gemm_tuner.pipeline import incumbents, resume, serving
+from gemm_tuner.pipeline import baseline_configs as baseline_configs
+from gemm_tuner.pipeline import resume, serving
 from gemm_tuner.pipeline.compiling import Compiling
 from gemm_tuner.pipeline.finals import Finalists, Finals
-from gemm_tuner.pipeline.other_checks import ALL, check_others
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import check_candidates, only_keep, write_scripts
+from gemm_tuner.pipeline.verify_remaining import ALL, check_others
 from gemm_tuner.search import make_search
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.processes import MOST_DEATHS
 
 # Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
@@ -43,7 +44,7 @@ class Tuning:
     """The measured way of a batch. ``launchers``: one a GPU. given: the servers of a results file that is timed."""
 
     session: Session
-    ledgers: list[Ledger]
+    states: list[SizeState]
     launchers: Sequence[Launcher]
     scripts: dict[tuple[str, str], Script] = field(default_factory=dict)
     given: tuple[serving.Server, ...] | None = None
@@ -51,25 +52,25 @@ class Tuning:
     @property
     def plan(self) -> FinalsPlan:
         """How much the finals of this run do: less where its budget leaves little time."""
-        session, sizes = self.session, len(self.ledgers)
+        session, sizes = self.session, len(self.states)
         whole = FinalsPlan(finalists=session.settings.finalists, rounds=session.settings.iters)
-        if not session.budget.bounded or session.setting.source != "measured":
+        if not session.budget.bounded or session.environment.source != "measured":
             return whole
         checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)
-        tiring = sum(ledger.best_screened_us() > TIRING_CALL_US for ledger in self.ledgers)
+        tiring = sum(state.best_screened_us() > TIRING_CALL_US for state in self.states)
         return fitted(whole, sizes, tiring, session.budget.left_s() - checks_s, session.pace.start())
 
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""
-        open_ones = [ledger for ledger in self.ledgers if self.session.store.settled(ledger.problem) is None]
-        incumbents.admit(self.session, self.ledgers)
-        serving.admit(self._servers, self.ledgers)
-        self._write_scripts(self.ledgers)
+        open_ones = [state for state in self.states if self.session.store.settled(state.problem) is None]
+        baseline_configs.add(self.session, self.states)
+        serving.add(self._servers, self.states)
+        self._write_scripts(self.states)
         fleet, settings = self._fleet(), self.session.settings
         finals = Finals(self.session, self.scripts, fleet, self.plan)
         self._restore(finals)
-        labels = gpu_labels(self.session.setting)
-        fleet.home.update(resume.homes(self.session.store, [ledger.problem for ledger in open_ones], labels))
+        labels = gpu_labels(self.session.environment)
+        fleet.home.update(resume.homes(self.session.store, [state.problem for state in open_ones], labels))
         with ExitStack() as stack:
             compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None
             if compiling:
@@ -80,31 +81,31 @@ class Tuning:
                 Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
                 if compiling:
                     self.session.note_compiling(compiling.busy_s)
-                best = [(ledger, self._best(ledger)) for ledger in open_ones]
-                finalists = [(ledger, incumbents.added(self.session, ledger, names)) for ledger, names in best]
-                finalists = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in finalists]
+                best = [(state, self._best(state)) for state in open_ones]
+                finalists = [(state, baseline_configs.added(self.session, state, names)) for state, names in best]
+                finalists = [(state, serving.added(self._servers, state, names)) for state, names in finalists]
                 self._settle(self._compiled(finalists, compiling), finals, compiling)
             if settings.compare == ALL:
-                check_others(self.session, self.ledgers, fleet.first_alive(), self.scripts, compiling)
+                check_others(self.session, self.states, fleet.first_alive(), self.scripts, compiling)
         self.session.write_results()
-        for ledger in self.ledgers:
-            ledger.spread_failures()
-            ledger.cut([name for name in ledger.kept if not ledger.ended(name)], NOT_ASKED)
+        for state in self.states:
+            state.spread_failures()
+            state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
 
     def run_given(self) -> None:
         """Times and checks ledgers of given configurations: compile, finals, check. The first of a ledger is the row's
         own, which it keeps; the others are those of servers."""
-        serving.admit(self._servers, self.ledgers)
-        self._write_scripts(self.ledgers)
+        serving.add(self._servers, self.states)
+        self._write_scripts(self.states)
         with Compiling(self.session, self.scripts) as compiling:
-            given = [(ledger, list(ledger.kept)) for ledger in self.ledgers]
-            compiling.ledgers(given, "compile")
-            runnable = [(ledger, [n for n in names if not ledger.ended(n)]) for ledger, names in given]
+            given = [(state, list(state.kept)) for state in self.states]
+            compiling.states(given, "compile")
+            runnable = [(state, [n for n in names if not state.ended(n)]) for state, names in given]
             self._settle(runnable, Finals(self.session, self.scripts, self._fleet(), self.plan), compiling)
 
-    def _write_scripts(self, ledgers: Sequence[Ledger]) -> None:
+    def _write_scripts(self, states: Sequence[SizeState]) -> None:
         with self.session.stage("write scripts"):
-            wanted = [(ledger.problem, config) for ledger in ledgers for config in ledger.kept.values()]
+            wanted = [(state.problem, config) for state in states for config in state.kept.values()]
             self.scripts = write_scripts(self.session, wanted)
 
     def _fleet(self) -> Fleet:
@@ -113,63 +114,63 @@ class Tuning:
     def _restore(self, finals: Finals) -> None:
         """Enters what an earlier start of this run has found, and settles again what it had settled."""
         store = self.session.store
-        settled = {ledger.problem: store.settled(ledger.problem) for ledger in self.ledgers}
-        for ledger in self.ledgers:
-            for timing in store.timings(ledger.problem, SCREEN):
-                ledger.record_timing(timing, SCREEN)
-            ledger.blame(store.begun(ledger.problem), MOST_DEATHS)
-            if settled[ledger.problem] is not None:
-                ledger.rows = store.account(ledger.problem)
-        finals.restore(self.ledgers, [ledger for ledger in self.ledgers if settled[ledger.problem] is not None])
-        for ledger in self.ledgers:
-            ended = settled[ledger.problem]
+        settled = {state.problem: store.settled(state.problem) for state in self.states}
+        for state in self.states:
+            for timing in store.timings(state.problem, SCREEN):
+                state.record_timing(timing, SCREEN)
+            state.blame(store.begun(state.problem), MOST_DEATHS)
+            if settled[state.problem] is not None:
+                state.rows = store.outcomes_of(state.problem)
+        finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])
+        for state in self.states:
+            ended = settled[state.problem]
             if ended is not None:
-                self._settle_again(ledger, finals, *ended)
+                self._settle_again(state, finals, *ended)
 
-    def _settle_again(self, ledger: Ledger, finals: Finals, name: str, reason: str) -> None:
+    def _settle_again(self, state: SizeState, finals: Finals, name: str, reason: str) -> None:
         """Books a size that an earlier start of this run has ended."""
         store = self.session.store
-        for other, status, message in store.failures(ledger.problem):
-            ledger.record(other, status, message)
-        verdicts = store.verdicts(ledger.problem, name)
-        self._book(ledger, finals, name or None, verdicts, reason)
+        for other, status, message in store.failures(state.problem):
+            state.record(other, status, message)
+        verdicts = store.verdicts(state.problem, name)
+        self._book(state, finals, name or None, verdicts, reason)
 
     def _settle(self, finalists: Finalists, finals: Finals, compiling: Compiling | None) -> None:
         """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
         have finals of the next best."""
-        if not any(ledger.rows or names for ledger, names in finalists):
+        if not any(state.rows or names for state, names in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         for repeats in range(1 + MORE_FINALS):
             finals.plan = self.plan
             finals.run(finalists)
             finals.note_noise()
             self.session.interruption.check()
-            again: list[tuple[Ledger, list[str]]] = []
-            order: list[tuple[Ledger, list[str]]] = []
-            for ledger, _ in finalists:
-                unbeaten = incumbents.unbeaten(self.session, ledger)
-                others = [] if finals.decided(ledger) or unbeaten else self._next_best(ledger, repeats)
-                names = [] if others or unbeaten else self._in_order(ledger, finals)
+            again: list[tuple[SizeState, list[str]]] = []
+            order: list[tuple[SizeState, list[str]]] = []
+            for state, _ in finalists:
+                unbeaten = baseline_configs.unbeaten(self.session, state)
+                others = [] if finals.decided(state) or unbeaten else self._next_best(state, repeats)
+                names = [] if others or unbeaten else self._in_order(state, finals)
                 if others:
-                    again.append((ledger, others))
+                    again.append((state, others))
                 elif names:
-                    order.append((ledger, names))
+                    order.append((state, names))
                 else:
-                    self._book(ledger, finals, None, [], unbeaten or why_nothing_timed(ledger))
+                    self._book(state, finals, None, [], unbeaten or why_nothing_timed(state))
             self._check_served(order, finals, compiling)
             again += self._check(order, finals, compiling, repeats)
             if not again:
                 return
-            again = [(ledger, serving.added(self._servers, ledger, names)) for ledger, names in again]
+            again = [(state, serving.added(self._servers, state, names)) for state, names in again]
             finalists = self._compiled(again, compiling)
 
-    def _best(self, ledger: Ledger) -> list[str]:
+    def _best(self, state: SizeState) -> list[str]:
         """A size's finalists: its fastest by screening. Those that the model finds fastest where a budget left no time
         to screen any."""
-        own = ledger.own
-        if self.session.budget.bounded and self.session.setting.source == "measured" and not ledger.timed():
-            return best_predicted(ledger, [name for name in own if ledger.may_run(name)], self.plan.finalists)
-        return ledger.fastest(self._places(ledger), own)
+        own = state.own
+        if self.session.budget.bounded and self.session.environment.source == "measured" and not state.timed():
+            return best_predicted(state, [name for name in own if state.may_run(name)], self.plan.finalists)
+        return state.fastest(self._places(state), own)
 
     def _compiled(self, finalists: Finalists, compiling: Compiling | None) -> Finalists:
         """The finalists less those that do not compile, or not in time: not all have been screened."""
@@ -178,53 +179,53 @@ class Tuning:
         budget, pace = self.session.budget, self.session.pace
         if budget.bounded:
             self._compile_first(finalists, compiling)
-        until = budget.until(pace.start().start_s + pace.check().of(len(self.ledgers)))
-        compiling.ledgers(finalists, "compile for finals", until)
+        until = budget.until(pace.start().start_s + pace.check().of(len(self.states)))
+        compiling.states(finalists, "compile for finals", until)
 
-        def may_run(ledger: Ledger, name: str) -> bool:
-            return ledger.may_run(name) and (ledger.has_binary(name) or not budget.bounded)
+        def may_run(state: SizeState, name: str) -> bool:
+            return state.may_run(name) and (state.has_binary(name) or not budget.bounded)
 
-        return [(ledger, [name for name in names if may_run(ledger, name)]) for ledger, names in finalists]
+        return [(state, [name for name in names if may_run(state, name)]) for state, names in finalists]
 
     def _compile_first(self, finalists: Finalists, compiling: Compiling) -> None:
         """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
         clock, busy_s = self.session.budget.clock, compiling.busy_s
-        firsts = [(ledger, names[:1]) for ledger, names in finalists if not any(map(ledger.has_binary, names))]
+        firsts = [(state, names[:1]) for state, names in finalists if not any(map(state.has_binary, names))]
         begun = clock()
-        compiling.ledgers(firsts, "compile for finals")
+        compiling.states(firsts, "compile for finals")
         if compiling.busy_s > busy_s:
             self.session.pace.count_compiles(len(firsts), clock() - begun)
 
-    def _places(self, ledger: Ledger) -> int:
+    def _places(self, state: SizeState) -> int:
         """How many of a size come into its finals: more where screening tells them apart badly."""
-        power_limited = ledger.best_screened_us() > POWER_LIMITED_US
+        power_limited = state.best_screened_us() > POWER_LIMITED_US
         return self.plan.finalists * (MORE_FINALISTS if power_limited else 1)
 
-    def _in_order(self, ledger: Ledger, finals: Finals) -> list[str]:
+    def _in_order(self, state: SizeState, finals: Finals) -> list[str]:
         """What is to be checked of a size, best first."""
-        names = list(finals.ranked(ledger).order[: self._places(ledger) + 1])
+        names = list(finals.ranked(state).order[: self._places(state) + 1])
         if self.given is not None:
-            return [name for name in finals.ranked(ledger).order if name == next(iter(ledger.kept))]
-        return incumbents.preferred(self.session, ledger, names, finals)
+            return [name for name in finals.ranked(state).order if name == next(iter(state.kept))]
+        return baseline_configs.preferred(self.session, state, names, finals)
 
     def _check(
         self, order: Finalists, finals: Finals, compiling: Compiling | None, repeats: int
-    ) -> list[tuple[Ledger, list[str]]]:
+    ) -> list[tuple[SizeState, list[str]]]:
         """Checks and settles. Returns the next finalists of the sizes of which none is right."""
-        candidates = {ledger.problem: (ledger, names) for ledger, names in order}
-        again: list[tuple[Ledger, list[str]]] = []
+        candidates = {state.problem: (state, names) for state, names in order}
+        again: list[tuple[SizeState, list[str]]] = []
 
         def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
-            ledger, names = candidates[problem]
+            state, names = candidates[problem]
             # One that may still run was not checked: then others are not either.
-            hopeless = name is None and not any(map(ledger.may_run, names))
-            others = self._next_best(ledger, repeats) if hopeless else []
+            unverifiable = name is None and not any(map(state.may_run, names))
+            others = self._next_best(state, repeats) if unverifiable else []
             if others:
-                again.append((ledger, others))
+                again.append((state, others))
             else:
-                over = not hopeless and self.session.budget.left_s() <= 0
-                reason = NOT_CHECKED if over else why_not_right(ledger, repeats)
-                self._book(ledger, finals, name, verdicts, "" if name else reason)
+                over = not unverifiable and self.session.budget.left_s() <= 0
+                reason = NOT_CHECKED if over else why_not_right(state, repeats)
+                self._book(state, finals, name, verdicts, "" if name else reason)
 
         check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
         return again
@@ -233,7 +234,7 @@ class Tuning:
         """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
         leaves time for no more than the check of the sizes' own."""
 
-        times = [(ledger, finals_us(finals, ledger)) for ledger, _ in order]
+        times = [(state, finals_us(finals, state)) for state, _ in order]
         for server in self._servers:
             if not self.session.budget.has_time_for(2 * self.session.pace.check().of(len(order))):
                 return
@@ -247,65 +248,63 @@ class Tuning:
         settings = self.session.settings
         return serving.servers(
             settings.serve,
-            self.session.setting.device,
+            self.session.environment.device,
             settings.older_served,
             settings.min_improvement_pct,
             settings.kernels,
         )
 
-    def _next_best(self, ledger: Ledger, repeats: int) -> list[str]:
+    def _next_best(self, state: SizeState, repeats: int) -> list[str]:
         """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
         last: what made losers of them may be wrong."""
         pace = self.session.pace
         if repeats == MORE_FINALS or not self.session.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
             return []
-        count, own = self._places(ledger), ledger.own
-        whole = ledger.fastest(count, own)
-        return [*whole, *(name for name in ledger.timed() if name in own and name not in whole)][:count]
+        count, own = self._places(state), state.own
+        whole = state.fastest(count, own)
+        return [*whole, *(name for name in state.timed() if name in own and name not in whole)][:count]
 
-    def _book(self, ledger: Ledger, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
-        problem, store = ledger.problem, self.session.store
-        store.keep_account(problem, ledger.rows)
+    def _book(self, state: SizeState, finals: Finals, name: str | None, verdicts: list[Verdict], reason: str) -> None:
+        problem, store = state.problem, self.session.store
+        store.keep_account(problem, state.rows)
         if name is None:
-            store.settle(problem, "", reason)
-            self.session.settle(problem, None, reason, serving.judgement(self._servers, ledger))
+            store.record_outcome(problem, "", reason)
+            self.session.record_outcome(problem, None, reason, serving.judgement(self._servers, state))
             return
-        device, source = self.session.setting.device, self.launchers[0].source
-        sound = choose.without(finals.ranked(ledger), ledger.found_wrong())
-        ties = finals.contests[problem].ties if problem in finals.contests else frozenset()
-        store.settle(problem, name)
-        incumbents.note_chosen(self.session, ledger, name)
-        chosen = choose.measured_choice(sound, name, ledger.kept[name], verdicts, device, source, ties)
-        served = serving.served_choices(self._servers, ledger, finals_us(finals, ledger), store.verdicts)
-        judgement = serving.judgement(self._servers, ledger)
-        self.session.settle(problem, replace(chosen, served=served), judgement=judgement)
+        device, source = self.session.environment.device, self.launchers[0].source
+        sound = choose.without(finals.ranked(state), state.found_wrong())
+        ties = finals.rankings[problem].ties if problem in finals.rankings else frozenset()
+        store.record_outcome(problem, name)
+        baseline_configs.note_chosen(self.session, state, name)
+        chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, device, source, ties)
+        served = serving.served_choices(self._servers, state, finals_us(finals, state), store.verdicts)
+        judgement = serving.judgement(self._servers, state)
+        self.session.record_outcome(problem, replace(chosen, served=served), judgement=judgement)
 
 
-def finals_us(finals: Finals, ledger: Ledger) -> dict[str, float]:
+def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
     """The times of a size's finals by name, microseconds: in the order of the contest, then those of servers' own
     kernels, fastest first."""
-    ranked = finals.ranked(ledger)
-    of_servers = sorted(
-        ranked.times.keys() & (ledger.kept.keys() - ledger.own.keys()), key=lambda n: ranked.times[n].us
-    )
+    ranked = finals.ranked(state)
+    of_servers = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
     return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
 
 
-def why_not_right(ledger: Ledger, repeats: int = 0) -> str:
+def why_not_right(state: SizeState, repeats: int = 0) -> str:
     """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
-    wrong = len(ledger.found_wrong())
+    wrong = len(state.found_wrong())
     of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:
         return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"
     return f"none {of_whom} could be checked; see the table of configurations"
 
 
-def why_nothing_timed(ledger: Ledger) -> str:
+def why_nothing_timed(state: SizeState) -> str:
     """One line on why a size has no timing."""
-    counts = {status: n for status, n in ledger.counts().items() if status not in ("", Status.PRUNED.value)}
+    counts = {status: n for status, n in state.counts().items() if status not in ("", Status.PRUNED.value)}
     if not counts:
         return "nothing was tried; a larger --budget tries more"
-    if ledger.given == set(ledger.kept):
-        return f"the given configuration could not run: {'; '.join(map(ledger.why_not, ledger.kept))}"
+    if state.given == set(state.kept):
+        return f"the given configuration could not run: {'; '.join(map(state.why_not, state.kept))}"
     listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
     return f"no configuration has a time: {listed}"

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
-from gemm_tuner.measure.outcomes import verdict_of
-from gemm_tuner.measure.watching import OnEvent, nobody
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.measure.parse_run import verdict_of
+from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.space.size_state import SizeState
 
 OnSettled = Callable[[GemmProblem, str | None, list[Verdict]], None]
 
 
-class Keeper(Protocol):
+class VerdictSink(Protocol):
     """Where verdicts are kept as they come."""
 
     def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None: ...
@@ -28,7 +28,7 @@ class Keeper(Protocol):
 class Checker(Protocol):
     """What can run a verify plan: a GPU, the interpreter, a recording."""
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the entries and reports events."""
 
 
@@ -36,7 +36,7 @@ class Checker(Protocol):
 class Checked:
     """What is known of one size while its candidates are checked."""
 
-    ledger: Ledger
+    state: SizeState
     left: list[str]
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     right: str | None = None
@@ -53,14 +53,14 @@ class Verification:
 
     def __init__(
         self,
-        candidates: Iterable[tuple[Ledger, list[str]]],
+        candidates: Iterable[tuple[SizeState, list[str]]],
         on_settled: OnSettled,
-        keeper: Keeper,
+        keeper: VerdictSink,
         *,
         all_of_them: bool = False,
     ) -> None:
         self._all_of_them, self._keeper = all_of_them, keeper
-        self.sizes = {ledger.problem: Checked(ledger, list(names)) for ledger, names in candidates}
+        self.sizes = {state.problem: Checked(state, list(names)) for state, names in candidates}
         self._on_settled = on_settled
 
     def hear(self, event: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ class Verification:
         name = event["name"]
         if event["event"] == "verdict":
             verdict = verdict_of(event)
-            self._keeper.add_verdict(size.ledger.problem, verdict)
+            self._keeper.add_verdict(size.state.problem, verdict)
             size.verdicts.setdefault(name, []).append(verdict)
         elif event["event"] == "fail":
             self._fail(size, name, Status(event["status"]), event["message"])
@@ -82,8 +82,8 @@ class Verification:
             self._done(size, name)
 
     def _fail(self, size: Checked, name: str, status: Status, message: str) -> None:
-        self._keeper.add_failure(size.ledger.problem, name, status, message)
-        size.ledger.record(name, status, message)
+        self._keeper.add_failure(size.state.problem, name, status, message)
+        size.state.record(name, status, message)
 
     def _done(self, size: Checked, name: str) -> None:
         verdicts = size.verdicts.get(name, [])
@@ -99,19 +99,19 @@ class Verification:
         known = size.right is not None and not self._all_of_them
         if (known or not size.left) and not size.settled:
             size.settled = True
-            self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
+            self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
 
     def finish(self) -> None:
         """Settles the sizes that the check never reached."""
         for size in self.sizes.values():
             if not size.settled:
                 size.settled = True
-                self._on_settled(size.ledger.problem, size.right, size.verdicts.get(size.right or "", []))
+                self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
 
 
 def verify_plan(
-    candidates: Iterable[tuple[Ledger, list[str]]],
-    script_of: Callable[[Ledger, str], str],
+    candidates: Iterable[tuple[SizeState, list[str]]],
+    script_of: Callable[[SizeState, str], str],
     seed: int,
     *,
     all_of_them: bool,
@@ -120,13 +120,13 @@ def verify_plan(
     """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more."""
     scripts: list[str] = []
     work = []
-    for ledger, names in candidates:
+    for state, names in candidates:
         entries = []
         for name in names:
-            script = script_of(ledger, name)
+            script = script_of(state, name)
             if script not in scripts:
                 scripts.append(script)
             entries.append((scripts.index(script), name))
-        work.append(Work(ledger.problem, tuple(entries)))
+        work.append(Work(state.problem, tuple(entries)))
     method = Method(seed=seed)
     return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them, deadline=deadline)

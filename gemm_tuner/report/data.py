@@ -33,7 +33,7 @@ NOTES_IN_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Finalist:
     """One contender of the finals: its reported time, and the samples of the processes that it is from.
 
     interval_us: holds the time with 95 % confidence, over processes; None for a single one.
@@ -65,7 +65,7 @@ class SizeView:
     record: SizeRecord
     label: str
     table: pd.DataFrame | None
-    contenders: tuple[Contender, ...]
+    contenders: tuple[Finalist, ...]
     time_us: float | None
     time_source: str
 
@@ -109,11 +109,11 @@ class SizeView:
         return self.problem.flops / self.problem.bytes_moved
 
     @property
-    def ours(self) -> Contender | None:
+    def ours(self) -> Finalist | None:
         return next((one for one in self.contenders if one.name == self.record.chosen), None)
 
     @property
-    def vendor(self) -> Contender | None:
+    def vendor(self) -> Finalist | None:
         return next((one for one in self.contenders if one.is_vendor), None)
 
     @property
@@ -218,15 +218,15 @@ def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView
     return SizeView(record, label, table, tuple(contenders), time_us, time_source)
 
 
-def _contender(final: Final) -> Contender:
+def _contender(final: Final) -> Finalist:
     samples = final.samples_us
     p20, p80 = (float(np.quantile(samples, q)) for q in (0.2, 0.8))
     interval = None if final.low_us is None or final.high_us is None else (final.low_us, final.high_us)
-    return Contender(final.name, final.time_us, p20, p80, min(samples), interval, samples)
+    return Finalist(final.name, final.time_us, p20, p80, min(samples), interval, samples)
 
 
 def _chosen_time(
-    record: SizeRecord, contenders: Sequence[Contender], table: pd.DataFrame | None, source: str
+    record: SizeRecord, contenders: Sequence[Finalist], table: pd.DataFrame | None, source: str
 ) -> tuple[float | None, str]:
     """The chosen configuration's time and where it is from: the finals, else the table."""
     ours = next((one for one in contenders if one.name == record.chosen), None)

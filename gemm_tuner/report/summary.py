@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gemm_tuner.report.data import Contender, Report, SizeView
+from gemm_tuner.report.data import Finalist, Report, SizeView
 
 SUMMARY_VERSION = 1
 
@@ -68,5 +68,5 @@ def of_size(size: SizeView) -> dict[str, Any]:
     }
 
 
-def of_contender(one: Contender) -> dict[str, Any]:
+def of_contender(one: Finalist) -> dict[str, Any]:
     return {**asdict(one), "is_vendor": one.is_vendor}

@@ -33,7 +33,7 @@ class Script:
 
     path: Path
     family: str
-    class_key: str
+    signature: str
     kernel_sha: str
 
 
@@ -72,7 +72,7 @@ def render(
 
     Raises UserError for a template that is missing, misspelt or does not parse.
     """
-    rows = [(c.name, c.binary_name, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
+    rows = [(c.name, c.kernel_symbol, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
     try:
         template = environment(template_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
@@ -109,9 +109,9 @@ def write_script(
     """
     problem_class = problem.as_class()
     text = render(template_dir, family, problem_class, configs, target, str(IMPORT_ROOT), kernel)
-    path = out_dir / f"{family}_{problem.class_key}.py"
+    path = out_dir / f"{family}_{problem.signature}.py"
     write_text_atomically(path, text)
-    return Script(path, family, problem.class_key, kernel_sha(template_dir, family, problem_class, target, kernel))
+    return Script(path, family, problem.signature, kernel_sha(template_dir, family, problem_class, target, kernel))
 
 
 def kernel_sha(
@@ -122,7 +122,7 @@ def kernel_sha(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def specialisation(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
+def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
     """Names the binary that a size needs of a configuration; equal names share one compile.
 
     Kernels that load through descriptors take no size as a specialised argument: all sizes share one. For others

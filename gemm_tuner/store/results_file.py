@@ -211,7 +211,7 @@ class ResultsFile:
         self._judgements: dict[GemmProblem, Judgement] = {}
         self._is_behind, self._next_write = False, -float("inf")
 
-    def settle(
+    def record_outcome(
         self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
         """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""

@@ -246,11 +246,11 @@ class Store:
         self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
     @reads
-    def account(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
+    def outcomes_of(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
         found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
         return dict(json.loads(found[0][0])) if found else {}
 
-    def settle(self, problem: GemmProblem, name: str, reason: str = "") -> None:
+    def record_outcome(self, problem: GemmProblem, name: str, reason: str = "") -> None:
         """Ends a size: the chosen configuration, or "" with the reason."""
         self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.compile.compile_stage import support_task
+from gemm_tuner.compile.compile_tasks import support_task
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
@@ -20,7 +20,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.source.codegen import specialization
 from gemm_tuner.system import memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def calls(config, size, operands, scratch, num_sms):
 
 def good_tasks(folder: Path) -> list[CompileTask]:
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, SM_90)
-    return [CompileTask(str(script.path), c.binary_name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
+    return [CompileTask(str(script.path), c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
 
 
 def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:
@@ -85,7 +85,7 @@ def is_running(pid: int) -> bool:
 
 def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
     """The broken script's result, after checking that all others compiled."""
-    assert all(results[c.binary_name].status == Status.OK for c in OTHERS), results
+    assert all(results[c.kernel_symbol].status == Status.OK for c in OTHERS), results
     return results["broken"]
 
 
@@ -129,12 +129,14 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("death", "exit_status", "workers"),
+    ("failure", "exit_status", "workers"),
     [("os._exit(9)", 9, 1), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, 2), ("sys.exit(3)", 3, 1)],
 )
-def test_a_worker_that_dies_costs_that_config_only(tmp_path: Path, death: str, exit_status: int, workers: int) -> None:
+def test_a_worker_that_dies_costs_that_config_only(
+    tmp_path: Path, failure: str, exit_status: int, workers: int
+) -> None:
     tasks = good_tasks(tmp_path)
-    tasks.insert(1, broken_task(tmp_path, calls=death))
+    tasks.insert(1, broken_task(tmp_path, calls=failure))
     result = blamed_alone(run(pool_in(tmp_path, workers=workers), tasks))
     assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
 

@@ -162,7 +162,7 @@ def test_the_symbol_in_the_binary_is_its_name(tmp_path: Path, arch: str, suffix:
     compile_work(device, [*((BF16, config) for config in configs), (FLAT, vector)], tmp_path)
     images = list((tmp_path / "cache").rglob(f"*.{suffix}"))
     names = [json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["name"] for path in images]
-    assert sorted(names) == sorted([*(one.binary_name for one in (*configs, vector)), "split_k_reduce_SK2"])
+    assert sorted(names) == sorted([*(one.kernel_symbol for one in (*configs, vector)), "split_k_reduce_SK2"])
     for name, image in zip(names, images, strict=True):
         assert f"\0{name}\0".encode() in image.read_bytes()
 

@@ -16,7 +16,7 @@ from gemm_tuner.core.records import CompileResult, KernelConfig, Status
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.source import codegen
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 DEVICE = device("sm_90")
 PROBLEM = GemmProblem(1024, 1024, 128)  # 8 x 8 tiles
@@ -25,18 +25,18 @@ LOOP = config(family="gemm_persistent", PROGRAMS_PER_SM=1)
 STREAM = config(family="gemm_stream_k", PROGRAMS_PER_SM=1)
 
 
-def ledger_of(compiled: dict[KernelConfig, str], problem: GemmProblem = PROBLEM) -> Ledger:
+def state_of(compiled: dict[KernelConfig, str], problem: GemmProblem = PROBLEM) -> SizeState:
     """Configurations and the hash of what they compiled to; those without one failed."""
-    ledger = prepare.given_ledger(problem, next(iter(compiled)), DEVICE)
+    state = prepare.given_ledger(problem, next(iter(compiled)), DEVICE)
     for one, code in compiled.items():
-        ledger.kept[one.name] = one
+        state.kept[one.name] = one
         status = Status.OK if code else Status.COMPILE_ERROR
-        ledger.record_compile(one.name, CompileResult(one.binary_name, "d", status, binary_hash=code))
-    return ledger
+        state.record_compile(one.name, CompileResult(one.kernel_symbol, "d", status, binary_hash=code))
+    return state
 
 
 def found(compiled: dict[KernelConfig, str], problem: GemmProblem = PROBLEM) -> dict[str, str]:
-    return duplicates(ledger_of(compiled, problem), SMS)
+    return duplicates(state_of(compiled, problem), SMS)
 
 
 def test_the_one_of_fewest_stages_and_warps_stands_for_the_same_code() -> None:
@@ -56,9 +56,9 @@ def test_what_did_not_compile_is_nobody_s_duplicate() -> None:
 
 def test_one_that_has_ended_stands_for_those_that_come_later() -> None:
     two, four = config(num_stages=2), config(num_stages=4)
-    ledger = ledger_of({two: "a", four: "a"})
-    ledger.record(four.name, Status.OK, screen_us=12.0)
-    assert duplicates(ledger, SMS) == {two.name: four.name}
+    state = state_of({two: "a", four: "a"})
+    state.record(four.name, Status.OK, screen_us=12.0)
+    assert duplicates(state, SMS) == {two.name: four.name}
 
 
 @pytest.mark.parametrize(

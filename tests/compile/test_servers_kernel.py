@@ -9,7 +9,7 @@ import pytest
 from consumer_sources import SGLANG, VLLM, write_source
 from work import LIMIT_S, ROOT, WORKERS, config_for, space_of
 
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status
@@ -25,8 +25,8 @@ def compiled(
     kernel: consumer_kernel.ConsumerKernel, folder: Path, *work: tuple[GemmProblem, KernelConfig]
 ) -> list[CompileResult]:
     """The results in the order of the work, each compiled on its own."""
-    scripts = compile_stage.write_scripts(ROOT / "templates", folder, work, DEVICE.target, (kernel,))
-    tasks = [CompileTask(*compile_stage.binary_of(scripts, p, c, DEVICE.target), p) for p, c in work]
+    scripts = compile_tasks.write_scripts(ROOT / "templates", folder, work, DEVICE.target, (kernel,))
+    tasks = [CompileTask(*compile_tasks.binary_of(scripts, p, c, DEVICE.target), p) for p, c in work]
     with CompilePool(DEVICE.target, WORKERS, kernel_env(folder / "cache"), folder / "log.txt", LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]
@@ -39,7 +39,7 @@ def test_each_group_size_is_a_kernel_of_its_own(server: str, name: str, more: st
     """It is a constant there, unlike in the families of this project."""
     kernel = consumer_kernel.read(server, write_source(tmp_path / "a.py", name, more))
     one, other = (config_for(DEVICE, 64, 64, 128, family=kernel.family, group=group) for group in (1, 8))
-    assert one.binary_name != other.binary_name
+    assert one.kernel_symbol != other.kernel_symbol
     results = compiled(kernel, tmp_path, (SIZE, one), (SIZE, other), (SIZE, one))
     assert [(result.status, result.message) for result in results] == [(Status.OK, "")] * 3
     assert [result.cached for result in results] == [False, False, True]
@@ -53,5 +53,5 @@ def test_sizes_share_a_binary_only_where_triton_compiles_the_same(tmp_path: Path
     work = [(replace(SIZE, k=k), config) for k in (2048, 4096, 1152, 128)]
     results = compiled(kernel, tmp_path, *work)
     assert [result.cached for result in results] == [False, True, False, False]
-    names = [result.specialisation for result in results]
+    names = [result.specialization for result in results]
     assert names[0] == names[1] and len(set(names)) == 3

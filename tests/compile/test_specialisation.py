@@ -13,7 +13,7 @@ from work import compile_work, config_for, space_of
 
 from gemm_tuner.core.records import Status
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.source.codegen import specialization
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)
@@ -122,19 +122,19 @@ def test_sizes_of_one_specialisation_share_their_binary(tmp_path: Path, what: st
     problems = [replace(BF16, m=m, n=n, k=k, layout_a=layouts[0], layout_b=layouts[1]) for m, n, k in sizes]
 
     def name(problem: GemmProblem) -> str:
-        return specialisation(problem, config, device.target)
+        return specialization(problem, config, device.target)
 
     first: dict[str, GemmProblem] = {}
     for problem in problems:
         first.setdefault(name(problem), problem)
     fresh = compile_work(device, [(p, config) for p in first.values()], tmp_path)
     assert all(r.status == Status.OK for r in fresh), [r.message for r in fresh]
-    hashes = {r.specialisation: r.binary_hash for r in fresh}
+    hashes = {r.specialization: r.binary_hash for r in fresh}
     rest = [p for p in problems if p not in first.values()]
     again = compile_work(device, [(p, config) for p in rest], tmp_path)
     assert len(rest) >= 3
     assert [(p.key, name(p)) for p, r in zip(rest, again, strict=True) if not r.cached] == []
-    assert all(r.binary_hash == hashes[r.specialisation] for r in again)
+    assert all(r.binary_hash == hashes[r.specialization] for r in again)
     # Different names are mostly different kernels: 8 and odd differ by name alone in many places.
     assert sum(not r.cached for r in fresh) >= len(fresh) / 2
     assert (len(first) == 1) == by_descriptor

@@ -16,7 +16,7 @@ from gemm_tuner.languages.triton import kernel_cache
 BF16 = GemmProblem(4096, 4096, 4096)
 DEVICE = space_of("sm_90").device
 CONFIG = config_for(DEVICE, 16, 16, 16, split_k=2, warps=1)
-OWN = {CONFIG.binary_name, "split_k_reduce_SK2"}
+OWN = {CONFIG.kernel_symbol, "split_k_reduce_SK2"}
 OTHER = {f"{name}_b" for name in OWN}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.records import CompileResult, Device, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
@@ -41,8 +41,8 @@ def compile_work(
 ) -> list[CompileResult]:
     """The results in the order of the work, each compiled on its own, even where sizes share a binary."""
     folder.mkdir(parents=True, exist_ok=True)
-    scripts = compile_stage.write_scripts(templates, folder, work, device.target)
-    tasks = [CompileTask(*compile_stage.binary_of(scripts, p, c, device.target), p) for p, c in work]
+    scripts = compile_tasks.write_scripts(templates, folder, work, device.target)
+    tasks = [CompileTask(*compile_tasks.binary_of(scripts, p, c, device.target), p) for p, c in work]
     environment = kernel_env(cache or folder / "cache")
     with CompilePool(device.target, WORKERS, environment, folder / "log.txt", LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}

@@ -7,7 +7,7 @@ from samples import config, device, problem
 
 from gemm_tuner.core.records import Status, Timing, Verdict, Verified
 from gemm_tuner.decide.choose import Ranked, measured_choice, predicted_choice, rank_screened, without
-from gemm_tuner.decide.contest import Published
+from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.launch.plan import VENDOR
 

@@ -93,10 +93,10 @@ def test_the_table_holds_every_tuned_size_with_its_configuration_and_time(h200: 
     for row in found.rows:
         p, config = row.problem, row.config
         assert config is not None
-        values, name, time_us = rows[p.class_key, p.m, p.n, p.k, 1, ""]
+        values, name, time_us = rows[p.signature, p.m, p.n, p.k, 1, ""]
         assert name == config.name and time_us == row.facts["median_us"]
         assert {key: values[key] for key in config.to_dict()} == config.to_dict()
-        assert h200.choose(p.class_key, p.m, p.n, p.k) == h200.choose(p.class_key, p.m, p.n, p.k, "bias") == name
+        assert h200.choose(p.signature, p.m, p.n, p.k) == h200.choose(p.signature, p.m, p.n, p.k, "bias") == name
     assert found.header == h200.HEADER
 
 
@@ -114,7 +114,7 @@ def test_whatever_size_is_asked_for_gets_a_configuration_that_is_valid_for_it(h2
     met = set()
     for layout_b, size in itertools.product((Layout.ROW, Layout.COL), itertools.product(SIDES, repeat=3)):
         plain = GemmProblem(*size, layout_b=layout_b)
-        name = h200.choose(plain.class_key, *size)
+        name = h200.choose(plain.signature, *size)
         fields = {field: h200.CONFIGS[name][field] for field in CONFIG_FIELDS}
         assert is_valid(plain, KernelConfig(**fields), samples.device("sm_90")), (size, name)
         assert is_valid(replace(plain, bias=True), KernelConfig(**fields), samples.device("sm_90")), (size, name)
@@ -246,7 +246,7 @@ def test_rows_of_an_earlier_run_are_what_that_run_says(tmp_path: Path) -> None:
     later = replace(HEADER, date="2026-02-28T12:00:00Z", triton="3.9.0", source="predicted")
     size = replace(PLAIN, m=2)
     file = ResultsFile(path, [size])
-    file.settle(size, replace(choice(size, verified=Verified.INTERPRETED), source="predicted"))
+    file.record_outcome(size, replace(choice(size, verified=Verified.INTERPRETED), source="predicted"))
     file.write(lambda: later)
     write_module(path, tmp_path / "timed.py")
     timed = loaded(tmp_path / "timed.py")

@@ -174,7 +174,7 @@ def test_the_companions_are_ragged_and_even() -> None:
     assert odd.m % 64 and odd.n % 32 and odd.k % (16 * 4) and odd.m > 64 and odd.n > 32
     assert odd.m % 2 and odd.n % 2 and odd.k % 2
     assert (small.m, small.n, small.k) == (128, 20, 256)
-    assert odd.class_key == small.class_key == problem.class_key
+    assert odd.signature == small.signature == problem.signature
     assert odd.batch == small.batch == 2
 
 

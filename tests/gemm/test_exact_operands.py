@@ -85,7 +85,7 @@ def problems(kind: str, sizes: Any = SIZES) -> Iterator[GemmProblem]:
 
 def sets_of(problem: GemmProblem) -> Iterator[tuple[GemmProblem, Operands]]:
     exact = with_exact_factors(problem)
-    assert exact.class_key == problem.class_key
+    assert exact.signature == problem.signature
     for number in range(count_sets(exact)):
         yield exact, make_exact_operands(exact, number, 3, "cpu")
 

@@ -90,7 +90,7 @@ def test_a_merge_keeps_what_this_run_was_not_asked_to_serve(tmp_path: Path) -> N
     sglang = dataclasses.replace(SERVED, consumer="sglang")
     for new, kept in ((with_served(us=9.0), {"vllm"}), (with_served(sglang, us=8.0), {"vllm", "sglang"})):
         growing = results_file.ResultsFile(path, [PROBLEM])
-        growing.settle(PROBLEM, new)
+        growing.record_outcome(PROBLEM, new)
         growing.write(lambda: HEADER)
         (row,) = results.read(path).rows
         assert {one.consumer for one in row.served} == kept and row.facts["median_us"] == new.median_us
@@ -102,13 +102,13 @@ def test_a_merge_drops_what_this_run_found_wrong(settles: bool, tmp_path: Path) 
     path = write(tmp_path / "r.yaml", with_served(SERVED, other))
     growing = results_file.ResultsFile(path, [PROBLEM])
     wrong = results_file.Judgement({TILE.name: "wrong: at 64 x 64 x 64"})
-    growing.settle(PROBLEM, with_served(us=9.0) if settles else None, judgement=wrong)
+    growing.record_outcome(PROBLEM, with_served(us=9.0) if settles else None, judgement=wrong)
     growing.write(lambda: HEADER)
     (row,) = results.read(path).rows
     assert [one.consumer for one in row.served] == ["sglang"] and row.verified is Verified.TRUE
     growing = results_file.ResultsFile(path, [PROBLEM])
     both = results_file.Judgement({one.config.name: "" for one in (SERVED, other)})
-    growing.settle(PROBLEM, None, judgement=both)
+    growing.record_outcome(PROBLEM, None, judgement=both)
     growing.write(lambda: HEADER)
     assert "stand_in" not in path.read_text() and results.read(path).rows[0].served == ()
 
@@ -118,13 +118,15 @@ def test_an_entry_goes_where_the_run_found_none_and_stays_with_its_date_where_it
     dates = ("2026-02-28T12:00:00Z", "2026-03-31T12:00:00Z")
     for date, asked, left in zip(dates, ("sglang", "aiter"), ({"vllm"}, {"vllm"}), strict=True):
         growing = results_file.ResultsFile(path, [PROBLEM])
-        growing.settle(PROBLEM, with_served(us=9.0), judgement=results_file.Judgement(asked=frozenset((asked,))))
+        growing.record_outcome(
+            PROBLEM, with_served(us=9.0), judgement=results_file.Judgement(asked=frozenset((asked,)))
+        )
         growing.write(lambda date=date: dataclasses.replace(HEADER, date=date))  # type: ignore[misc]
         found = results.read(path)
         assert {one.consumer: one.kept_from for one in found.rows[0].served} == dict.fromkeys(left, HEADER.date)
         assert [one["date"] for one in found.earlier_headers] == [HEADER.date]
     growing = results_file.ResultsFile(path, [PROBLEM])
-    growing.settle(PROBLEM, with_served(), judgement=results_file.Judgement(asked=frozenset(("vllm",))))
+    growing.record_outcome(PROBLEM, with_served(), judgement=results_file.Judgement(asked=frozenset(("vllm",))))
     growing.write(lambda: HEADER)
     found = results.read(path)
     assert found.rows[0].served == () and found.earlier_headers == ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.compile import compile_stage
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.records import Device, KernelConfig, Status
 from gemm_tuner.gemm.combinations import first_fault
@@ -85,18 +85,18 @@ class Gpu:
         folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
         folder.mkdir()
         target = self.device.target
-        scripts = compile_stage.write_scripts(templates, folder, pairs, target)
-        tasks = compile_stage.tasks_for(pairs, scripts, target)
+        scripts = compile_tasks.write_scripts(templates, folder, pairs, target)
+        tasks = compile_tasks.tasks_for(pairs, scripts, target)
         environment = kernel_env(self.folder / "cache")
         workers = len(os.sched_getaffinity(0))
         with CompilePool(target, workers, environment, folder / "compile.log", 120.0) as pool:
-            failed = [(t.name, t.specialisation, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
+            failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
         assert failed == []
         self.counter.compiled = self.counter.from_cache = 0
         return {key: load_script(str(script.path)) for key, script in scripts.items()}
 
     def script(self, problem: GemmProblem, config: KernelConfig) -> ModuleType:
-        return self.scripts([(problem, config)])[config.family, problem.class_key]
+        return self.scripts([(problem, config)])[config.family, problem.signature]
 
 
 def wrong_cases(gpu: Gpu, pairs: list[Pair]) -> list[str]:
@@ -106,7 +106,7 @@ def wrong_cases(gpu: Gpu, pairs: list[Pair]) -> list[str]:
     scripts = gpu.scripts(pairs)
     found = []
     for problem, config in pairs:
-        verdict = check(scripts[config.family, problem.class_key], problem, config.name, 1, "cuda")
+        verdict = check(scripts[config.family, problem.signature], problem, config.name, 1, "cuda")
         if not verdict.ok:
             found.append(f"{problem.key} {config.name}: {verdict.message}")
     assert gpu.counter.compiled == 0, "kernels were compiled in the process that runs them"

@@ -69,7 +69,7 @@ def test_every_term_that_is_left_out_shows(gpu: Gpu, tmp_path: Path, family: str
     assert all(gpu.takes(problem, config) for problem, _ in pairs)
     scripts = gpu.scripts(pairs, dropping_templates(tmp_path / "templates"))
     for given, _ in pairs:
-        script = scripts[family, given.class_key]
+        script = scripts[family, given.signature]
         script.DROPPED[0] = -1.0
         verdict = check(script, given, config.name, 1, "cuda")
         assert verdict.ok, f"{given.key}: {verdict.message}"

@@ -210,7 +210,7 @@ def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu, tmp_path: Path
     large = gpu.config(64, 128, 256, stages=8, warps=8)
     assert limit < (64 + 128) * 256 * 2 * 7
     fits, problem = gpu.config(32, 32, 32), GemmProblem(64, 64, 2048)
-    script = gpu.scripts([(problem, large), (problem, fits)])["gemm_tile", problem.class_key]
+    script = gpu.scripts([(problem, large), (problem, fits)])["gemm_tile", problem.signature]
     stream = io.StringIO()
     plan = Plan(VERIFY, ("",), (Work(problem, ((0, large.name), (0, fits.name))),), Method())
     verify(plan, Journal(stream), [script], tmp_path / STOP_FILE)

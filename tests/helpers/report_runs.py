@@ -13,7 +13,7 @@ from samples import config, device
 from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
-from gemm_tuner.space.ledger import COLUMNS
+from gemm_tuner.space.size_state import COLUMNS
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 

@@ -11,7 +11,7 @@ from samples import config, problem
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.launch.plan import AGAIN, VENDOR
+from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 SIZE = problem(512, 512, 512)
 CONFIGS = {one.name: one for one in (config(num_stages=stages, num_warps=w) for w in (4, 8) for stages in range(2, 10))}
@@ -41,9 +41,9 @@ class Machine:
             drift = 1 + DRIFT * dice.random((self.rounds, 1))
             noise = 1 + self.call * dice.standard_normal((self.rounds, len(true)))
             samples = (true * effect * drift * noise).T
-            names = [*NAMES[: len(us)], AGAIN, *([VENDOR] if vendor_us else [])]
+            names = [*NAMES[: len(us)], AA_TEST, *([VENDOR] if vendor_us else [])]
             found += [
-                Timing(SIZE, name, Status.OK, tuple(row), NAMES[0] if name == AGAIN else "", number, role)
+                Timing(SIZE, name, Status.OK, tuple(row), NAMES[0] if name == AA_TEST else "", number, role)
                 for name, row in zip(names, samples.tolist(), strict=True)
             ]
         return found

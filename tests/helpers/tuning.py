@@ -18,19 +18,19 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Device, KernelConfig, Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
-from gemm_tuner.launch.plan import AGAIN, FINALS, VENDOR, Plan, Work
+from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.measure.outcomes import Key
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.source import codegen
-from gemm_tuner.space.ledger import Ledger
 from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import run_folder
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.interruption import Interruption
@@ -43,8 +43,8 @@ def machine(gpus: int = 1) -> Machine:
     return Machine(tuple(gpu(index) for index in range(gpus)), NO_GPU.versions, "570.86")
 
 
-def setting(gpus: int = 1) -> Setting:
-    return Setting(SM_90, tuple(range(gpus)), machine(gpus))
+def environment(gpus: int = 1) -> Environment:
+    return Environment(SM_90, tuple(range(gpus)), machine(gpus))
 
 
 def settings(folder: Path, *sizes: GemmProblem, **changes: Any) -> Settings:
@@ -57,29 +57,29 @@ def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) ->
     where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
     silent = Console(file=io.StringIO())
     asked = settings(folder, *sizes, **changes)
-    made = Session(asked, setting(gpus), where, Store(where.store), Interruption(), silent, silent)
+    made = Session(asked, environment(gpus), where, Store(where.store), Interruption(), silent, silent)
     made.budget = Budget(asked.budget_s)
     return made
 
 
-def ledger_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> Ledger:
+def state_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> SizeState:
     """A ledger whose space is these configurations; predicted best first, and better than any other, unless said
     otherwise."""
     frame = pd.DataFrame([one.to_dict() for one in configs])
     pruned = Pruned(np.arange(len(configs)), np.full(len(configs), "", dtype=object), ())
     times = list(predicted_us) or [0.001 * (1 + index) for index in range(len(configs))]
     names = [one.name for one in configs]
-    return Ledger(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
+    return SizeState(size, frame, pruned, dict(zip(names, configs, strict=True)), dict(zip(names, times, strict=True)))
 
 
-def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> Ledger:
+def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> SizeState:
     """The account of a size with what the rules keep of a space."""
-    return prepare.ledger_of(candidates, size, of, prepare.cut_space(candidates, size, of))
+    return prepare.state_of(candidates, size, of, prepare.cut_space(candidates, size, of))
 
 
-def scripts_of(ledgers: Iterable[Ledger]) -> Scripts:
+def scripts_of(states: Iterable[SizeState]) -> Scripts:
     """Names of scripts that nobody reads."""
-    keys = {(config.family, ledger.problem.class_key) for ledger in ledgers for config in ledger.kept.values()}
+    keys = {(config.family, state.problem.signature) for state in states for config in state.kept.values()}
     return {key: codegen.Script(Path("/nowhere") / f"{'_'.join(key)}.py", *key, "0" * 12) for key in sorted(keys)}
 
 
@@ -99,14 +99,14 @@ class StandInGpu:
     drift: float = 0.0
     jitter: float = 0.0
     vendor_us: float = 90.0
-    before: Callable[[Plan], None] = nobody
-    after_a_size: Callable[[Plan], None] = nobody
+    before: Callable[[Plan], None] = ignore
+    after_a_size: Callable[[Plan], None] = ignore
     wrong: frozenset[str] = frozenset()
     source: str = "measured"
     plans: list[Plan] = field(default_factory=list)
     cancelled: bool = False
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.plans.append(plan)
         self.before(plan)
         run = StageRun(starts=1)
@@ -135,14 +135,14 @@ class StandInGpu:
             found[work.problem, VENDOR] = Timing(work.problem, VENDOR, Status.OK, samples)
         if plan.stage == FINALS and work.again:
             samples = self._samples(work.again, factors, dice)
-            found[work.problem, AGAIN] = Timing(work.problem, AGAIN, Status.OK, samples, work.again)
+            found[work.problem, AA_TEST] = Timing(work.problem, AA_TEST, Status.OK, samples, work.again)
         return found
 
     def _samples(self, name: str, factors: list[float], dice: random.Random) -> tuple[float, ...]:
         us = self.us.get(name, 100.0)
         return tuple(us * factor * (1 + self.jitter * dice.gauss(0, 1)) for factor in factors)
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         self.plans.append(plan)
         for index, work in enumerate(plan.work):
             for _, name in work.entries:

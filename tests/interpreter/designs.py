@@ -298,7 +298,7 @@ def script_of(folder: Path, variant: Variant, problem: GemmProblem, templates: P
     """The path of the variant's script for the problem's class; written once."""
     target = target_of(variant, problem)
     out = folder / target.arch
-    path = out / f"{variant.family}_{problem.class_key}.py"
+    path = out / f"{variant.family}_{problem.signature}.py"
     if not path.exists():
         out.mkdir(parents=True, exist_ok=True)
         codegen.write_script(templates, out, variant.family, problem, variant.configs, target)

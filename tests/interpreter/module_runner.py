@@ -51,7 +51,7 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
         message = verdict.message if torch.equal(first, second) else "two calls differ"
         if first.dtype != operands.c.dtype or first.shape != operands.c.shape:
             message = f"the result is {tuple(first.shape)} of {first.dtype}"
-        product = Tuned(problem, None, None).product.class_key
+        product = Tuned(problem, None, None).product.signature
         sizes = (problem.m, problem.n, problem.k, epilogue_of(problem), STAND_IN_SMS, True, problem.batch)
         rows.append((problem.key, message, module.choose(product, *sizes)))
     return {"rows": rows, "plans": len(module._PLANS), "counters": counters(module)}

@@ -15,7 +15,7 @@ from gemm_tuner.languages.triton import binary
 from gemm_tuner.languages.triton.compile_worker import CompileTask, code_hash
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.source.codegen import specialization
 from gemm_tuner.space import space
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -
     """Machine code as Triton leaves it in its cache, and what the pool read from it."""
     target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
-    task = CompileTask(str(script.path), config.binary_name, specialisation(PROBLEM, config, target), PROBLEM)
+    task = CompileTask(str(script.path), config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
     with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message

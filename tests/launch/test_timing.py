@@ -18,7 +18,7 @@ from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch import timing
-from gemm_tuner.launch.plan import AGAIN, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, Journal, Method, Work
 from gemm_tuner.launch.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
 from gemm_tuner.measure.attribution import calls_of
 
@@ -90,12 +90,12 @@ def work(*names: str, **fields: Any) -> Work:
 def test_finals_run_in_rounds_each_in_another_order_and_one_kernel_twice(tmp_path: Path) -> None:
     launcher = Launcher(tmp_path)
     finals(launcher.bench, 0, work(*NAMES, again="b", rounds=8), [Script()])
-    assert set(launcher.events("end")) == {("end", name) for name in (*NAMES, AGAIN)}
+    assert set(launcher.events("end")) == {("end", name) for name in (*NAMES, AA_TEST)}
     timed = [name for name, _, warm in launcher.calls() if not warm]
     rounds = [timed[start : start + 4] for start in range(0, len(timed), 4)]
-    assert len(rounds) == 8 and all(sorted(one) == sorted((*NAMES, AGAIN)) for one in rounds)
+    assert len(rounds) == 8 and all(sorted(one) == sorted((*NAMES, AA_TEST)) for one in rounds)
     assert len({tuple(one) for one in rounds}) > 3
-    assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AGAIN} == {("b_kernel",)}
+    assert {tuple(symbols) for name, symbols, _ in launcher.calls() if name == AA_TEST} == {("b_kernel",)}
 
 
 @pytest.mark.parametrize(("us_a_call", "rests"), [(0, 0), (1000, 1)])
@@ -156,7 +156,7 @@ def test_without_rounds_of_its_own_a_work_has_the_methods(tmp_path: Path) -> Non
     launcher = Launcher(tmp_path)
     finals(launcher.bench, 0, work("a", "b"), [Script()])
     assert sum(not warm for _, _, warm in launcher.calls()) == 2 * 3
-    assert AGAIN not in [name for name, _, _ in launcher.calls()]
+    assert AA_TEST not in [name for name, _, _ in launcher.calls()]
 
 
 def fails() -> None:

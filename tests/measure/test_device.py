@@ -22,9 +22,9 @@ def asked(**changes: object) -> Settings:
     return replace(Settings((), TEMPLATES, RULES, Path("results")), **changes)
 
 
-def found(machine: Machine, monkeypatch: pytest.MonkeyPatch, **changes: object) -> prepare.Setting:
+def found(machine: Machine, monkeypatch: pytest.MonkeyPatch, **changes: object) -> prepare.Environment:
     monkeypatch.setattr(devices, "look", lambda: machine)
-    return prepare.find_setting(asked(**changes))
+    return prepare.find_environment(asked(**changes))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_gpus_that_are_not_there(
 
 def test_a_gpu_at_hand_is_used_and_described(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(({**gpu(0), "num_sms": 114, "l2_bytes": 0},), NO_GPU.versions, "570.1")
-    setting = found(machine, monkeypatch)
-    assert (setting.source, setting.gpus, setting.device.target.arch) == ("measured", (0,), "sm_90")
-    assert (setting.device.num_sms, setting.device.l2_bytes) == (114, device("sm_90").l2_bytes)
+    environment = found(machine, monkeypatch)
+    assert (environment.source, environment.gpus, environment.device.target.arch) == ("measured", (0,), "sm_90")
+    assert (environment.device.num_sms, environment.device.l2_bytes) == (114, device("sm_90").l2_bytes)
     assert found(machine, monkeypatch, arch="sm_90").source == "measured"
     assert found(MIXED, monkeypatch, gpu_ids=(1,)).device.target.arch == "sm_80"
 
@@ -86,14 +86,14 @@ def test_amd_devices_keep_what_torch_does_not_know() -> None:
 
 @pytest.mark.parametrize(("arch", "expected"), [("", "sm_90"), ("gfx942", "gfx942")])
 def test_without_a_gpu_the_times_are_predicted(monkeypatch: pytest.MonkeyPatch, arch: str, expected: str) -> None:
-    setting = found(NO_GPU, monkeypatch, arch=arch)
-    assert (setting.source, setting.gpus) == ("predicted", ())
-    assert setting.device == device(expected)
+    environment = found(NO_GPU, monkeypatch, arch=arch)
+    assert (environment.source, environment.gpus) == ("predicted", ())
+    assert environment.device == device(expected)
 
 
 def test_a_gpu_of_another_architecture_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = found(TWO_H200, monkeypatch, arch="gfx942")
-    assert (setting.source, setting.device) == ("predicted", device("gfx942"))
+    environment = found(TWO_H200, monkeypatch, arch="gfx942")
+    assert (environment.source, environment.device) == ("predicted", device("gfx942"))
     with pytest.raises(UserError, match="--arch: GPU 1 is sm_90, not gfx942"):
         found(TWO_H200, monkeypatch, arch="gfx942", gpu_ids=(1,))
 

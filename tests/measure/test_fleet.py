@@ -14,9 +14,9 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
-from gemm_tuner.measure.outcomes import Key
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 
 SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
 NAMES = ("a", "b", "c")
@@ -113,7 +113,7 @@ def test_all_gpus_time_their_share_at_once() -> None:
 
     one, other = (StandInGpu(before=wait_for_the_other) for _ in range(2))
     fleet, _ = fleet_of(one, other)
-    runs = fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    runs = fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert names_of(runs) == EVERYTHING
     assert sorted(map(len, (timed_by(one), timed_by(other)))) == [2, 2]
     assert not set(timed_by(one)) & set(timed_by(other))
@@ -123,20 +123,20 @@ def test_all_gpus_time_their_share_at_once() -> None:
 def test_a_gpu_without_a_size_is_not_started() -> None:
     one, other = StandInGpu(), StandInGpu()
     fleet, _ = fleet_of(one, other)
-    fleet.time(wanted(SIZES[0]), one_start, nobody, nobody)
+    fleet.time(wanted(SIZES[0]), one_start, ignore, ignore)
     assert len(one.plans) + len(other.plans) == 1
 
 
 def test_the_sizes_of_a_gpu_that_fails_go_to_the_others() -> None:
     dead, alive = StandInGpu(before=lost), StandInGpu()
     fleet, said = fleet_of(dead, alive)
-    runs = fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    runs = fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert names_of(runs) == EVERYTHING
     assert set(timed_by(alive)) == set(SIZES) and fleet.alive() == [1] and fleet.first_alive() is alive
     assert said == ["GPU 0 of the run is given up, its sizes go to the others: the GPU fell off the bus"]
     # It is not asked again.
     fleet.deal(dict.fromkeys(SIZES, 1.0))
-    fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+    fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert len(dead.plans) == 1
 
 
@@ -151,7 +151,7 @@ def test_what_a_gpu_had_found_before_it_failed_is_not_timed_again() -> None:
     def found(timings: dict[Key, Timing]) -> None:
         heard.extend(timings)
 
-    fleet.time(wanted(*SIZES), start_a_size, nobody, found)
+    fleet.time(wanted(*SIZES), start_a_size, ignore, found)
     first, second = timed_by(dead)
     assert first not in timed_by(alive) and second in timed_by(alive)
     assert sorted(heard, key=str) == sorted(EVERYTHING, key=str)  # each once
@@ -160,7 +160,7 @@ def test_what_a_gpu_had_found_before_it_failed_is_not_timed_again() -> None:
 def test_without_a_gpu_left_the_run_fails() -> None:
     fleet, said = fleet_of(StandInGpu(before=lost), StandInGpu(before=lost))
     with pytest.raises(EnvironmentFault, match="fell off the bus"):
-        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+        fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert len(said) == 1
 
 
@@ -170,7 +170,7 @@ def test_a_full_disk_is_no_fault_of_a_gpu() -> None:
 
     fleet, said = fleet_of(StandInGpu(before=no_space), StandInGpu())
     with pytest.raises(CannotWrite):
-        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+        fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert said == [] and fleet.alive() == [0, 1]
 
 
@@ -192,7 +192,7 @@ def test_another_error_ends_the_others_too() -> None:
     busy, broken = Busy(before=wait_for_the_end), StandInGpu(before=bug)
     fleet, said = fleet_of(busy, broken)
     with pytest.raises(ZeroDivisionError):
-        fleet.time(wanted(*SIZES), one_start, nobody, nobody)
+        fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert busy.cancelled and broken.cancelled and said == []
 
 
@@ -207,7 +207,7 @@ def test_a_size_that_must_stay_whole_is_timed_anew_from_its_first_configuration(
     """The first GPU brings one configuration of its size and dies; else the other goes on behind it."""
 
     class Dying(StandInGpu):
-        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
             size = plan.work[0].problem
             on_found({(size, "a"): Timing(size, "a", Status.CRASHED, message="it failed")})
             raise EnvironmentFault("the GPU fell off the bus")
@@ -216,7 +216,7 @@ def test_a_size_that_must_stay_whole_is_timed_anew_from_its_first_configuration(
         alive = StandInGpu()
         fleet, _ = fleet_of(Dying(), alive)
         size = next(size for size in SIZES if fleet.home[size] == 0)
-        fleet.time(wanted(size), one_start, nobody, nobody, whole)
+        fleet.time(wanted(size), one_start, ignore, ignore, whole)
         assert [tuple(name for _, name in work.entries) for plan in alive.plans for work in plan.work] == [expected]
 
 
@@ -225,6 +225,6 @@ def test_work_of_a_size_whose_gpu_died_before_is_dealt_to_another() -> None:
     dead, alive = StandInGpu(before=lost), StandInGpu()
     fleet, _ = fleet_of(dead, alive)
     size, through = (size for size in SIZES if fleet.home[size] == 0)
-    fleet.time(wanted(size), one_start, nobody, nobody)
+    fleet.time(wanted(size), one_start, ignore, ignore)
     assert fleet.home[through] == 0
-    assert names_of(fleet.time(wanted(through), one_start, nobody, nobody)) == {(through, name) for name in NAMES}
+    assert names_of(fleet.time(wanted(through), one_start, ignore, ignore)) == {(through, name) for name in NAMES}

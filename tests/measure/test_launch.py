@@ -21,12 +21,12 @@ from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFau
 from gemm_tuner.core.records import Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
-from gemm_tuner.measure import checking, starts, watching
 from gemm_tuner.measure import launcher_process as launch
+from gemm_tuner.measure import retry, supervise, verify_runner
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
-from gemm_tuner.measure.outcomes import halves, round_at_end, running_at_end
-from gemm_tuner.measure.starts import StageRun
-from gemm_tuner.measure.watching import ACCOUNTED, PROBE, JournalTail
+from gemm_tuner.measure.parse_run import halves, round_at_end, running_at_end
+from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.source import codegen
 from gemm_tuner.system.processes import Ended
@@ -246,7 +246,7 @@ def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: 
 def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starts, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(retry, "MAX_ATTEMPTS", 2)
     done = run((ONE, ["kills_1", "kills_2", "good_3", "good_4"]))
     assert set(statuses(done).values()) == {"crashed"}
     assert set(statuses(done)) == {"kills_1", "kills_2", "good_3", "good_4"}
@@ -329,7 +329,7 @@ def test_a_check_that_somebody_kills_goes_on_once(tmp_path: Path, nsys: None) ->
 
 
 def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(verify_runner, "MAX_ATTEMPTS", 1)
     heard = verdicts_of(tmp_path, (ONE, ["kills_1", "good_2"]), all_of_them=True)
     assert heard == [("died", "kills_1"), ("died", "good_2")]
 
@@ -338,14 +338,14 @@ def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was checked before is known; what ran, and what comes behind it, is neither right nor dead."""
-    monkeypatch.setattr(watching, "LATE_CHECK_S", 0.0)
+    monkeypatch.setattr(supervise, "LATE_CHECK_S", 0.0)
     heard: list[tuple[str, str]] = []
     whole = plan((ONE, ["good_1"]), (TWO, ["hangs_2", "good_3"]), stage=VERIFY)
 
     def hear(event: dict[str, Any]) -> None:
         heard.append((event["event"], event["name"]))
         if event["name"] == "hangs_2":
-            monkeypatch.setattr(watching.time, "time", lambda: whole.deadline + 1)
+            monkeypatch.setattr(supervise.time, "time", lambda: whole.deadline + 1)
 
     whole = replace(whole, deadline=time.time() + 3600)
     LiveLauncher(Nsys(), tmp_path / "cache", "cuda").verdicts(whole, tmp_path / "verify", hear)
@@ -368,8 +368,8 @@ def test_a_check_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_finished_launcher_has_a_while_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, alive: bool
 ) -> None:
-    monkeypatch.setattr(watching, "REPORT_LIMIT_S", limit_s)
-    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), watching.nobody)
+    monkeypatch.setattr(supervise, "REPORT_LIMIT_S", limit_s)
+    tail = JournalTail(tmp_path / "journal.jsonl", plan((ONE, ["good_1"])), supervise.ignore)
     assert tail.beat() == tail.beat()
     tail.path.write_text('{"event": "finished"}\n{"event": "ha')
     assert (tail.beat() != tail.beat()) == alive
@@ -378,7 +378,7 @@ def test_a_finished_launcher_has_a_while_to_end(
 def test_a_profiler_that_never_ends_is_said_to_be_stuck(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("Generating report\n")
-    message = starts.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
+    message = retry.profiler_failed(Nsys(), Ended(-9, True, 1.0, log)).one_line()
     assert "nsys did not come to an end and was killed: Generating report" in message
 
 
@@ -420,7 +420,7 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
     assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
     (tmp_path / "log").write_text(done.stderr)
     with pytest.raises(EnvironmentFault, match=r"could not write.*No space left on device.*free some space"):
-        watching.require_journal(Ended(done.returncode, False, 1.0, tmp_path / "log"))
+        supervise.require_journal(Ended(done.returncode, False, 1.0, tmp_path / "log"))
 
 
 def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:

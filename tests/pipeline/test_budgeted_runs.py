@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, scripts_of, session
+from tuning import StandInGpu, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
 from gemm_tuner.launch.plan import FINALS, SCREEN, TIRING_CALL_US, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget, Cost, Costs
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import check_candidates
 from gemm_tuner.pipeline.tune import NOT_CHECKED, Tuning
@@ -53,13 +53,13 @@ class SlowGpu(StandInGpu):
     start: Cost = NCU
     check: Cost = CHECK
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         run = super().timings(plan, folder, on_event, on_found)
         run.seconds = self.start.of(sum(len(timing.samples_us) for timing in run.timings.values()))
         self.clock.now_s += run.seconds
         return run
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         left_s = plan.deadline - time.time() if plan.deadline else float("inf")
         works = [work for index, work in enumerate(plan.work) if self.check.of(index) < left_s]
         self.clock.now_s += self.check.of(len(works))
@@ -78,7 +78,7 @@ class Run:
         self.session = made
         self.gpu.clock.now_s += LOOKED_S
         self.said = made.pace.lengthened(len(SIZES))
-        Tuning(made, [ledger_of(size, CONFIGS) for size in SIZES], [self.gpu]).run()
+        Tuning(made, [state_of(size, CONFIGS) for size in SIZES], [self.gpu]).run()
 
     @property
     def took_s(self) -> float:
@@ -154,7 +154,7 @@ def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: P
     gpu.before = gpu.note
     made = session(tmp_path, *SIZES, search="full", compile_stage=False)
     made.budget, made.costs, made.profiler_name = Budget(90.0, 0.0, gpu.clock), costs, "ncu"
-    Tuning(made, [ledger_of(size, CONFIGS) for size in SIZES], [gpu]).run()
+    Tuning(made, [state_of(size, CONFIGS) for size in SIZES], [gpu]).run()
     report_and_check_s = made.pace.finals_reserve_s(len(SIZES))
     assert all(deadline <= 90.0 - report_and_check_s + 1 for deadline in at[FINALS])
     assert all(deadline < min(at[FINALS]) for deadline in at[SCREEN])
@@ -193,12 +193,12 @@ def test_a_size_is_one_of_long_calls_by_its_screening(us: float, finalists: int,
     """The budget leaves time for all finals without a rest, and for a bit less with one a process."""
     made = session(tmp_path, *SIZES)
     made.costs, made.profiler_name = Costs(), "ncu"
-    ledgers = [ledger_of(size, CONFIGS) for size in SIZES]
-    ledgers[0].record_timing(Timing(SIZES[0], CONFIGS[0].name, Status.OK, (us,) * 5), SCREEN)
+    states = [state_of(size, CONFIGS) for size in SIZES]
+    states[0].record_timing(Timing(SIZES[0], CONFIGS[0].name, Status.OK, (us,) * 5), SCREEN)
     plan, checks_s = FinalsPlan(), made.pace.check().of(len(SIZES))
     calls = len(SIZES) * (plan.finalists + 2) * plan.rounds
     made.budget = Budget(checks_s + plan.processes * made.pace.start().of(calls) + 1e-3, 0.0, Clock())
-    assert Tuning(made, ledgers, [StandInGpu()]).plan.finalists == finalists
+    assert Tuning(made, states, [StandInGpu()]).plan.finalists == finalists
 
 
 def test_a_plan_that_asks_for_less_than_the_least_keeps_it() -> None:
@@ -211,7 +211,7 @@ def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkey
     size, only, now = problem(512, 512, 512), config(), [0.0]
     ours = session(tmp_path, size)
     ours.budget = Budget(100.0, 0.0, clock=lambda: now[0])
-    ledger = ledger_of(size, [only])
+    state = state_of(size, [only])
     deadlines: list[float] = []
 
     @contextmanager
@@ -221,11 +221,11 @@ def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkey
         yield
 
     class Gpu(StandInGpu):
-        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
             deadlines.append(plan.deadline - now[0])
             super().verdicts(plan, folder, on_event)
 
     monkeypatch.setattr(ours, "gpus_held", held)
     monkeypatch.setattr(time, "time", lambda: now[0])
-    check_candidates(ours, Gpu(), scripts_of([ledger]), [(ledger, [only.name])], lambda *_: None, None)
+    check_candidates(ours, Gpu(), scripts_of([state]), [(state, [only.name])], lambda *_: None, None)
     assert deadlines == [100.0]

@@ -9,28 +9,28 @@ from pathlib import Path
 
 import pytest
 from samples import config, problem
-from tuning import ledger_of, session
+from tuning import session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.languages.triton.kernel_cache import evict, in_use
 from gemm_tuner.pipeline.compiling import Compiling
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import write_scripts
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 SIZE = problem(64, 64, 64)
 SMALL = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "num_warps": 1}
 CONFIGS = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2))
 
 
-def compiled(of: Session, count: int) -> tuple[Ledger, dict[str, int]]:
+def compiled(of: Session, count: int) -> tuple[SizeState, dict[str, int]]:
     """The ledger of a run that goes on, the first ``count`` wanted, and what it had to compile."""
-    ledger, here = ledger_of(SIZE, CONFIGS), replace(of, facts={})
-    ledger.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
+    state, here = state_of(SIZE, CONFIGS), replace(of, facts={})
+    state.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
     with Compiling(here, write_scripts(here, [(SIZE, one) for one in CONFIGS])) as compiling:
-        compiling.restore([ledger])
-        compiling.ledgers([(ledger, [one.name for one in CONFIGS[:count]])], "compile")
-    return ledger, here.facts
+        compiling.restore([state])
+        compiling.states([(state, [one.name for one in CONFIGS[:count]])], "compile")
+    return state, here.facts
 
 
 def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,9 +41,9 @@ def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, m
     assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
     shutil.rmtree(run.folder.cache)
     run.folder.make()
-    ledger, facts = compiled(run, 1)
+    state, facts = compiled(run, 1)
     assert facts["kernels compiled"] == 2
-    assert ledger.rows[CONFIGS[1].name]["registers"] > 0  # it was timed: what is known of it counts on
+    assert state.rows[CONFIGS[1].name]["registers"] > 0  # it was timed: what is known of it counts on
     assert compiled(run, 2)[1]["kernels compiled"] > 0  # the second is not in the new cache
 
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, lost, scripts_of, session
+from tuning import StandInGpu, lost, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.launch.plan import AGAIN, FINALS, SCREEN, VENDOR, Plan, Work
+from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
-from gemm_tuner.measure.outcomes import Key
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.finals import Finals
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -48,7 +48,7 @@ class Uncertain(StandInGpu):
         super().__init__()
         self.times, self.moves, self.at = times, moves, at or {}
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         factors = {**self.times, **self.at.get(plan.process, {})}
         factors[A] += self.moves[plan.process // 2 % len(self.moves)]
         self.us = {name: 100.0 * factor for name, factor in factors.items()}
@@ -61,11 +61,11 @@ class Match:
 
     def __init__(self, folder: Path, gpu: StandInGpu, **settings: Any) -> None:
         self.gpu, self.session = gpu, session(folder, ONE, TWO, **settings)
-        self.ledgers = [ledger_of(size, CONFIGS) for size in (ONE, TWO)]
-        self.finals = Finals(self.session, scripts_of(self.ledgers), Fleet([gpu], print))
+        self.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
+        self.finals = Finals(self.session, scripts_of(self.states), Fleet([gpu], print))
 
     def run(self) -> Finals:
-        self.finals.run([(ledger, list(ledger.kept)) for ledger in self.ledgers])
+        self.finals.run([(state, list(state.kept)) for state in self.states])
         return self.finals
 
     def works(self) -> list[list[Work]]:
@@ -78,12 +78,12 @@ def test_the_finalists_run_with_the_vendor_library_and_one_of_them_twice(tmp_pat
     for one, two in match.works():
         assert (one.problem, two.problem) == (ONE, TWO)
         assert [name for _, name in one.entries] == [A, B, C] and one.vendor and one.again == A
-    assert {timing.name for timing in finals.timings[ONE]} == {A, B, C, VENDOR, AGAIN}
-    assert finals.contests[ONE].order == (A, B, C)
-    noise = finals.contests[ONE].noise_pct
+    assert {timing.name for timing in finals.timings[ONE]} == {A, B, C, VENDOR, AA_TEST}
+    assert finals.rankings[ONE].order == (A, B, C)
+    noise = finals.rankings[ONE].noise_pct
     assert noise is not None and 0 < noise < 0.2
-    assert match.ledgers[0].rows[A]["finals_us"] == pytest.approx(50.0, rel=0.04)
-    ranked = finals.ranked(match.ledgers[0])
+    assert match.states[0].rows[A]["finals_us"] == pytest.approx(50.0, rel=0.04)
+    ranked = finals.ranked(match.states[0])
     assert ranked.order == (A, B, C)
     assert ranked.vendor is not None and ranked.vendor.us == pytest.approx(90.0, rel=0.04)
 
@@ -100,7 +100,7 @@ def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_pat
     found = match.session.published[ONE][A]
     assert found.samples_us == samples[0] + samples[1]
     assert found.processes == 5 and found.spread_pct is not None
-    row = match.ledgers[0].rows[A]
+    row = match.states[0].rows[A]
     assert (row["finals_us"], row["finals_samples"]) == (round(found.us, 3), len(found.samples_us))
 
 
@@ -137,10 +137,10 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_meas
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
     finals = match.run()
     assert [plan.process for plan in match.gpu.plans] == list(range(7))
-    assert finals.contests[ONE].order[0] == B
+    assert finals.rankings[ONE].order[0] == B
     sheet = finals.sheets[ONE]
     assert (sheet.choosing.processes, sheet.publishing.processes) == (5, 2)
-    assert finals.ranked(match.ledgers[0]).times[B].us == pytest.approx(102.0, rel=0.02)
+    assert finals.ranked(match.states[0]).times[B].us == pytest.approx(102.0, rel=0.02)
     stored = {t.process: t.role for t in match.session.store.timings(ONE, FINALS)}
     assert [number for number, role in stored.items() if role == Role.PUBLISH] == [5, 6]
 
@@ -152,22 +152,22 @@ def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> 
         match.gpu.after_a_size = lambda plan: match.session.interruption.ask()
     else:
         match.session.budget = Budget(60.0, match.session.started - 60)
-    assert match.run().contests[ONE].order
+    assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
     assert match.session.published[ONE][A].processes == 1
 
 
 def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
-    (gpu,) = gpu_labels(match.session.setting)
+    (gpu,) = gpu_labels(match.session.environment)
     match.session.store.add_timings([Timing(ONE, C, Status.OK, (1.0,) * 30)], FINALS, lambda _: gpu)
-    assert match.run().contests[ONE].order[0] == A
+    assert match.run().rankings[ONE].order[0] == A
     assert len(match.session.store.timings(ONE, FINALS)) == 5 * 5
 
 
 def test_processes_on_another_gpu_are_had_again(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}))
-    whole = [Timing(ONE, name, Status.OK, (1.0,) * 30) for name in (A, B, C, VENDOR, AGAIN)]
+    whole = [Timing(ONE, name, Status.OK, (1.0,) * 30) for name in (A, B, C, VENDOR, AA_TEST)]
     match.session.store.add_timings(whole, FINALS, lambda _: "another GPU")
     match.run()
     assert [work.problem for work in match.works()[0]] == [ONE, TWO]
@@ -206,14 +206,14 @@ class Pair:
     def __init__(self, folder: Path, lost_in: int, *, sizes: int = 2, moves: tuple[float, ...] = (0.0,)) -> None:
         problems = [problem(512, 512, k) for k in (64, 128, 256, 512)[:sizes]]
         self.session = session(folder, *problems, gpus=2)
-        self.ledgers = [ledger_of(size, CONFIGS) for size in problems]
-        self.labels = gpu_labels(self.session.setting)
+        self.states = [state_of(size, CONFIGS) for size in problems]
+        self.labels = gpu_labels(self.session.environment)
         self.first, self.other = (Uncertain({A: us, B: us, C: 1.5 * us}, moves) for us in (1.0, 1.6))
         self.first.before = lambda plan: lost(plan) if plan.process == lost_in else None
-        self.finals = Finals(self.session, scripts_of(self.ledgers), Fleet([self.first, self.other], print))
+        self.finals = Finals(self.session, scripts_of(self.states), Fleet([self.first, self.other], print))
 
     def run(self) -> Finals:
-        self.finals.run([(ledger, list(ledger.kept)) for ledger in self.ledgers])
+        self.finals.run([(state, list(state.kept)) for state in self.states])
         return self.finals
 
     def timed_by(self, gpu: StandInGpu) -> list[GemmProblem]:
@@ -236,7 +236,7 @@ def test_a_size_whose_gpu_dies_is_had_anew_on_another_and_no_other_size_is(lost_
     pair = Pair(tmp_path, lost_in)
     pair.run()
     moved = pair.timed_by(pair.first)[0]
-    (stayed,) = {ledger.problem for ledger in pair.ledgers} - {moved}
+    (stayed,) = {state.problem for state in pair.states} - {moved}
     assert pair.timed_by(pair.first) == [moved] * (lost_in + 1)
     assert pair.timed_by(pair.other).count(stayed) == 5 == pair.timed_by(pair.other).count(moved)
     assert_of_one_gpu(pair, moved, 1)
@@ -248,8 +248,8 @@ def test_a_size_that_was_through_when_its_gpu_died_has_its_next_processes_all_on
     pair = Pair(tmp_path, lost_in=-1, sizes=4)
     pair.first.after_a_size = lambda plan: lost(plan) if plan.process == 2 else None
     pair.run()
-    for ledger in pair.ledgers:
-        assert_of_one_gpu(pair, ledger.problem, 1)
+    for state in pair.states:
+        assert_of_one_gpu(pair, state.problem, 1)
 
 
 def test_a_size_that_needs_no_more_stays_with_a_gpu_that_died(tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_othe
 def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
     recording: Any = SimpleNamespace(finals_processes=lambda: {0})
-    here = match.session.setting
-    match.session.setting = Setting(here.device, here.gpus, here.machine, recording)
-    assert match.run().contests[ONE].order
+    here = match.session.environment
+    match.session.environment = Environment(here.device, here.gpus, here.machine, recording)
+    assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
     assert match.session.published[ONE][A].processes == 1
 
@@ -294,8 +294,8 @@ def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> Non
 def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={B: 60.0, C: 70.0}, statuses={A: Status.CRASHED}))
     finals = match.run()
-    assert finals.contests[ONE].order == (B, C)
-    assert match.ledgers[0].rows[A]["status"] == "crashed"
+    assert finals.rankings[ONE].order == (B, C)
+    assert match.states[0].rows[A]["status"] == "crashed"
 
 
 def test_what_failed_in_finals_that_died_is_not_ranked_by_its_screening(tmp_path: Path) -> None:
@@ -303,16 +303,16 @@ def test_what_failed_in_finals_that_died_is_not_ranked_by_its_screening(tmp_path
     screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 9.0), (B, 7.0), (C, 8.0))]
     match.session.store.add_timings(screened, SCREEN)
     finals = match.run()
-    assert finals.ranked(match.ledgers[0]).order == ()
-    assert finals.ranked(match.ledgers[1]).order == ()
+    assert finals.ranked(match.states[0]).order == ()
+    assert finals.ranked(match.states[1]).order == ()
 
 
 def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(statuses={A: Status.CRASHED}))
     screened = [Timing(ONE, name, Status.OK, (us,) * 5) for name, us in ((A, 6.0), (B, 7.0), (C, 5.0))]
     match.session.store.add_timings(screened, SCREEN)
-    match.finals.run([(match.ledgers[0], [A])])
-    assert match.finals.ranked(match.ledgers[0]).order == (C, B)
+    match.finals.run([(match.states[0], [A])])
+    assert match.finals.ranked(match.states[0]).order == (C, B)
 
 
 class Lossy(StandInGpu):
@@ -327,18 +327,18 @@ class Lossy(StandInGpu):
         return found
 
 
-@pytest.mark.parametrize("lost", [A, VENDOR, AGAIN])
+@pytest.mark.parametrize("lost", [A, VENDOR, AA_TEST])
 def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_one(lost: str, tmp_path: Path) -> None:
     gpu = Lossy(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002)
     gpu.lost = lost
     match = Match(tmp_path, gpu)
     finals = match.run()
     resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
-    resumed.restore(match.ledgers, match.ledgers)
+    resumed.restore(match.states, match.states)
     for one in (finals, resumed):
-        assert one.contests[ONE].order == ((B, C) if lost == A else (A, B, C))
+        assert one.rankings[ONE].order == ((B, C) if lost == A else (A, B, C))
         assert lost not in match.session.published[ONE]
-    assert match.ledgers[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
+    assert match.states[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
 
 
 def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
@@ -383,16 +383,16 @@ def test_stored_processes_have_the_same_roles_in_memory_and_in_the_store(tmp_pat
 
 def test_a_size_without_finalists_is_left_out(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu())
-    match.finals.run([(match.ledgers[0], []), (match.ledgers[1], [A, B])])
+    match.finals.run([(match.states[0], []), (match.states[1], [A, B])])
     assert {work.problem for works in match.works() for work in works} == {TWO}
-    assert ONE not in match.finals.contests
+    assert ONE not in match.finals.rankings
 
 
 def test_the_noise_of_all_sizes_is_kept_as_median_and_most(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
     finals = match.run()
     finals.note_noise()
-    each = [finals.contests[size].noise_pct or 0.0 for size in (ONE, TWO)]
+    each = [finals.rankings[size].noise_pct or 0.0 for size in (ONE, TWO)]
     assert match.session.notes["noise_pct"] == (round(sum(each) / 2, 3), round(max(each), 3))
 
 

@@ -14,14 +14,14 @@ import pytest
 from nvml_recording import h200, install, process
 from rich.console import Console
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, session
+from tuning import StandInGpu, session, state_of
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import gpu_users
 from gemm_tuner.measure.device import driver_name, lock_name
-from gemm_tuner.measure.starts import OnFound, StageRun
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.session import WAITING, Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.system.gpu_lock import held
@@ -51,11 +51,11 @@ class WatchedGpu(StandInGpu):
             except EnvironmentFault:
                 self.locked.append((plan.stage, True))
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = nobody, on_found: OnFound = nobody) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.look(plan)
         return super().timings(plan, folder, on_event, on_found)
 
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         self.look(plan)
         super().verdicts(plan, folder, on_event)
 
@@ -73,7 +73,7 @@ def said(of: Session) -> str:
 
 def test_every_plan_that_runs_on_a_gpu_runs_under_the_locks_of_all_gpus(tmp_path: Path) -> None:
     one = WatchedGpu()
-    Tuning(a_session(tmp_path), [ledger_of(SIZE, CONFIGS)], [one, one]).run()
+    Tuning(a_session(tmp_path), [state_of(SIZE, CONFIGS)], [one, one]).run()
     assert {stage for stage, _ in one.locked} == {"screen", "finals", "verify"}
     assert all(locked for _, locked in one.locked)
     with held(LOCKS, wait_s=0):  # and afterwards they are free
@@ -103,7 +103,7 @@ def another() -> Iterator[subprocess.Popen[str]]:
 def test_a_run_that_shall_not_wait_ends_and_names_the_holder(tmp_path: Path, another: subprocess.Popen[str]) -> None:
     gpu_ = StandInGpu()
     with pytest.raises(EnvironmentFault, match=f"process {another.pid} ") as caught:
-        Tuning(a_session(tmp_path, gpu_wait_s=0.0), [ledger_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
+        Tuning(a_session(tmp_path, gpu_wait_s=0.0), [state_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
     assert caught.value.exit_status == EXIT_ENVIRONMENT and not gpu_.plans
 
 
@@ -116,7 +116,7 @@ def test_a_run_waits_says_for_whom_and_goes_on(tmp_path: Path, another: subproce
 
     of = replace(a_session(tmp_path), console=Console(file=Hearer(), width=1000))
     gpu_ = StandInGpu()
-    Tuning(of, [ledger_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
+    Tuning(of, [state_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
     assert f"process {another.pid} (" in said(of) and len(of.choices) == 1
     assert of.stage_seconds[WAITING] > 0
 
@@ -134,7 +134,7 @@ def test_other_processes_are_named_once_before_anything_is_timed(
         seen.append(f"{stranger} (unknown, 1234 MiB)" in said(of))
 
     one = StandInGpu(before=before)
-    Tuning(of, [ledger_of(SIZE, CONFIGS)], [one, one]).run()
+    Tuning(of, [state_of(SIZE, CONFIGS)], [one, one]).run()
     assert seen and all(seen)
     assert said(of).count("1234 MiB") == 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from samples import config, problem
-from tuning import SM_90, ledger_of, scripts_of, session
+from tuning import SM_90, scripts_of, session, state_of
 
 from gemm_tuner.launch.plan import FINALS, SCREEN, Plan, Work
 from gemm_tuner.measure import fleet
@@ -21,12 +21,12 @@ TILE, LOOP = config(), config(family="gemm_persistent", PROGRAMS_PER_SM=1)  # ty
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
     monkeypatch.chdir(tmp_path)
     run = session(tmp_path, ONE, TWO, iters=40, screen_calls=6, init_type="zeros", seed=7, rotating_mib=512)
-    return Planner(run, scripts_of([ledger_of(ONE, (TILE, LOOP)), ledger_of(TWO, (TILE,))]))
+    return Planner(run, scripts_of([state_of(ONE, (TILE, LOOP)), state_of(TWO, (TILE,))]))
 
 
 def test_every_entry_names_the_script_of_its_family_and_class(planner: Planner) -> None:
-    one = planner.work(ledger_of(ONE, (TILE, LOOP)), [LOOP.name, TILE.name])
-    two = planner.work(ledger_of(TWO, (TILE,)), [TILE.name])
+    one = planner.work(state_of(ONE, (TILE, LOOP)), [LOOP.name, TILE.name])
+    two = planner.work(state_of(TWO, (TILE,)), [TILE.name])
     ((plan, _),) = planner.finals()([one, two])
     names = [[Path(plan.scripts[script]).stem for script, _ in work.entries] for work in plan.work]
     assert names == [["gemm_persistent_bf16_nn", "gemm_tile_bf16_nn"], ["gemm_tile_fp16_nn"]]
@@ -34,7 +34,7 @@ def test_every_entry_names_the_script_of_its_family_and_class(planner: Planner) 
 
 
 def test_the_method_is_what_was_asked_for(planner: Planner) -> None:
-    work = [planner.work(ledger_of(ONE, (TILE,)), [TILE.name])]
+    work = [planner.work(state_of(ONE, (TILE,)), [TILE.name])]
     ((finals, _),), ((screen, _),) = planner.finals()(work), planner.screen(1, float("inf"))(work)
     assert (finals.stage, finals.method.timed_calls) == (FINALS, 40)
     assert (screen.stage, screen.method.timed_calls) == (SCREEN, 6)
@@ -45,7 +45,7 @@ def test_the_method_is_what_was_asked_for(planner: Planner) -> None:
 
 
 def test_plans_have_the_deadline_that_they_are_given(planner: Planner) -> None:
-    work = [planner.work(ledger_of(ONE, (TILE,)), [TILE.name])]
+    work = [planner.work(state_of(ONE, (TILE,)), [TILE.name])]
     for plans, deadline in (
         (planner.screen(1, 1234.5), 1234.5),
         (planner.finals(0, 99.5), 99.5),
@@ -74,7 +74,7 @@ def test_screening_is_dealt_over_as_many_starts_as_asked_for_or_needed(
 
 def test_finals_of_many_calls_are_dealt_over_several_starts(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 rounds of one finalist, the vendor library and a twin are 120 calls a size."""
-    works = [replace(planner.work(ledger_of(size, (TILE,)), [TILE.name]), vendor=True, again=TILE.name)
+    works = [replace(planner.work(state_of(size, (TILE,)), [TILE.name]), vendor=True, again=TILE.name)
              for size in (ONE, TWO)]  # fmt: skip
     for most, expected in ((240, [[512, 64]]), (239, [[512], [64]])):
         monkeypatch.setattr(fleet, "MOST_CALLS_A_START", most)

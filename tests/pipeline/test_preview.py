@@ -80,7 +80,7 @@ def test_a_dry_run_answers_and_then_prints_the_funnel(
         assert row.why in out or not row.cut
     whole = shown(capsys, *SIZE, *thin(arch), "--dry_run", "--verbose")
     assert [row.rule for row in pruned.funnel if f"\n{row.rule} " not in whole] == []
-    kernels = {config.binary_name for config in space.configs_of(candidates.configs.iloc[pruned.kept])}
+    kernels = {config.kernel_symbol for config in space.configs_of(candidates.configs.iloc[pruned.kept])}
     answer = out[: out.index(" on " + arch)]
     assert f"configurations to try: {len(pruned.kept)}, sizes: 1, kernels to compile: {len(kernels)}" in answer
     assert re.search(r"to compile .*: \d+ s ", answer) and re.search(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, lost, scripts_of, session
+from tuning import StandInGpu, lost, scripts_of, session, state_of
 
 from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
@@ -19,7 +19,7 @@ from gemm_tuner.pipeline.rounds import Rounds, view_of
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.search import Proposals, Search, SizeView, make_search
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in range(2, 8))
@@ -32,13 +32,13 @@ class Batch:
     def __init__(self, folder: Path, *gpus: StandInGpu, search: Search | None = None, **settings: Any) -> None:
         self.gpus = gpus or (StandInGpu(),)
         self.session = session(folder, ONE, TWO, gpus=len(self.gpus), **settings)
-        self.ledgers = [ledger_of(ONE, CONFIGS), ledger_of(TWO, CONFIGS)]
+        self.states = [state_of(ONE, CONFIGS), state_of(TWO, CONFIGS)]
         self.search = search or make_search("full", round_size=4)
         self.fleet = Fleet(self.gpus, print)
 
     def rounds(self, compiling: Any = None) -> Rounds:
-        scripts = scripts_of(self.ledgers)
-        return Rounds(self.session, self.ledgers, scripts, self.fleet, compiling, self.search)
+        scripts = scripts_of(self.states)
+        return Rounds(self.session, self.states, scripts, self.fleet, compiling, self.search)
 
     @property
     def plans(self) -> list[Plan]:
@@ -54,25 +54,25 @@ def asked(plans: Sequence[Plan]) -> list[dict[int, list[str]]]:
     return [{work.problem.m: [name for _, name in work.entries] for work in plan.work} for plan in plans]
 
 
-def statuses(ledger: Ledger) -> dict[str, str]:
-    return {name: row["status"] for name, row in ledger.rows.items() if "status" in row}
+def statuses(state: SizeState) -> dict[str, str]:
+    return {name: row["status"] for name, row in state.rows.items() if "status" in row}
 
 
 def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
     batch.rounds().run()
     assert asked(batch.plans) == [{512: part, 64: part} for part in (NAMES[:2], NAMES[2:4], NAMES[4:])]
-    assert all(statuses(ledger) == dict.fromkeys(NAMES, "ok") for ledger in batch.ledgers)
+    assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
     assert batch.session.facts["search rounds"] == batch.session.facts["profiler starts"] == 3
 
 
 def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(us={NAMES[3]: 7.0}))
     batch.rounds().run()
-    ledger = batch.ledgers[0]
+    state = batch.states[0]
     stored = {timing.name: timing for timing in batch.session.store.timings(ONE, SCREEN)}
     assert stored.keys() == set(NAMES) and stored[NAMES[3]].samples_us == (7.0,) * 5
-    assert ledger.best_screened_us() == 7.0 and ledger.fastest(1) == [NAMES[3]]
+    assert state.best_screened_us() == 7.0 and state.fastest(1) == [NAMES[3]]
 
 
 def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
 def test_one_that_was_stopped_early_or_failed_is_no_best(tmp_path: Path) -> None:
     statuses = {NAMES[0]: Status.EARLY_STOPPED}
     batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 5.0, NAMES[1]: 30.0, NAMES[2]: 20.0}, statuses=statuses))
-    batch.ledgers[0].record_timing(Timing(ONE, NAMES[5], Status.OK, (1.0,)), SCREEN)
-    batch.ledgers[0].record(NAMES[5], Status.WRONG)
+    batch.states[0].record_timing(Timing(ONE, NAMES[5], Status.OK, (1.0,)), SCREEN)
+    batch.states[0].record(NAMES[5], Status.WRONG)
     batch.rounds().run()
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 30.0, 20.0]
 
@@ -105,16 +105,16 @@ def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:
 def test_failures_are_learned_and_not_asked_again(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(statuses={NAMES[0]: Status.CRASHED, NAMES[5]: Status.EARLY_STOPPED}))
     batch.rounds().run()
-    view = view_of(batch.ledgers[0])
+    view = view_of(batch.states[0])
     assert view.failed == {NAMES[0]} and set(view.timed_us) == set(NAMES[1:])
-    assert batch.ledgers[0].fastest(9) == NAMES[1:5]
-    assert batch.ledgers[0].rows[NAMES[0]]["message"] == "it failed"
+    assert batch.states[0].fastest(9) == NAMES[1:5]
+    assert batch.states[0].rows[NAMES[0]]["message"] == "it failed"
 
 
 def test_what_the_launcher_says_nothing_of_is_missing(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(statuses={NAMES[1]: None}))
     batch.rounds().run()
-    assert statuses(batch.ledgers[0])[NAMES[1]] == "missing_in_trace"
+    assert statuses(batch.states[0])[NAMES[1]] == "missing_in_trace"
     assert len(batch.plans) == 3
 
 
@@ -122,7 +122,7 @@ def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(), StandInGpu())
     batch.rounds().run()
     assert [{work.problem for plan in gpu.plans for work in plan.work} for gpu in batch.gpus] == [{ONE}, {TWO}]
-    assert all(len(statuses(ledger)) == 6 for ledger in batch.ledgers)
+    assert all(len(statuses(state)) == 6 for state in batch.states)
 
 
 @pytest.mark.parametrize("start", [1, 2, 3])
@@ -136,10 +136,10 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path
     failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails)
     batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0)))
     batch.rounds().run()
-    for ledger in batch.ledgers:
-        assert statuses(ledger) == dict.fromkeys(NAMES, "ok")
-        assert set(ledger.screened_us().values()) == {2.0}
-        assert set(batch.session.store.timed_on(ledger.problem, SCREEN)) == {gpu_labels(batch.session.setting)[1]}
+    for state in batch.states:
+        assert statuses(state) == dict.fromkeys(NAMES, "ok")
+        assert set(state.screened_us().values()) == {2.0}
+        assert set(batch.session.store.timed_on(state.problem, SCREEN)) == {gpu_labels(batch.session.environment)[1]}
 
 
 def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
@@ -148,23 +148,23 @@ def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
     assert [list(part) for part in asked(batch.plans)] == [[512], [64]]
 
 
-def same_code(ledger: Ledger, *configs: KernelConfig) -> None:
+def same_code(state: SizeState, *configs: KernelConfig) -> None:
     for one in configs:
-        result = CompileResult(one.binary_name, "d", Status.OK, registers=90, binary_hash="ab" * 32)
-        ledger.record_compile(one.name, result)
+        result = CompileResult(one.kernel_symbol, "d", Status.OK, registers=90, binary_hash="ab" * 32)
+        state.record_compile(one.name, result)
 
 
 def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
     """In one round, and over rounds."""
     batch = Batch(tmp_path, StandInGpu(us={NAMES[1]: 40.0}))
-    same_code(batch.ledgers[0], *CONFIGS[1:5])
+    same_code(batch.states[0], *CONFIGS[1:5])
     batch.rounds().run()
     timed = [name for plan in batch.plans for work in plan.work if work.problem == ONE for _, name in work.entries]
     assert timed == [NAMES[0], NAMES[1], NAMES[5]]
-    rows = batch.ledgers[0].rows
+    rows = batch.states[0].rows
     assert [rows[name]["screen_us"] for name in NAMES[1:5]] == [40.0] * 4
     assert [rows[name]["message"] for name in NAMES[2:5]] == [f"same code as {NAMES[1]}"] * 3
-    assert batch.ledgers[0].fastest(9)[0] == NAMES[1] and NAMES[2] not in batch.ledgers[0].fastest(9)
+    assert batch.states[0].fastest(9)[0] == NAMES[1] and NAMES[2] not in batch.states[0].fastest(9)
 
 
 def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeyp
     at_s: list[float] = []
 
     class UsesItsTime(CompilesSome):
-        def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
+        def states(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
             clock.now_s = until
             at_s.append(until - batch.session.budget.began)
-            super().ledgers(wanted, title, until)
+            super().states(wanted, title, until)
 
     batch.rounds(UsesItsTime()).run()
     assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
@@ -232,7 +232,7 @@ def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(before=pass_time, statuses={NAMES[1]: None}), budget_s=100.0)
     clock = clocked(batch.session)
     batch.rounds().run()
-    assert statuses(batch.ledgers[0]) == {NAMES[0]: "ok"}
+    assert statuses(batch.states[0]) == {NAMES[0]: "ok"}
 
 
 def test_without_a_budget_there_is_no_deadline(tmp_path: Path) -> None:
@@ -269,14 +269,14 @@ class CompilesSome:
     def __init__(self) -> None:
         self.events: list[tuple[str, list[str]]] = []
 
-    def ledgers(self, wanted: list[tuple[Ledger, list[str]]], title: str, until: float) -> None:
+    def states(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
         self.events.append((title, [name for _, names in wanted for name in names]))
-        for ledger, names in wanted:
+        for state, names in wanted:
             for name in names:
                 status = Status.SPILLED if name == NAMES[0] else Status.OK
-                ledger.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
+                state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
 
-    def offer(self, wanted: list[tuple[Ledger, list[str]]]) -> None:
+    def offer(self, wanted: list[tuple[SizeState, list[str]]]) -> None:
         self.events.append(("offer", [name for _, names in wanted for name in names]))
 
 
@@ -294,5 +294,5 @@ def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_pat
         *(("compile", both[1]), ("offer", both[2]), ("screen", both[1])),
         *(("compile", both[2]), ("offer", []), ("screen", both[2])),
     ]
-    assert statuses(batch.ledgers[0])[NAMES[0]] == "spilled"
-    assert NAMES[0] in view_of(batch.ledgers[0]).failed
+    assert statuses(batch.states[0])[NAMES[0]] == "spilled"
+    assert NAMES[0] in view_of(batch.states[0]).failed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from samples import ROOT, config, problem
-from tuning import setting, settings
+from tuning import environment, settings
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import CompileResult, Status, Timing
@@ -20,7 +20,7 @@ from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.pipeline import resume, run_start
-from gemm_tuner.pipeline.prepare import Setting
+from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store import run_folder
@@ -43,13 +43,13 @@ class Commands:
         self.asked = settings(folder, ONE, TWO)
 
     def begin(
-        self, stack: ExitStack, of: Setting | None = None, resumes: bool = True, **changes: Any
+        self, stack: ExitStack, of: Environment | None = None, resumes: bool = True, **changes: Any
     ) -> tuple[RunFolder, Store]:
         asked = replace(self.asked, **changes)
         self.said: list[str] = []
-        return run_start.begin(asked, of or setting(), "nsys 2025.3", stack, resumes=resumes, say=self.said.append)
+        return run_start.begin(asked, of or environment(), "nsys 2025.3", stack, resumes=resumes, say=self.said.append)
 
-    def run(self, *, ends: bool = False, of: Setting | None = None, resumes: bool = True, **changes: Any) -> Path:
+    def run(self, *, ends: bool = False, of: Environment | None = None, resumes: bool = True, **changes: Any) -> Path:
         """The folder that a command has worked in. ends: it came to its end, and was not killed."""
         with ExitStack() as stack:
             folder, store = self.begin(stack, of, resumes, **changes)
@@ -67,7 +67,7 @@ def commands(tmp_path: Path) -> Commands:
 def test_the_same_command_goes_on_where_it_was(commands: Commands) -> None:
     with ExitStack() as stack:
         first, store = commands.begin(stack)
-        store.settle(ONE, "a")
+        store.record_outcome(ONE, "a")
     with ExitStack() as stack:
         second, store = commands.begin(stack)
         assert second == first and store.settled(ONE) == ("a", "")
@@ -146,7 +146,7 @@ def test_an_unfinished_run_goes_on_in_no_other_way(commands: Commands, change: d
 
 def test_another_driver_is_named(commands: Commands) -> None:
     commands.run()
-    here = setting()
+    here = environment()
     with pytest.raises(UserError, match=r"driver was '570\.86' and is '580\.1'"):
         commands.run(of=replace(here, machine=replace(here.machine, driver="580.1")))
 
@@ -156,7 +156,7 @@ def test_a_run_under_way_is_not_disturbed(commands: Commands) -> None:
         folder, store = commands.begin(stack)
         with pytest.raises(EnvironmentFault, match="under way"):
             commands.run()
-        store.settle(ONE, "a")  # it is still open
+        store.record_outcome(ONE, "a")  # it is still open
         lock = RunLock(folder.root)
         with pytest.raises(EnvironmentFault):
             lock.take()
@@ -212,9 +212,9 @@ def test_what_ran_when_the_run_was_killed_is_noted_once(commands: Commands) -> N
             assert store.begun(ONE) == {"b": 1}
 
 
-def on(*uuids: str, **fields: Any) -> Setting:
+def on(*uuids: str, **fields: Any) -> Environment:
     """The GPUs of a run, by UUID."""
-    here = setting(len(uuids))
+    here = environment(len(uuids))
     rows = tuple({**row, "uuid": uuid, **fields} for row, uuid in zip(here.machine.gpus, uuids, strict=True))
     return replace(here, machine=replace(here.machine, gpus=rows))
 
@@ -223,7 +223,7 @@ def screened(store: Store, size: GemmProblem, gpu: str) -> None:
     store.add_timings([Timing(size, "a", Status.OK, (1.0,))], SCREEN, lambda _: gpu)
 
 
-def begun(commands: Commands, *sizes: GemmProblem, of: Setting, **by_gpu: tuple[GemmProblem, ...]) -> None:
+def begun(commands: Commands, *sizes: GemmProblem, of: Environment, **by_gpu: tuple[GemmProblem, ...]) -> None:
     """A run of these sizes that was killed. by_gpu: what each GPU has screened of them."""
     commands.asked = replace(commands.asked, entries=tuple(map(SizeEntry, sizes)))
     with ExitStack() as stack:
@@ -233,7 +233,7 @@ def begun(commands: Commands, *sizes: GemmProblem, of: Setting, **by_gpu: tuple[
                 screened(store, size, gpu)
         store.add_compiles({("f", "c", "b", str(i)): CompileResult("b", str(i), Status.OK) for i in range(61)})
         store.set_fact(KERNELS_WANTED, 97)
-        store.settle(sizes[0], "a")
+        store.record_outcome(sizes[0], "a")
 
 
 def test_another_gpu_of_the_model_goes_on_and_times_unfinished_sizes_anew(commands: Commands) -> None:
@@ -319,25 +319,25 @@ def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch
     copy = tmp_path / "package"
     shutil.copytree(ROOT / "gemm_tuner", copy)
     asked = settings(tmp_path, ONE)
-    before = fingerprint(asked, setting(), "nsys")
+    before = fingerprint(asked, environment(), "nsys")
     monkeypatch.setattr("gemm_tuner.pipeline.run_identity.PACKAGE", copy)
-    assert fingerprint(asked, setting(), "nsys") == before
+    assert fingerprint(asked, environment(), "nsys") == before
     counting = ("launch/timing.py", "decide/contest.py", "pipeline/serving.py", "consumers/aiter.py", "a_new_one.py")
     for name, part in (*((one, "timing code") for one in counting), ("source/codegen.py", "kernel")):
         with (copy / name).open("a") as file:
             file.write("# another\n")
-        now = fingerprint(asked, setting(), "nsys")
+        now = fingerprint(asked, environment(), "nsys")
         (line,) = differences(before, now)
         assert line.startswith(part)
         before = now
     for name in ("pipeline/show.py", "report/text.py", "cli/commands/export.py"):
         with (copy / name).open("a") as file:
             file.write("# another\n")
-        assert fingerprint(asked, setting(), "nsys") == before
+        assert fingerprint(asked, environment(), "nsys") == before
 
 
 def changed(asked: Settings, **changes: Any) -> list[str]:
-    before, now = (fingerprint(one, setting(), "nsys") for one in (asked, replace(asked, **changes)))
+    before, now = (fingerprint(one, environment(), "nsys") for one in (asked, replace(asked, **changes)))
     return [line.split(" was ")[0] for line in differences(before, now)]
 
 
@@ -358,5 +358,5 @@ def test_what_makes_timings_another_kind(tmp_path: Path) -> None:
 
 def test_the_sizes_given_do_not_change_the_method(tmp_path: Path) -> None:
     sizes: tuple[GemmProblem, ...] = (ONE, TWO)
-    one, other = (fingerprint(settings(tmp_path, *some), setting(), "nsys") for some in (sizes, sizes[:1]))
+    one, other = (fingerprint(settings(tmp_path, *some), environment(), "nsys") for some in (sizes, sizes[:1]))
     assert differences(one, other) == []

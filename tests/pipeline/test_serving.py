@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from samples import ROOT, config, device
-from tuning import StandInGpu, ledger_of, session, settings
+from tuning import StandInGpu, session, settings, state_of
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.options import build_parser
@@ -47,10 +47,10 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def tuned(folder: Path, gpu: StandInGpu, *serve: str, **how: Any) -> Session:
     asked = {"search": "full", "compile_stage": False, "serve": serve, **how}
     run = session(folder, SIZE, OTHER, **asked)
-    ledgers = [ledger_of(SIZE, CONFIGS), ledger_of(OTHER, CONFIGS)]
-    Tuning(run, ledgers, (gpu,)).run()
-    for ledger in ledgers:
-        ledger.assert_complete()
+    states = [state_of(SIZE, CONFIGS), state_of(OTHER, CONFIGS)]
+    Tuning(run, states, (gpu,)).run()
+    for state in states:
+        state.assert_complete()
     return run
 
 
@@ -104,36 +104,36 @@ def test_what_is_served_is_checked_before_the_size_is_settled(tmp_path: Path) ->
 
 def test_the_served_entry_survives_a_second_start(tmp_path: Path) -> None:
     run = session(tmp_path, SIZE, search="full", compile_stage=False, serve=("vllm",))
-    Tuning(run, [ledger_of(SIZE, CONFIGS)], (StandInGpu(us=TIMES),)).run()
+    Tuning(run, [state_of(SIZE, CONFIGS)], (StandInGpu(us=TIMES),)).run()
     first = run.choices[SIZE].served
     again = replace(run, choices={}, failures={}, facts={}, notes={}, stage_seconds={})
     gpu = StandInGpu(us=TIMES)
-    Tuning(again, [ledger_of(SIZE, CONFIGS)], (gpu,)).run()
+    Tuning(again, [state_of(SIZE, CONFIGS)], (gpu,)).run()
     assert again.choices[SIZE].served == first and len(first) == 1 and gpu.plans == []
 
 
 def test_the_finalists_of_a_server_come_in_however_slow(tmp_path: Path) -> None:
     many = tuple(replace(WINNER, GROUP_SIZE_M=1 << i) for i in range(1, 5))
     split = tuple(replace(SPLIT, num_stages=stages) for stages in range(2, 8))
-    ledger = ledger_of(SIZE, (*many, *split, GOOD, NEXT))
-    for index, name in enumerate(ledger.kept):
-        ledger.record(name, Status.OK, screen_us=10.0 + index, screen_samples=5)
+    state = state_of(SIZE, (*many, *split, GOOD, NEXT))
+    for index, name in enumerate(state.kept):
+        state.record(name, Status.OK, screen_us=10.0 + index, screen_samples=5)
     servers = serving.servers(("vllm",), SM_90)
-    names = serving.added(servers, ledger, ledger.fastest(8))
-    assert names[:8] == ledger.fastest(8) and names[8:] == [GOOD.name, NEXT.name]
+    names = serving.added(servers, state, state.fastest(8))
+    assert names[:8] == state.fastest(8) and names[8:] == [GOOD.name, NEXT.name]
 
 
 def test_a_search_looks_among_what_servers_can_launch_apart(tmp_path: Path) -> None:
     """The model's best 16 of all would be none of them."""
     split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
-    ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
+    state = state_of(SIZE, (*split, GOOD, NEXT))
     inner = make_search("quick")
-    search = with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [ledger])
+    search = with_servers(inner, serving.servers(("vllm", "sglang"), SM_90), [state])
     from gemm_tuner.pipeline.rounds import view_of
 
-    names = search.propose([view_of(ledger)], SM_90)[SIZE]
+    names = search.propose([view_of(state)], SM_90)[SIZE]
     assert len(names) == 16 + 2 and names[16:] == [GOOD.name, NEXT.name]
-    assert with_servers(inner, (), [ledger]) is inner
+    assert with_servers(inner, (), [state]) is inner
 
 
 def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path
     (server,) = serving.servers(("vllm",), SM_90)
 
     def launchable(of: Pruned) -> list[str]:
-        return server.launchable(prepare.ledger_of(candidates, SIZE, SM_90, of))
+        return server.launchable(prepare.state_of(candidates, SIZE, SM_90, of))
 
     assert launchable(pruned) == []
     wide = serving.widened(pruned, (server,), candidates, SIZE)
@@ -225,15 +225,15 @@ def test_a_server_that_takes_some_is_not_refused() -> None:
 
 def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too() -> None:
     split = tuple(replace(SPLIT, num_stages=1 + i % 7, GROUP_SIZE_M=1 << i // 7) for i in range(40))
-    ledger = ledger_of(SIZE, (*split, GOOD, NEXT))
+    state = state_of(SIZE, (*split, GOOD, NEXT))
     servers = serving.servers(("vllm",), SM_90)
-    assert serving.predicted_best(servers, ledger, list(ledger.kept)) == [GOOD.name, NEXT.name]
+    assert serving.predicted_best(servers, state, list(state.kept)) == [GOOD.name, NEXT.name]
     at_both = (SIZE, replace(SIZE, m=93, n=93, k=135))
     right = [Verdict(problem, NEXT.name, True, 0.0, 0.1) for problem in at_both]
     wrong = [Verdict(SIZE, GOOD.name, False, 9.0, 9.0)]
-    us = {name: ledger.predicted_us[name] for name in (GOOD.name, NEXT.name)}
+    us = {name: state.predicted_us[name] for name in (GOOD.name, NEXT.name)}
     (one,) = serving.served_choices(
-        servers, ledger, us, lambda _, name: right if name == NEXT.name else wrong, Verified.INTERPRETED
+        servers, state, us, lambda _, name: right if name == NEXT.name else wrong, Verified.INTERPRETED
     )
     assert (one.config, one.verified, one.default_us) == (NEXT, Verified.INTERPRETED, None)
     assert one.time_us == pytest.approx(us[NEXT.name])
@@ -242,21 +242,21 @@ def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too(
 def test_a_check_that_was_cut_short_is_no_check(tmp_path: Path) -> None:
     """One verdict of two, however good: a kill between them leaves that in the store."""
     run = session(tmp_path, SIZE, OTHER)
-    ledgers = [ledger_of(SIZE, (GOOD, NEXT)), ledger_of(OTHER, (GOOD,))]
+    states = [state_of(SIZE, (GOOD, NEXT)), state_of(OTHER, (GOOD,))]
     servers = serving.servers(("vllm",), SM_90)
-    us = {name: ledgers[0].predicted_us[name] for name in (GOOD.name, NEXT.name)}
+    us = {name: states[0].predicted_us[name] for name in (GOOD.name, NEXT.name)}
     run.store.add_verdict(SIZE, Verdict(SIZE, GOOD.name, True, 0.0, 0.1))
     run.store.add_failure(SIZE, NEXT.name, Status.WRONG, "off")
     run.store.add_failure(OTHER, GOOD.name, Status.WRONG, "off")
-    run.store.settle(OTHER, "", "none is right")
-    assert serving.served_choices(servers, ledgers[0], us, run.store.verdicts, Verified.INTERPRETED) == ()
-    ((_, names),) = serving.to_check(servers[0], [(ledgers[0], us)], run.store.verdicts)
+    run.store.record_outcome(OTHER, "", "none is right")
+    assert serving.served_choices(servers, states[0], us, run.store.verdicts, Verified.INTERPRETED) == ()
+    ((_, names),) = serving.to_check(servers[0], [(states[0], us)], run.store.verdicts)
     assert names == [GOOD.name, NEXT.name]
     # Starting again, such a size is checked anew.
-    for ledger in ledgers:
-        for name in ledger.kept:
-            ledger.record(name, Status.SPILLED, "so that nothing is compiled")
-    predict.run(run, ledgers)
+    for state in states:
+        for name in state.kept:
+            state.record(name, Status.SPILLED, "so that nothing is compiled")
+    predict.run(run, states)
     assert run.store.verdicts(SIZE, GOOD.name) == [] and run.store.failures(SIZE) == []
     assert [name for name, _, _ in run.store.failures(OTHER)] == [GOOD.name]
 
@@ -266,11 +266,11 @@ def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path)
     served = (ServedChoice("vllm", NEXT, 1.0, Verified.TRUE, 2.0),)
     entries = (SizeEntry(SIZE, SPLIT, served), SizeEntry(OTHER, WINNER))
     run = session(tmp_path, SIZE, OTHER, compile_stage=False)
-    ledgers = [prepare.given_ledger(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
+    states = [prepare.given_ledger(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
     served_to = serving.given(entries, SM_90)
-    serving.admit_given(served_to, ledgers, entries)
+    serving.add_given(served_to, states, entries)
     gpu = StandInGpu(us={**TIMES, SPLIT.name: 90.0, DEFAULT.name: 20.0, WINNER.name: 50.0})
-    Tuning(run, ledgers, (gpu,), given=served_to).run_given()
+    Tuning(run, states, (gpu,), given=served_to).run_given()
     one = run.choices[SIZE]
     assert (one.config, one.median_us) == (SPLIT, pytest.approx(90.0))
     assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0),)

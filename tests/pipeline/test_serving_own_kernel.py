@@ -10,7 +10,7 @@ import pytest
 import yaml
 from consumer_sources import SGLANG, write_source
 from samples import config, device
-from tuning import SM_90, StandInGpu, ledger_of, open_ledger, session, setting, settings
+from tuning import SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
 
 from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
@@ -22,7 +22,7 @@ from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.pipeline import prepare, run_identity, serving
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results
 
 SIZE = GemmProblem(512, 4096, 7168, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
@@ -54,21 +54,21 @@ def kernel(tmp_path: Path) -> ConsumerKernel:
     return consumer_kernel.read("vllm", write_source(tmp_path / "source" / "fp8_utils.py"))
 
 
-def extended(kernel: ConsumerKernel) -> Ledger:
+def extended(kernel: ConsumerKernel) -> SizeState:
     """A size's candidates: those of this project, and a server's own."""
-    ledger = ledger_of(SIZE, (WINNER, TILE, NEXT))
+    state = state_of(SIZE, (WINNER, TILE, NEXT))
     for one in (TILE, NEXT):
-        (row,) = ledger.configs.index[ledger.configs["num_stages"] == one.num_stages][-1:]
-        ledger.extend(ledger.configs.loc[[row]].assign(family=kernel.family), [own(one)], [1.0])
-    return ledger
+        (row,) = state.configs.index[state.configs["num_stages"] == one.num_stages][-1:]
+        state.extend(state.configs.loc[[row]].assign(family=kernel.family), [own(one)], [1.0])
+    return state
 
 
 def tuned(folder: Path, gpu: StandInGpu, kernel: ConsumerKernel, *serve: str, **how: Any) -> Session:
     asked = {"search": "full", "compile_stage": False, "serve": serve, "kernels": {"vllm": kernel}, **how}
     run = session(folder, SIZE, **asked)
-    ledger = extended(kernel)
-    Tuning(run, [ledger], (gpu,)).run()
-    ledger.assert_complete()
+    state = extended(kernel)
+    Tuning(run, [state], (gpu,)).run()
+    state.assert_complete()
     return run
 
 
@@ -121,10 +121,10 @@ def test_an_older_configuration_is_timed_with_the_own_kernel(tmp_path: Path, ker
 def test_a_benchmark_times_what_is_served_by_the_own_kernel(tmp_path: Path, kernel: ConsumerKernel) -> None:
     entries = (SizeEntry(SIZE, WINNER, (ServedChoice("vllm", TILE, 1.0, Verified.TRUE, 2.0),)),)
     run = session(tmp_path, SIZE, compile_stage=False, kernels={"vllm": kernel})
-    ledgers = [prepare.given_ledger(SIZE, WINNER, SM_90)]
+    states = [prepare.given_ledger(SIZE, WINNER, SM_90)]
     servers = serving.given(entries, SM_90, {"vllm": kernel})
-    serving.admit_given(servers, ledgers, entries)
-    Tuning(run, ledgers, (StandInGpu(us=TIMES),), given=servers).run_given()
+    serving.add_given(servers, states, entries)
+    Tuning(run, states, (StandInGpu(us=TIMES),), given=servers).run_given()
     assert run.choices[SIZE].served == (ServedChoice("vllm", TILE, 40.0, Verified.TRUE, 60.0, kernel=kernel.label),)
     assert run.choices[SIZE].config == WINNER
     assert load_sizes(run.results_path, Defaults()).entries[0].served == run.choices[SIZE].served
@@ -137,11 +137,11 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
     servers = serving.servers(asked.serve, SM_90, kernels=asked.kernels)
     pruned = prepare.cut_space(candidates, SIZE, SM_90)
     assert serving.widened(pruned, servers, candidates, SIZE).kept.tolist() == pruned.kept.tolist()
-    ledger = prepare.ledger_of(candidates, SIZE, SM_90, pruned)
-    serving.extend(ledger, servers, serving.kernel_space(servers, asked, SM_90))
-    ledger.cut(list(ledger.kept), "test")
-    ledger.assert_complete()
-    found = [one for one in ledger.kept.values() if one.is_of_a_server]
+    state = prepare.state_of(candidates, SIZE, SM_90, pruned)
+    serving.extend(state, servers, serving.kernel_space(servers, asked, SM_90))
+    state.cut(list(state.kept), "test")
+    state.assert_complete()
+    found = [one for one in state.kept.values() if one.is_of_a_server]
     (stand_in,) = serving.servers(asked.serve, SM_90)
     assert len(found) > 20 and all(stand_in.can_launch(SIZE, replace(one, family="gemm_tile")) for one in found)
     assert [servers[0].can_launch(SIZE, one) for one in (found[0], TILE, WINNER)] == [True, False, False]
@@ -153,7 +153,7 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
 def test_the_source_of_the_kernel_is_part_of_the_run(tmp_path: Path, kernel: ConsumerKernel) -> None:
     def of(one: ConsumerKernel) -> dict[str, Any]:
         asked = settings(tmp_path, SIZE, serve=("vllm",), kernels={"vllm": one})
-        return run_identity.fingerprint(asked, setting(), "nsys")
+        return run_identity.fingerprint(asked, environment(), "nsys")
 
     changed = consumer_kernel.read(
         "vllm", write_source(tmp_path / "fp8_utils.py", old="return part *", new="return 2 * part *")

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, ledger_of, lost, session
+from tuning import StandInGpu, lost, session, state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import KernelConfig, Status, Timing, Verified
-from gemm_tuner.launch.plan import AGAIN, FINALS, SCREEN, VENDOR, VERIFY, Plan
+from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
-from gemm_tuner.measure.watching import OnEvent, nobody
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import run_summary
 from gemm_tuner.pipeline.compiling import Compiling
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import MORE_FINALS, Tuning
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.interruption import Interruption
@@ -49,12 +49,12 @@ class Run:
         self.gpus = gpus or (StandInGpu(us=TIMES),)
         asked = {"search": "full", "compile_stage": False, **how}
         self.session = session(folder, ONE, TWO, gpus=len(self.gpus), **asked)
-        self.ledgers = [ledger_of(ONE, configs), ledger_of(TWO, configs)]
+        self.states = [state_of(ONE, configs), state_of(TWO, configs)]
 
     def run(self) -> Session:
-        Tuning(self.session, self.ledgers, self.gpus).run()
-        for ledger in self.ledgers:
-            ledger.assert_complete()
+        Tuning(self.session, self.states, self.gpus).run()
+        for state in self.states:
+            state.assert_complete()
         return self.session
 
     def again(self, *gpus: StandInGpu) -> Run:
@@ -65,7 +65,7 @@ class Run:
         other.session = replace(
             self.session, store=Store(store.path), choices={}, failures={}, facts={}, notes={}, stage_seconds={}
         )
-        other.ledgers = [ledger_of(size, CONFIGS) for size in (ONE, TWO)]
+        other.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
         return other
 
 
@@ -73,8 +73,8 @@ def chosen(of: Session) -> dict[int, str]:
     return {size.m: choice.config.name for size, choice in of.choices.items()}
 
 
-def statuses(ledger: Ledger) -> dict[str, str]:
-    return {name: row["status"] for name, row in ledger.rows.items()}
+def statuses(state: SizeState) -> dict[str, str]:
+    return {name: row["status"] for name, row in state.rows.items()}
 
 
 def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None
 def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
     run = Run(tmp_path)
     done = run.run()
-    run_record.write(done.folder.root, run_summary.record_of(done, run.ledgers))
+    run_record.write(done.folder.root, run_summary.record_of(done, run.states))
     record = run_record.read(done.folder.root)
     one = record.sizes[0]
     assert (one.chosen, one.total, one.counts) == (B, 4, {"pruned": 0, "ok": 4})
@@ -105,9 +105,9 @@ def test_quick_leaves_the_others_out_and_says_so(tmp_path: Path) -> None:
     configs = tuple(config(num_stages=1 + index % 8, num_warps=4 << index // 8) for index in range(20))
     run = Run(tmp_path, configs=configs, search="quick")
     run.run()
-    counts = run.ledgers[0].counts()
+    counts = run.states[0].counts()
     assert counts["ok"] == 16 and counts["pruned"] == 4
-    assert run.ledgers[0].rows[configs[-1].name]["rule"] == "not_asked_for_by_the_search"
+    assert run.states[0].rows[configs[-1].name]["rule"] == "not_asked_for_by_the_search"
 
 
 def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_the_next_best_have_finals_when_no_finalist_is_right(ends: str, tmp_path
     done = run.run()
     assert chosen(done) == {512: C, 64: C} and done.failures == {}
     assert finalists_of(run.gpus[0]) == [[B], [A], [C]]
-    assert statuses(run.ledgers[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
-    assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AGAIN}
+    assert statuses(run.states[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
+    assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AA_TEST}
     assert done.choices[ONE].num_samples == 20  # those of its own finals
     again = run.again(StandInGpu())
-    assert again.run().choices == done.choices and statuses(again.ledgers[0]) == statuses(run.ledgers[0])
+    assert again.run().choices == done.choices and statuses(again.states[0]) == statuses(run.states[0])
 
 
 def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_path: Path) -> None:
@@ -210,17 +210,17 @@ def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: 
 
     run = Run(tmp_path, StandInGpu(us=TIMES, statuses={OLD.name: None}, before=pass_time), budget_s=100.0)
     run.session.budget = Budget(100.0, 0.0, lambda: clock.now_s)
-    run.ledgers[1] = ledger_of(TWO, (OLD,))
+    run.states[1] = state_of(TWO, (OLD,))
     done = run.run()
     assert chosen(done) == {512: B}
     assert done.failures[TWO] == "nothing was tried; a larger --budget tries more"
-    assert run.ledgers[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
+    assert run.states[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
 
 
 def test_nothing_tried_at_all_is_said(tmp_path: Path) -> None:
     run = Run(tmp_path, budget_s=10.0)
     run.session.budget.began -= 100
-    run.ledgers = [ledger_of(size, ()) for size in (ONE, TWO)]
+    run.states = [state_of(size, ()) for size in (ONE, TWO)]
     with pytest.raises(EnvironmentFault, match="nothing was tried; a larger --budget"):
         run.run()
 
@@ -246,7 +246,7 @@ def test_an_older_choice_is_replaced_by_a_clearly_faster_one_only(
     done = run.run()
     assert chosen(done) == {512: OLD.name if keeps else B, 64: B}
     assert done.notes["updated"] == {"kept": int(keeps), "replaced": int(not keeps)}
-    assert run.ledgers[0].rows[OLD.name]["finals_samples"] >= 20  # whatever it did in the screening
+    assert run.states[0].rows[OLD.name]["finals_samples"] >= 20  # whatever it did in the screening
 
 
 def test_an_older_choice_is_in_the_finals_even_if_the_search_never_asked_for_it(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkey
     monkeypatch.setattr("gemm_tuner.search.registry.QUICK_COUNT", 2)
     monkeypatch.setattr(Compiling, "offer", lambda self, wanted: None)
     done = run.run()
-    assert run.ledgers[0].rows[too_large.name]["status"] == "out_of_resources"
+    assert run.states[0].rows[too_large.name]["status"] == "out_of_resources"
     launched = {name for plan in gpu.plans for work in plan.work for _, name in work.entries}
     assert launched == {one.name for one in small}
     assert set(chosen(done)) == {512, 64}
@@ -325,7 +325,7 @@ def test_a_killed_run_times_nothing_twice_and_chooses_as_it_would_have(
     second = first.again(StandInGpu(us=TIMES))
     assert chosen(second.run()) == {512: B, 64: B}
     assert [plan.stage for plan in second.gpus[0].plans].count(SCREEN) == screens
-    assert all(statuses(ledger) == dict.fromkeys((A, B, C, D), "ok") for ledger in second.ledgers)
+    assert all(statuses(state) == dict.fromkeys((A, B, C, D), "ok") for state in second.states)
 
 
 def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path:
     first = Run(tmp_path, *(StandInGpu(us=TIMES, before=dies) for _ in range(2)))
     with pytest.raises(OSError, match="killed"):
         first.run()
-    labels = gpu_labels(first.session.setting)
+    labels = gpu_labels(first.session.environment)
     on = {size: next(iter(first.session.store.timed_on(size, SCREEN))) for size in (ONE, TWO)}
     assert set(on.values()) == set(labels) and len(labels) == 2
     gpus = [StandInGpu(us=TIMES) for _ in labels]
@@ -353,7 +353,7 @@ def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
     after = second.run()
     assert second.gpus[0].plans == []
     assert after.choices == before.choices and chosen(after) == {512: A, 64: A}
-    assert statuses(second.ledgers[0])[B] == "wrong"
+    assert statuses(second.states[0])[B] == "wrong"
 
 
 def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> None:
@@ -364,12 +364,12 @@ def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> 
     second = first.again(gpu)
     after = second.run()
     assert after.choices == before.choices and chosen(after) == {512: OLD.name, 64: B}
-    assert [ledger.counts() for ledger in second.ledgers] == [ledger.counts() for ledger in first.ledgers]
+    assert [state.counts() for state in second.states] == [state.counts() for state in first.states]
 
 
 def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
     class AskedToEnd(StandInGpu):
-        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = nobody) -> None:
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
             super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
             first.session.interruption.ask()
 
@@ -389,5 +389,5 @@ def test_one_that_ran_at_several_deaths_is_given_up(tmp_path: Path) -> None:
     first.session.store.add_begun([(TWO.key, B), (TWO.key, A)])
     done = first.run()
     assert chosen(done) == {512: A, 64: B}
-    row = first.ledgers[0].rows[B]
+    row = first.states[0].rows[B]
     assert row["status"] == "crashed" and "2 times" in row["message"]

@@ -14,7 +14,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VERIFY
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.verify import Verification, verify_plan
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.store import Store
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -22,7 +22,7 @@ ODD = problem(513, 509, 511)
 A, B, C = (config(num_stages=stages) for stages in (2, 3, 4))
 
 
-def ledger_of(size: GemmProblem, *configs: KernelConfig) -> Ledger:
+def state_of(size: GemmProblem, *configs: KernelConfig) -> SizeState:
     kept = {one.name: one for one in configs}
     return replace(prepare.given_ledger(size, configs[0], device("sm_90")), kept=kept)
 
@@ -32,7 +32,7 @@ class Heard:
 
     def __init__(self, folder: Path, *, all_of_them: bool = False) -> None:
         self.settled: list[tuple[GemmProblem, str | None, list[Verdict]]] = []
-        self.one, self.two = ledger_of(ONE, A, B, C), ledger_of(TWO, B)
+        self.one, self.two = state_of(ONE, A, B, C), state_of(TWO, B)
         order = [(self.one, [A.name, B.name, C.name]), (self.two, [B.name])]
         self.store = Store(folder / "run.sqlite")
         self.check = Verification(
@@ -133,11 +133,11 @@ def test_no_verdict_is_not_a_right_verdict(heard: Heard) -> None:
 
 @pytest.mark.parametrize("all_of_them", [True, False])
 def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) -> None:
-    order = [(ledger_of(ONE, A, B), [B.name, A.name]), (ledger_of(TWO, B), [B.name])]
+    order = [(state_of(ONE, A, B), [B.name, A.name]), (state_of(TWO, B), [B.name])]
     scripts = {(ONE, A.name): "x.py", (ONE, B.name): "y.py", (TWO, B.name): "x.py"}
 
-    def script_of(ledger: Ledger, name: str) -> str:
-        return scripts[ledger.problem, name]
+    def script_of(state: SizeState, name: str) -> str:
+        return scripts[state.problem, name]
 
     plan = verify_plan(order, script_of, 7, all_of_them=all_of_them)
     assert (plan.stage, plan.scripts, plan.stop_at_first_right) == (VERIFY, ("y.py", "x.py"), not all_of_them)

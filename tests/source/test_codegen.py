@@ -19,7 +19,7 @@ from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Target
 from gemm_tuner.gemm import descriptors
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.source.codegen import specialization
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -56,7 +56,7 @@ def test_golden_scripts(what: str, templates: Path, update_golden: bool) -> None
     """After a wanted change: ``pytest tests/source/test_codegen.py --update-golden``, and read the diff."""
     family, problem, configs, target = GOLDEN_SCRIPTS[what]
     text = codegen.render(templates, family, problem.as_class(), configs, target, "")
-    golden = GOLDEN / f"{family}_{problem.class_key}.py"
+    golden = GOLDEN / f"{family}_{problem.signature}.py"
     if update_golden:
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
@@ -146,7 +146,7 @@ def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
     texts = []
     for problem in (BF16_NN, replace(BF16_NN, m=17, n=5120, k=33)):
         script = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (CONFIG,), SM_90)
-        assert script.path.name == "gemm_tile_bf16_nn.py" and script.class_key == "bf16_nn"
+        assert script.path.name == "gemm_tile_bf16_nn.py" and script.signature == "bf16_nn"
         texts.append(script.path.read_text(encoding="utf-8"))
     assert texts[0] == texts[1]
 
@@ -236,13 +236,13 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
     others += [replace(one, PROGRAMS_PER_SM=1)] if one.PROGRAMS_PER_SM else []
     path = codegen.write_script(templates, tmp_path, family, BF16_NN, (one, *others), target).path
     script = load_script(str(path))
-    assert {row["binary"] for row in script.CONFIGS.values()} == {one.binary_name}
+    assert {row["binary"] for row in script.CONFIGS.values()} == {one.kernel_symbol}
 
     def launched(config: KernelConfig) -> tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any]]:
         ((symbol, kernel, grid, positional, options),) = shape_only_calls(script, script.CONFIGS[config.name], BF16_NN)
         names = inspect.signature(kernel.fn).parameters
         arguments = dict(zip(names, positional, strict=True))
-        assert arguments["NAME"] == symbol == one.binary_name
+        assert arguments["NAME"] == symbol == one.kernel_symbol
         assert arguments.pop("GROUP_SIZE_M") == config.GROUP_SIZE_M
         assert "GROUP_SIZE_M" in {p.name for p in kernel.params if p.do_not_specialize and not p.is_constexpr}
         return (
@@ -262,17 +262,17 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
 @pytest.mark.parametrize("field", [f for f in CONFIG_FIELDS if f not in ("family", "GROUP_SIZE_M")])
 def test_configurations_that_differ_in_their_code_have_kernels_of_their_own(field: str) -> None:
     other = replace(AMD, **{field: 3 * getattr(AMD, field) + 1})
-    assert other.binary_name != AMD.binary_name and other.name != AMD.name
-    assert replace(AMD, GROUP_SIZE_M=4).binary_name == AMD.binary_name
+    assert other.kernel_symbol != AMD.kernel_symbol and other.name != AMD.name
+    assert replace(AMD, GROUP_SIZE_M=4).kernel_symbol == AMD.kernel_symbol
 
 
 def test_a_grid_of_one_program_a_tile_is_another_kernel_than_a_persistent_one() -> None:
-    names = [replace(CONFIG, family="gemm_persistent", PROGRAMS_PER_SM=count).binary_name for count in (0, 1, 2)]
+    names = [replace(CONFIG, family="gemm_persistent", PROGRAMS_PER_SM=count).kernel_symbol for count in (0, 1, 2)]
     assert names[0] != names[1] == names[2]
 
 
 def special(m: int, n: int, k: int, config: KernelConfig = CONFIG, **more: Any) -> str:
-    return specialisation(replace(BF16_NN, m=m, n=n, k=k, **more), config, SM_90)
+    return specialization(replace(BF16_NN, m=m, n=n, k=k, **more), config, SM_90)
 
 
 def test_sizes_of_one_class_share_a_name() -> None:
@@ -327,7 +327,7 @@ def test_kernels_that_load_by_descriptor_have_one_name_for_all_sizes() -> None:
         config = replace(SPLIT, family=family)
         assert special(64, 64, 64, config) == special(1, 8, 2**16, config)
         for target in (SM_80, GFX942):
-            names = {specialisation(replace(BF16_NN, n=n), config, target) for n in (64, 65, 72)}
+            names = {specialization(replace(BF16_NN, n=n), config, target) for n in (64, 65, 72)}
             assert len(names) == 3
 
 

@@ -39,7 +39,7 @@ def settled(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str
     file = ResultsFile(path, order)
     for size, letter in outcome.items():
         found = choice(size, TILES[letter], 10.0, source=source) if letter else None
-        file.settle(size, found, "" if letter else "none is right")
+        file.record_outcome(size, found, "" if letter else "none is right")
     file.write(lambda: dataclasses.replace(LATER, source=source))
 
 
@@ -53,7 +53,7 @@ def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
     # A third run: rows of both before keep their dates, and both headers are there.
     settled_header = dataclasses.replace(LATER, date="2026-03-31T12:00:00Z")
     file = ResultsFile(path, [THREE])
-    file.settle(THREE, choice(THREE, TILES["d"], 9.0))
+    file.record_outcome(THREE, choice(THREE, TILES["d"], 9.0))
     file.write(lambda: settled_header)
     assert [kept for _, _, kept in rows(path)] == [HEADER.date, LATER.date, None, LATER.date]
     found = results.read(path)
@@ -66,7 +66,7 @@ def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> No
     runs = [session(tmp_path / str(number), size, results_file=path) for number, size in enumerate((ONE, TWO, THREE))]
     for number, (run, size) in enumerate(zip(runs, (ONE, TWO, THREE), strict=True)):
         run.started_at = datetime.datetime(2026, 1, 31, 12, 0, 0, 1000 * number, tzinfo=datetime.timezone.utc)
-        run.settle(size, choice(size, TILES["a"], 10.0))
+        run.record_outcome(size, choice(size, TILES["a"], 10.0))
         run.write_results()
     found = results.read(path)
     named = [str(found.header_of(row)["run"]) for row in found.rows]
@@ -91,8 +91,8 @@ def test_a_predicted_row_of_the_first_format_was_checked_in_the_interpreter(path
 def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
     write_results(path, [choice(ONE, TILES["a"], 10.0)], failed=THREE)
     file = ResultsFile(path, [ONE, TWO])
-    file.settle(ONE, None, "none is right")
-    file.settle(TWO, None, "none is right")
+    file.record_outcome(ONE, None, "none is right")
+    file.record_outcome(TWO, None, "none is right")
     file.write(lambda: LATER)
     assert rows(path) == [(ONE, TILES["a"].name, None)]
     assert dict(results.read(path).without_config) == {TWO: "none is right", THREE: "failed"}
@@ -101,7 +101,7 @@ def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
 
 def test_rows_of_another_gpu_that_were_written_meanwhile_are_left_alone(path: Path) -> None:
     file = ResultsFile(path, [ONE])
-    file.settle(ONE, choice(ONE, TILES["a"], 10.0))
+    file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
     write_results(path, [choice(TWO, TILES["a"], 10.0)], dataclasses.replace(HEADER, device="NVIDIA H100"))
     with pytest.raises(UserError, match="holds rows of NVIDIA H100"):
         file.write(lambda: HEADER)
@@ -123,8 +123,10 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     right = [choice(size, TILES["a"], 10.0) for size in (TWO, THREE)]
     write_results(path, [choice(ONE, TILES["a"], 10.0, source=source), *right])
     file = ResultsFile(path, [ONE, TWO])
-    file.settle(ONE, None, "none is right", Judgement({TILES["a"].name: "wrong: at 512 x 512 x 512"}))
-    file.settle(TWO, None, "none is right", Judgement({TILES["b"].name: "unstable"}))  # another one than the row's
+    file.record_outcome(ONE, None, "none is right", Judgement({TILES["a"].name: "wrong: at 512 x 512 x 512"}))
+    file.record_outcome(
+        TWO, None, "none is right", Judgement({TILES["b"].name: "unstable"})
+    )  # another one than the row's
     file.write(lambda: dataclasses.replace(LATER, source=found_by))
     one, *others = results.read(path).rows
     assert one.verified is verified and [row.verified for row in others] == [Verified.TRUE] * 2
@@ -191,9 +193,9 @@ def test_the_order_is_the_run_s_whichever_size_ends_first(path: Path) -> None:
 def test_two_runs_at_one_file_keep_each_other_s_rows(path: Path) -> None:
     one, other = ResultsFile(path, [ONE, TWO]), ResultsFile(path, [THREE, FOUR])
     for file, first, second in ((one, ONE, TWO), (other, THREE, FOUR)):
-        file.settle(first, choice(first, TILES["a"], 10.0))
+        file.record_outcome(first, choice(first, TILES["a"], 10.0))
         file.write(lambda: HEADER)
-        file.settle(second, choice(second, TILES["b"], 10.0))
+        file.record_outcome(second, choice(second, TILES["b"], 10.0))
     one.write(lambda: HEADER)
     other.write(lambda: HEADER)
     assert {size for size, _, _ in rows(path)} == {ONE, TWO, THREE, FOUR}
@@ -211,7 +213,7 @@ def rows_rendered(path: Path, sizes: int, monkeypatch: pytest.MonkeyPatch) -> in
     order = [problem(index + 1, 64, 64) for index in range(sizes)]
     file = ResultsFile(path, order, lambda: clock[0])
     for size in order:
-        file.settle(size, choice(size, TILES["a"], 10.0))
+        file.record_outcome(size, choice(size, TILES["a"], 10.0))
         file.write_when_due(lambda: HEADER)
         clock[0] += 0.1
     file.write(lambda: HEADER)
@@ -225,7 +227,7 @@ def test_settling_costs_the_same_however_many_sizes_there_are(path: Path, monkey
 
 def test_a_size_can_be_written_at_once(path: Path) -> None:
     file = ResultsFile(path, [ONE])
-    file.settle(ONE, choice(ONE, TILES["a"], 10.0))
+    file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
     file.write_when_due(lambda: HEADER)
     assert len(rows(path)) == 1
 
@@ -237,7 +239,7 @@ def test_nothing_settled_writes_nothing(path: Path) -> None:
 
 def test_a_file_that_was_spoilt_meanwhile_is_left_alone(path: Path) -> None:
     file = ResultsFile(path, [ONE])
-    file.settle(ONE, choice(ONE, TILES["a"], 10.0))
+    file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
     path.write_text("- mine\n")
     with pytest.raises(UserError, match="cannot be merged"):
         file.write(lambda: HEADER)

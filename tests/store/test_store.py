@@ -95,11 +95,11 @@ def test_what_ran_at_a_death_is_counted(store: Store) -> None:
 
 def test_a_size_is_settled_with_a_name_or_a_reason(store: Store) -> None:
     assert store.settled(ONE) is None
-    store.settle(ONE, "", "nothing has a time")
-    store.settle(TWO, "a")
+    store.record_outcome(ONE, "", "nothing has a time")
+    store.record_outcome(TWO, "a")
     store = reopened(store)
     assert store.settled(ONE) == ("", "nothing has a time") and store.settled(TWO) == ("a", "")
-    store.settle(ONE, "b")
+    store.record_outcome(ONE, "b")
     assert store.settled(ONE) == ("b", "")
 
 
@@ -159,7 +159,7 @@ def read_all(path: Path) -> None:
         store.compiles()
         for number in range(400):
             size = problem(number + 1, 64, 64)
-            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.account(size)
+            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.outcomes_of(size)
             store.begun(size), store.failures(size), store.checked(size)
     finally:
         store.close()
@@ -206,9 +206,9 @@ def test_a_locked_store_says_that_another_process_has_it(store: Store) -> None:
     here = Store(store.path, wait_s=0.01)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(EnvironmentFault, match="another process"):
-        here.settle(ONE, "a")
+        here.record_outcome(ONE, "a")
     other.close()
-    here.settle(ONE, "a")
+    here.record_outcome(ONE, "a")
     assert "free some space" not in caught.value.one_line()
 
 
@@ -217,7 +217,7 @@ def test_the_account_of_a_size_comes_back_whole(store: Store) -> None:
     store.keep_account(ONE, {"a": {"status": "ok"}})
     store.keep_account(ONE, rows)
     store = reopened(store)
-    assert store.account(ONE) == rows and store.account(TWO) == {}
+    assert store.outcomes_of(ONE) == rows and store.outcomes_of(TWO) == {}
 
 
 def test_a_check_is_done_at_two_sizes_or_with_a_failure(store: Store) -> None:

@@ -167,7 +167,7 @@ def document(compacted: Compacted, loss: float) -> dict[str, object]:
                 "sizes": group.label,
                 "N": group.problem.n,
                 "K": group.problem.k,
-                "class": group.problem.class_key,
+                "class": group.problem.signature,
                 "ranges": [
                     {"low": one.low, "high": one.high, "config": one.name, "tuned_m": [s.problem.m for s in one.sizes]}
                     for one in group.ranges

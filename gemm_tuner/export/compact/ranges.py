@@ -36,7 +36,7 @@ class Group:
     @property
     def label(self) -> str:
         batch = f"{self.problem.batch}x" if self.problem.batch > 1 else ""
-        return f"{batch}N={self.problem.n} K={self.problem.k} {self.problem.class_key}"
+        return f"{batch}N={self.problem.n} K={self.problem.k} {self.problem.signature}"
 
 
 def group_sizes(sizes: Iterable[TunedSize]) -> list[list[TunedSize]]:

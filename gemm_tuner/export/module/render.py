@@ -119,7 +119,7 @@ def rendered(
 def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[sections.Section]:
     """The script of every family of every class, with every epilogue."""
     return [
-        sections.Section(family, problem.class_key, codegen.render(templates, family, problem, (), target, ""))
+        sections.Section(family, problem.signature, codegen.render(templates, family, problem, (), target, ""))
         for kind in kinds
         for epilogue in kind.epilogues
         for family in kind.families
@@ -130,8 +130,8 @@ def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[secti
 def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str, str, str], list[str]]:
     """(family, class, epilogue) -> names of its calls and scratch."""
     return {
-        (family, kind.product.class_key, epilogue): [
-            space.names[family, kind.problem(epilogue).class_key, root] for root in sections.ROOTS
+        (family, kind.product.signature, epilogue): [
+            space.names[family, kind.problem(epilogue).signature, root] for root in sections.ROOTS
         ]
         for kind in kinds
         for epilogue in kind.epilogues
@@ -157,7 +157,7 @@ def _kind_fields(kind: _Kind) -> dict[str, Any]:
     torch_types = [_torch_type(dtype) for dtype in (product.dtype_a, product.dtype_b, product.dtype_c)]
     layouts = (product.layout_a, product.layout_b)
     return {
-        "key": product.class_key,
+        "key": product.signature,
         "letters": tuple(LAYOUT_LETTERS[layout] for layout in layouts),
         "types": torch_types,
         "scaling": product.scaling,
@@ -192,7 +192,7 @@ def _taken(product: GemmProblem, torch_types: list[str], layouts: list[str]) -> 
 
 def _config_fields(config: KernelConfig) -> str:
     """The inside of a mapping literal: the kernel's symbol, the family and the fields that it uses."""
-    fields = {"binary": config.binary_name, "family": config.family, **config.options()}
+    fields = {"binary": config.kernel_symbol, "family": config.family, **config.options()}
     return ", ".join(f'"{key}": {value!r}' for key, value in fields.items())
 
 

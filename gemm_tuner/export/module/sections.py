@@ -21,7 +21,7 @@ class Section:
     """The text of one generated script: the kernels of a family for a problem class."""
 
     family: str
-    class_key: str
+    signature: str
     text: str
 
 
@@ -77,7 +77,7 @@ def merge(sections: Iterable[Section]) -> Namespace:
             elif sha_of[name] not in texts:
                 texts[sha_of[name]] = _renamed(piece, {use: named[sha_of[use]] for _, _, use in piece.uses})
     names = {
-        (section.family, section.class_key, root): named[sha_of[root]]
+        (section.family, section.signature, root): named[sha_of[root]]
         for (section, _), sha_of in zip(scripts, shas, strict=True)
         for root in ROOTS
     }
@@ -151,7 +151,7 @@ def _reached(pieces: dict[str, _Piece], section: Section) -> list[str]:
 
     for root in ROOTS:
         if root not in pieces:
-            raise ValueError(f"the script of {section.family} for {section.class_key} has no {root}")
+            raise ValueError(f"the script of {section.family} for {section.signature} has no {root}")
         visit(root)
     return order
 
@@ -177,10 +177,10 @@ def _new_names(variants: dict[str, _Variant]) -> dict[str, str]:
     met = list(variants.values())
     if len(met) == 1 or met[0].piece.is_import:
         return {variant.sha: variant.piece.name for variant in met}
-    by_class = {variant.sha: f"{variant.piece.name}_{variant.section.class_key}" for variant in met}
+    by_class = {variant.sha: f"{variant.piece.name}_{variant.section.signature}" for variant in met}
     if len(set(by_class.values())) == len(met):
         return by_class
-    return {v.sha: f"{v.piece.name}_{v.section.family}_{v.section.class_key}" for v in met}
+    return {v.sha: f"{v.piece.name}_{v.section.family}_{v.section.signature}" for v in met}
 
 
 def _renamed(piece: _Piece, names: dict[str, str]) -> str:

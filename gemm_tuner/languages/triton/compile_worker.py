@@ -49,7 +49,7 @@ class CompileTask:
 
     script: str
     name: str
-    specialisation: str
+    specialization: str
     problem: GemmProblem
 
 
@@ -147,11 +147,11 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
             raise
         text = f"{type(error).__name__}: {error or 'a compile may not take so much'}"[:MESSAGE_CHARACTERS]
         return CompileResult(
-            task.name, task.specialisation, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
+            task.name, task.specialization, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
         )
     return CompileResult(
         name=task.name,
-        specialisation=task.specialisation,
+        specialization=task.specialization,
         status=Status.OK,
         seconds=time.perf_counter() - started,
         registers=registers,

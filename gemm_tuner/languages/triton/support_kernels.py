@@ -15,8 +15,8 @@ from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 FLUSH_BLOCK_SIZE = 4096
 
 
-def _symbol(specialisation: Any) -> str:
-    return str(specialisation.constants["NAME"])
+def _symbol(specialization: Any) -> str:
+    return str(specialization.constants["NAME"])
 
 
 @triton.jit(repr=_symbol)  # type: ignore[untyped-decorator]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.launch.plan import AGAIN, STOP_FILE, VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Journal, Plan, Work
 from gemm_tuner.system.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
@@ -48,7 +48,7 @@ class StandIn:
 
     def call(self, index: int, name: str, turn: int) -> None:
         """Journals a call and its kernels: flush, then the configuration's own or the vendor's between markers."""
-        us = kernel_us(self.plan.work[index].again if name == AGAIN else name) + turn % 3 / 1000
+        us = kernel_us(self.plan.work[index].again if name == AA_TEST else name) + turn % 3 / 1000
         symbols = [] if name == VENDOR else [self.configs[self._config(index, name)]["binary"]]
         kernels = [BEGIN_SYMBOL, "cublas_gemm", END_SYMBOL] if name == VENDOR else symbols
         for kernel in (FLUSH_SYMBOL, *kernels):
@@ -63,7 +63,7 @@ class StandIn:
         self.number += 1
 
     def _config(self, index: int, name: str) -> str:
-        return self.plan.work[index].again if name == AGAIN else name
+        return self.plan.work[index].again if name == AA_TEST else name
 
     def refused(self, index: int, name: str) -> bool:
         """Whether a launch fails, which is journalled; a sticky error ends the process too."""
@@ -90,7 +90,7 @@ class StandIn:
         running = []
         for name in (
             *(name for _, name in work.entries),
-            *filter(None, [work.again and AGAIN, work.vendor and VENDOR]),
+            *filter(None, [work.again and AA_TEST, work.vendor and VENDOR]),
         ):
             self.journal.write("begin", work=index, name=name)
             if not self.refused(index, name):

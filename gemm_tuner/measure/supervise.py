@@ -35,7 +35,7 @@ class OutOfTime(Exception):
     """A check was ended since the time of its plan is over; nothing is known of the configuration."""
 
 
-def nobody(event: Any) -> None:
+def ignore(event: Any) -> None:
     """For those who do not want to hear of events."""
 
 

@@ -9,14 +9,14 @@ from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import check_candidates, only_keep
 from gemm_tuner.pipeline.verify import Checker
 from gemm_tuner.source.codegen import Script
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.space.size_state import SizeState
 
 ALL = "all"
 
 
 def check_others(
     session: Session,
-    ledgers: Sequence[Ledger],
+    states: Sequence[SizeState],
     checker: Checker,
     scripts: dict[tuple[str, str], Script],
     compiling: Compiling | None,
@@ -24,9 +24,9 @@ def check_others(
     """Books what is wrong or unstable among them. No choice changes: what was chosen has been checked before."""
 
     order = []
-    for ledger in ledgers:
-        known = session.store.checked(ledger.problem)
-        names = [name for name in ledger.timed() if name not in known]
+    for state in states:
+        known = session.store.checked(state.problem)
+        names = [name for name in state.timed() if name not in known]
         if names:
-            order.append((ledger, names))
+            order.append((state, names))
     check_candidates(session, checker, scripts, order, only_keep, compiling)

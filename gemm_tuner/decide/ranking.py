@@ -14,12 +14,12 @@ import numpy as np
 from gemm_tuner.core.records import KernelConfig, Role, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread
-from gemm_tuner.launch.plan import AGAIN, VENDOR
+from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 # Of contenders that noise cannot tell from the fastest, a simpler one is preferred when it is at most this much slower.
 TIE_PCT = 0.5
 # What runs beside the contenders of a size.
-BESIDE = frozenset((VENDOR, AGAIN))
+BESIDE = frozenset((VENDOR, AA_TEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ NO_GAP = Gap(0.0, float("-inf"))
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class Ranking:
     """The outcome of a size's finals.
 
     order:     names, the one to choose first.
@@ -144,14 +144,14 @@ class Judge:
         width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
         return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
-    def hold(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Contest:
+    def hold(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Ranking:
         """Orders the contenders of the choosing processes, the vendor library aside.
 
         most_processes: that may ever choose; decides what is worth further ones.
         """
         cells = contenders(sheet.choosing, configs)
         if not cells.names:
-            return Contest(())
+            return Ranking(())
         fastest, whole = fastest_of(cells), contenders(sheet.all, cells.names)
         gaps = self.gaps(cells, fastest, whole=whole)
         ties = {fastest} | {name for name, gap in gaps.items() if not gap.is_clear}
@@ -161,10 +161,10 @@ class Judge:
         order = (preferred, *(name for name in behind if name != preferred))
         noise = noise_pct(sheet)
         if most_processes <= cells.processes:
-            return Contest(order, frozenset(ties), (), noise)
+            return Ranking(order, frozenset(ties), (), noise)
         then = self.gaps(cells, fastest, most_processes, whole)
         undecided = sorted(name for name in ties - {fastest} if more_tell(gaps[name], then[name]))
-        return Contest(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
+        return Ranking(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, KernelConfig]) -> str:
         """The contender that was clearly faster than the chosen one in the publishing processes; "" for none."""
@@ -237,7 +237,7 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
     for timing in sound:
         if timing.name in reported:
             by_process.setdefault(timing.process, {})[timing.name] = timing.samples_us
-    twin = next((t.message for t in sound if t.name == AGAIN), "")
+    twin = next((t.message for t in sound if t.name == AA_TEST), "")
     every = sorted(by_process)
     choosing = [number for number in every if number not in publishes] or every
     publishing = sorted(publishes) or choosing
@@ -290,9 +290,9 @@ def simplicity(config: KernelConfig) -> tuple[int, ...]:
 def noise_pct(sheet: Sheet) -> float | None:
     """Percent between the times of the kernel that ran as two contenders, the median over processes."""
     names = sheet.all.names
-    if not sheet.twin or sheet.twin not in names or AGAIN not in names:
+    if not sheet.twin or sheet.twin not in names or AA_TEST not in names:
         return None
-    apart = sheet.all.log_us[:, names.index(AGAIN)] - sheet.all.log_us[:, names.index(sheet.twin)]
+    apart = sheet.all.log_us[:, names.index(AA_TEST)] - sheet.all.log_us[:, names.index(sheet.twin)]
     known = apart[~np.isnan(apart)]
     return percent(float(np.median(np.abs(known)))) if len(known) else None
 
@@ -313,7 +313,7 @@ def call_noise(timings: Sequence[Timing]) -> float | None:
     """The relative standard deviation of a size's calls in one process, by the kernel that ran as two contenders; None
     when none did."""
     ran = {timing.name: timing for timing in timings if timing.status == Status.OK and timing.samples_us}
-    twin = ran.get(ran[AGAIN].message) if AGAIN in ran else None
+    twin = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None
     if twin is None:
         return None
-    return estimates.call_noise(twin.samples_us, ran[AGAIN].samples_us)
+    return estimates.call_noise(twin.samples_us, ran[AA_TEST].samples_us)

@@ -1,8 +1,8 @@
-"""Times a plan in as many profiler starts as it takes, and loses as little as can be.
+"""Times a plan in as many profiler starts as it takes: after a crash the rest runs again in a new process.
 
-A launcher that dies or hangs costs the configuration it was at, and the rest runs again in a new process. Where all of
-a size ran in turns, its finals run again in halves until one is alone with its death. A launcher that somebody else
-killed costs nothing the first time. A profiler that fails has another try, with half as much in a start.
+A launcher that crashes or hangs costs the configuration that was running. Where all configurations of a size ran in
+turns (finals), halves of them run again until one crashes alone. A launcher that somebody else killed costs nothing the
+first time. A profiler that fails is tried once more, with half of the plan in each start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
-from gemm_tuner.measure.outcomes import (
+from gemm_tuner.measure.parse_run import (
     Key,
     blame,
     blamed,
@@ -32,7 +32,7 @@ from gemm_tuner.measure.outcomes import (
     whole_sizes,
     without,
 )
-from gemm_tuner.measure.watching import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
+from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.system.processes import MOST_DEATHS, Ended
 
@@ -65,12 +65,16 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Death:
-    """What a start that did not finish leaves: timings, those of who is to blame among them, and what must be probed to
-    know that. ``spared``: somebody killed it, and nobody is to blame for once."""
+class Failure:
+    """Results of a crashed start.
+
+    found:   valid timings, and the failure of the configuration that crashed it, if that is known.
+    retried: somebody else killed it for the first time: no configuration failed, all of it runs again.
+    probes:  plans that find out which configuration crashed it.
+    """
 
     found: dict[Key, Timing]
-    spared: bool = False
+    retried: bool = False
     probes: Sequence[Plan] = ()
 
 
@@ -121,7 +125,7 @@ class Stage:
     on_found: OnFound
     parts: deque[Part] = field(default_factory=deque)
     run: StageRun = field(default_factory=StageRun)
-    deaths: Counter[Key] = field(default_factory=Counter)
+    crashes: Counter[Key] = field(default_factory=Counter)
     probed: dict[GemmProblem, int] = field(default_factory=dict)
 
     def take(self, part: Part, where: Path, ended: Ended) -> None:
@@ -136,13 +140,13 @@ class Stage:
             self._enter(part, journal, found)
             (where / ACCOUNTED).touch()
             return
-        death = self._of_the_dead(part, journal, where, ended)
-        self._enter(part, journal, death.found)
-        if not death.spared:  # else a resumed run must know whom it was at
+        failure = self._on_crash(part, journal, where, ended)
+        self._enter(part, journal, failure.found)
+        if not failure.retried:  # else a resumed run must know whom it was at
             (where / ACCOUNTED).touch()
-        if not (part.probe and death.probes):
+        if not (part.probe and failure.probes):
             self.parts.appendleft(part)
-        self.parts.extendleft(reversed([Part(plan, probe=True) for plan in death.probes]))
+        self.parts.extendleft(reversed([Part(plan, probe=True) for plan in failure.probes]))
 
     def _enter(self, part: Part, journal: list[dict[str, Any]], found: dict[Key, Timing]) -> None:
         self._count(journal)
@@ -158,7 +162,7 @@ class Stage:
         self.run.compiled += sum(e["compiled"] for e in journal if e["event"] == "compiles")
         self.run.from_cache += sum(e["from_cache"] for e in journal if e["event"] == "compiles")
 
-    def _of_the_dead(self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended) -> Death:
+    def _on_crash(self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended) -> Failure:
         """Raises EnvironmentFault when no configuration was running."""
         require_journal(ended)
         one, together = blame(part.plan, journal, ended), round_at_end(journal)
@@ -174,26 +178,26 @@ class Stage:
             found = whole_sizes(part.plan, found)
         key = (one.problem, one.name) if one else (part.plan.work[together or 0].problem, "")
         if key in found:
-            return Death(found)
-        self.deaths[key] += 1
-        if killed_from_outside(ended) and self.deaths[key] < MOST_DEATHS:
-            return Death(found, spared=True)
+            return Failure(found)
+        self.crashes[key] += 1
+        if killed_from_outside(ended) and self.crashes[key] < MOST_DEATHS:
+            return Failure(found, retried=True)
         if one is not None:
-            return Death({**found, key: one})
-        return self._of_the_rounds(part, together or 0, found, ended)
+            return Failure({**found, key: one})
+        return self._on_crashed_rounds(part, together or 0, found, ended)
 
-    def _of_the_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Death:
+    def _on_crashed_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Failure:
         """A size's finals that died are had in halves, and those that die in theirs. When all live alone it is the
         vendor library's fault, and then that of all of them together."""
         work = part.plan.work[index]
         names = [name for _, name in work.entries]
         if part.probe and len(names) > 1:
-            return Death(found, probes=probes(part.plan, index))
+            return Failure(found, probes=probes(part.plan, index))
         if not part.probe and self.probed.get(work.problem) != len(names):
             self.probed[work.problem] = len(names)
-            return Death(found, probes=probes(part.plan, index))
+            return Failure(found, probes=probes(part.plan, index))
         guilty = [VENDOR] if work.vendor else names
-        return Death({**found, **{(work.problem, name): blamed(work.problem, name, ended) for name in guilty}})
+        return Failure({**found, **{(work.problem, name): blamed(work.problem, name, ended) for name in guilty}})
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:

@@ -10,9 +10,10 @@ from samples import config, problem
 from simulated_finals import CONFIGS, NAMES, Machine, of_size
 
 from gemm_tuner.core.records import Role, Status, Timing
-from gemm_tuner.decide import contest, estimates
-from gemm_tuner.decide.contest import Contest, Judge, judge_of, sheet_of
-from gemm_tuner.launch.plan import AGAIN, VENDOR
+from gemm_tuner.decide import estimates
+from gemm_tuner.decide import ranking as ranking
+from gemm_tuner.decide.ranking import Judge, Ranking, judge_of, sheet_of
+from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 SIZE = problem(512, 512, 512)
 SIMPLE, COMPLEX, OTHER = config(num_stages=3), config(num_stages=4), config(num_stages=5)
@@ -35,7 +36,7 @@ def in_processes(us: dict[str, tuple[float, ...]], rounds: int = 5, publishes: b
     return chose + [Timing(SIZE, n, Status.OK, (one,) * rounds, "", 50, Role.PUBLISH) for n, one in means.items()]
 
 
-def hold(timings: list[Timing], most: int = 0) -> Contest:
+def hold(timings: list[Timing], most: int = 0) -> Ranking:
     sheet = sheet_of(timings)
     return judge_of([(sheet, KNOWN)]).hold(sheet, KNOWN, most)
 
@@ -85,10 +86,10 @@ def test_one_process_cannot_decide_for_all() -> None:
 def test_more_processes_are_wanted_only_where_they_can_be_expected_to_tell() -> None:
     decided = {SIMPLE.name: (105.0, 105.2, 104.9), COMPLEX.name: (100.0, 100.1, 100.0)}
     nearly = {SIMPLE.name: (102.5, 101.0, 100.3), COMPLEX.name: (100.0, 100.0, 100.0)}
-    hopeless = {SIMPLE.name: (108.0, 93.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
+    unverifiable = {SIMPLE.name: (108.0, 93.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
     equal = {SIMPLE.name: (100.01, 100.0, 100.0), COMPLEX.name: (100.0, 100.01, 100.0)}
     both = (COMPLEX.name, SIMPLE.name)
-    found = [hold(in_processes(one), 5).undecided for one in (decided, nearly, hopeless, equal)]
+    found = [hold(in_processes(one), 5).undecided for one in (decided, nearly, unverifiable, equal)]
     assert found == [(), both, (), ()]
     assert hold(in_processes(nearly), 3).undecided == ()
 
@@ -108,8 +109,8 @@ def test_those_that_failed_in_a_process_and_the_vendor_library_are_no_contenders
         replace(timing(COMPLEX.name, (), Status.CRASHED), process=1),
         timing("unknown", (1.0,) * 9),
     ]
-    assert hold(timings) == Contest((SIMPLE.name,), frozenset((SIMPLE.name,)), (), None)
-    assert hold([]) == Contest(())
+    assert hold(timings) == Ranking((SIMPLE.name,), frozenset((SIMPLE.name,)), (), None)
+    assert hold([]) == Ranking(())
 
 
 def test_one_that_the_trace_of_a_process_lacks_is_judged_by_the_others() -> None:
@@ -133,7 +134,7 @@ def test_one_that_the_traces_of_all_publishing_processes_lack_is_out(
 ) -> None:
     timings = Machine(call=0.002).finals([99.0, 100.0, 102.0], 0, processes, vendor_us=90.0)
     found = {}
-    for lost in (NAMES[0], VENDOR, AGAIN):
+    for lost in (NAMES[0], VENDOR, AA_TEST):
         sheet = sheet_of(missing(timings, lost, publishing))
         judge = judge_of([(sheet, CONFIGS)])
         found[lost] = judge.hold(sheet, CONFIGS, 5).order
@@ -141,7 +142,7 @@ def test_one_that_the_traces_of_all_publishing_processes_lack_is_out(
         assert lost not in published and set(found[lost]) <= set(published)
         assert judge.overruling(sheet, found[lost][0], CONFIGS) in ("", *found[lost])
     assert NAMES[0] not in found[NAMES[0]] and len(found[NAMES[0]]) == 2
-    assert found[VENDOR] == found[AGAIN] and set(found[VENDOR]) == set(NAMES[:3])
+    assert found[VENDOR] == found[AA_TEST] and set(found[VENDOR]) == set(NAMES[:3])
 
 
 def test_publishing_processes_whose_traces_lack_all_contenders_do_not_count() -> None:
@@ -155,7 +156,7 @@ def test_publishing_processes_whose_traces_lack_all_contenders_do_not_count() ->
 
 def test_the_noise_is_what_a_kernel_differs_from_itself() -> None:
     one = tuple(100 + np.random.default_rng(0).random(30))
-    again = timing(AGAIN, tuple(us * 1.004 for us in one), message=SIMPLE.name)
+    again = timing(AA_TEST, tuple(us * 1.004 for us in one), message=SIMPLE.name)
     found = hold([timing(SIMPLE.name, one), again])
     assert found.noise_pct == pytest.approx(0.4, abs=0.01)
     assert found.order == (SIMPLE.name,)
@@ -166,8 +167,8 @@ def test_the_noise_is_what_a_kernel_differs_from_itself() -> None:
 @pytest.mark.parametrize("noise", [0.001, 0.01, 0.03])
 def test_the_noise_of_calls_is_seen_by_the_kernel_that_runs_twice(noise: float) -> None:
     timings = Machine(call=noise, rounds=200).finals([100.0, 120.0], 3, 1)
-    assert contest.call_noise(timings) == pytest.approx(noise, rel=0.25)
-    assert contest.call_noise([t for t in timings if t.name != AGAIN]) is None
+    assert ranking.call_noise(timings) == pytest.approx(noise, rel=0.25)
+    assert ranking.call_noise([t for t in timings if t.name != AA_TEST]) is None
 
 
 @pytest.mark.parametrize(
@@ -253,4 +254,4 @@ def test_sizes_learn_the_noise_from_each_other() -> None:
     ],
 )
 def test_what_is_simpler(worse: dict[str, int]) -> None:
-    assert contest.simplicity(config()) < contest.simplicity(config(**worse))
+    assert ranking.simplicity(config()) < ranking.simplicity(config(**worse))

@@ -12,7 +12,7 @@ import pytest
 from samples import TEMPLATES
 
 from gemm_tuner.compile.compile_pool import CompilePool, Feed
-from gemm_tuner.compile.compiler import Compiler, key_of
+from gemm_tuner.compile.compile_service import CompileService, key_of
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
@@ -20,7 +20,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialisation
+from gemm_tuner.source.codegen import specialization
 
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(64, 64, 64)
@@ -31,7 +31,7 @@ Heard = list[tuple[str, str]]
 
 def tasks_in(folder: Path) -> list[CompileTask]:
     script = codegen.write_script(TEMPLATES, folder, "gemm_tile", PROBLEM, FOUR, SM_90)
-    return [CompileTask(str(script.path), c.binary_name, specialisation(PROBLEM, c, SM_90), PROBLEM) for c in FOUR]
+    return [CompileTask(str(script.path), c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in FOUR]
 
 
 def pool_in(folder: Path) -> CompilePool:
@@ -48,15 +48,17 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def begin(tmp_path: Path, heard: Heard) -> Callable[..., Compiler]:
-    def begin(known: dict[tuple[str, str, str], CompileResult] | None = None) -> Compiler:
-        return Compiler(pool_in(tmp_path), lambda task, result: heard.append((task.name, result.status.value)), known)
+def begin(tmp_path: Path, heard: Heard) -> Callable[..., CompileService]:
+    def begin(known: dict[tuple[str, str, str], CompileResult] | None = None) -> CompileService:
+        return CompileService(
+            pool_in(tmp_path), lambda task, result: heard.append((task.name, result.status.value)), known
+        )
 
     return begin
 
 
 def test_what_is_wanted_is_compiled_and_told_before_it_is_seen(
-    begin: Callable[..., Compiler], heard: Heard, tmp_path: Path
+    begin: Callable[..., CompileService], heard: Heard, tmp_path: Path
 ) -> None:
     tasks, advanced = tasks_in(tmp_path), list[int]()
     with begin() as compiler:
@@ -67,9 +69,11 @@ def test_what_is_wanted_is_compiled_and_told_before_it_is_seen(
     assert (compiler.compiled, compiler.cached) == (2, 0) and compiler.busy_s > 0
 
 
-def test_what_is_known_is_not_compiled_again(begin: Callable[..., Compiler], heard: Heard, tmp_path: Path) -> None:
+def test_what_is_known_is_not_compiled_again(
+    begin: Callable[..., CompileService], heard: Heard, tmp_path: Path
+) -> None:
     first, second, *_ = tasks_in(tmp_path)
-    known = CompileResult(first.name, first.specialisation, Status.SPILLED)
+    known = CompileResult(first.name, first.specialization, Status.SPILLED)
     with begin({key_of(first): known}) as compiler:
         assert compiler.compile([first, second], ignore)
         assert compiler.compile([first, second, first], ignore)
@@ -77,13 +81,15 @@ def test_what_is_known_is_not_compiled_again(begin: Callable[..., Compiler], hea
     assert compiler.results[key_of(first)] == known
 
 
-def test_an_offer_is_compiled_meanwhile_and_once(begin: Callable[..., Compiler], heard: Heard, tmp_path: Path) -> None:
+def test_an_offer_is_compiled_meanwhile_and_once(
+    begin: Callable[..., CompileService], heard: Heard, tmp_path: Path
+) -> None:
     first, second, third, _ = tasks_in(tmp_path)
     with begin() as compiler:
-        compiler.offer([first, second])
+        compiler.prefetch([first, second])
         assert compiler.compile([third], ignore)
         # The offer was forgotten for what is wanted, but for what had been begun.
-        compiler.offer([first, second, third])
+        compiler.prefetch([first, second, third])
         assert compiler.compile([second, first], ignore)
     assert sorted(name for name, _ in heard) == sorted(task.name for task in (first, second, third))
 
@@ -98,15 +104,15 @@ def test_what_a_worker_has_begun_is_waited_for_and_not_begun_again(tmp_path: Pat
         begun.set()
         assert asked.wait(60)
 
-    with Compiler(pool_in(tmp_path), told) as compiler:
-        compiler.offer([first, second])
+    with CompileService(pool_in(tmp_path), told) as compiler:
+        compiler.prefetch([first, second])
         assert begun.wait(120)
         assert compiler.compile([second], ignore, look=asked.set)
         assert compiler.compile([first, second], ignore)
     assert heard == [first.name, second.name]
 
 
-def test_an_offer_needs_nobody_who_waits(begin: Callable[..., Compiler], heard: Heard, tmp_path: Path) -> None:
+def test_an_offer_needs_nobody_who_waits(begin: Callable[..., CompileService], heard: Heard, tmp_path: Path) -> None:
     offered, done = tasks_in(tmp_path)[:2], threading.Event()
     compiler = begin()
     store = compiler._on_result
@@ -118,13 +124,13 @@ def test_an_offer_needs_nobody_who_waits(begin: Callable[..., Compiler], heard: 
 
     compiler._on_result = told
     with compiler:
-        compiler.offer(offered)
+        compiler.prefetch(offered)
         assert done.wait(120)
     assert [name for name, _ in heard] == [task.name for task in offered]
 
 
 def test_time_that_is_over_ends_the_wait_and_what_was_not_begun(
-    begin: Callable[..., Compiler], heard: Heard, tmp_path: Path
+    begin: Callable[..., CompileService], heard: Heard, tmp_path: Path
 ) -> None:
     """Checks after a budget must not wait for what its search had wanted."""
     *late, last = tasks_in(tmp_path)
@@ -136,7 +142,7 @@ def test_time_that_is_over_ends_the_wait_and_what_was_not_begun(
     assert begun == [task.name for task in late[: len(begun)]] and len(begun) <= 1
 
 
-def test_who_looks_may_end_the_wait(begin: Callable[..., Compiler], tmp_path: Path) -> None:
+def test_who_looks_may_end_the_wait(begin: Callable[..., CompileService], tmp_path: Path) -> None:
     def look() -> None:
         raise KeyboardInterrupt
 
@@ -147,7 +153,7 @@ def test_who_looks_may_end_the_wait(begin: Callable[..., Compiler], tmp_path: Pa
 
 def test_an_error_of_the_pool_reaches_who_waits(tmp_path: Path) -> None:
     pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
-    with Compiler(pool, lambda task, result: None) as compiler:
+    with CompileService(pool, lambda task, result: None) as compiler:
         for _ in range(2):  # whoever asks later too
             with pytest.raises(EnvironmentFault, match="ended at its start"):
                 compiler.compile(tasks_in(tmp_path), ignore)
@@ -157,7 +163,7 @@ def test_an_error_while_storing_reaches_who_waits(tmp_path: Path) -> None:
     def full(task: CompileTask, result: CompileResult) -> None:
         raise EnvironmentFault("the disk is full")
 
-    with Compiler(pool_in(tmp_path), full) as compiler, pytest.raises(EnvironmentFault, match="the disk is full"):
+    with CompileService(pool_in(tmp_path), full) as compiler, pytest.raises(EnvironmentFault, match="the disk is full"):
         compiler.compile(tasks_in(tmp_path), ignore)
     assert compiler.results == {}
 
@@ -172,9 +178,9 @@ def taken(feed: Feed) -> list[str]:
 
 def test_a_feed_gives_the_wanted_first_and_the_latest_offer_only() -> None:
     feed = Feed(some("a"), stays_open=True)
-    feed.offer(some("x", "y"))
-    feed.offer(some("z"))
-    feed.want(some("b"))
+    feed.prefetch(some("x", "y"))
+    feed.prefetch(some("z"))
+    feed.submit(some("b"))
     assert len(feed) == 3 and taken(feed) == ["a", "b", "z"]
     assert feed.taken == {("script.py", name, "s") for name in "abz"}
 
@@ -191,7 +197,7 @@ def test_an_open_feed_waits_until_it_is_closed() -> None:
 
 def test_a_closed_feed_has_nothing_left() -> None:
     feed = Feed(some("a"), stays_open=True)
-    feed.offer(some("b"))
+    feed.prefetch(some("b"))
     feed.close()
     assert taken(feed) == [] and len(feed) == 0
 

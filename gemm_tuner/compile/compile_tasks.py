@@ -11,8 +11,8 @@ from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status,
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import Script, specialisation
-from gemm_tuner.space.ledger import Ledger
+from gemm_tuner.source.codegen import Script, specialization
+from gemm_tuner.space.size_state import SizeState
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
@@ -32,13 +32,13 @@ def write_scripts(
     by_script: dict[tuple[str, str], dict[str, KernelConfig]] = {}
     classes: dict[str, GemmProblem] = {}
     for problem, config in wanted:
-        classes.setdefault(problem.class_key, problem)
-        by_script.setdefault((config.family, problem.class_key), {})[config.name] = config
+        classes.setdefault(problem.signature, problem)
+        by_script.setdefault((config.family, problem.signature), {})[config.name] = config
     return {
-        (family, class_key): codegen.write_script(
-            templates_dir, out_dir, family, classes[class_key], configs.values(), target, of_family.get(family)
+        (family, signature): codegen.write_script(
+            templates_dir, out_dir, family, classes[signature], configs.values(), target, of_family.get(family)
         )
-        for (family, class_key), configs in by_script.items()
+        for (family, signature), configs in by_script.items()
     }
 
 
@@ -64,8 +64,8 @@ def binary_of(
     scripts: dict[tuple[str, str], Script], problem: GemmProblem, config: KernelConfig, target: Target
 ) -> Binary:
     """Names the binary that a size and a configuration run."""
-    script = str(scripts[config.family, problem.class_key].path)
-    return script, config.binary_name, specialisation(problem, config, target)
+    script = str(scripts[config.family, problem.signature].path)
+    return script, config.kernel_symbol, specialization(problem, config, target)
 
 
 def compile_cost(config: KernelConfig) -> float:
@@ -79,8 +79,8 @@ def support_task(like: CompileTask) -> CompileTask:
     return CompileTask("", "", "", like.problem)
 
 
-def book(
-    ledger: Ledger,
+def record_compiles(
+    state: SizeState,
     names: Iterable[str],
     results: Mapping[Binary, CompileResult],
     scripts: dict[tuple[str, str], Script],
@@ -94,16 +94,16 @@ def book(
     """
     allowed = SPILLS_ALLOWED[device.target.backend]
     for name in names:
-        key = binary_of(scripts, ledger.problem, ledger.kept[name], device.target)
+        key = binary_of(scripts, state.problem, state.kept[name], device.target)
         result = results.get(key)
         if result is None:
             continue
-        ledger.record_compile(name, replace(result, seconds=0.0) if key in booked else result)
+        state.record_compile(name, replace(result, seconds=0.0) if key in booked else result)
         booked.add(key)
         if result.status != Status.OK:
             continue
         if result.shared_bytes > device.shared_memory_bytes:
             text = f"{result.shared_bytes} bytes of shared memory, the limit is {device.shared_memory_bytes}"
-            ledger.record(name, Status.OUT_OF_RESOURCES, text)
-        elif result.spills > allowed and name not in ledger.given:
-            ledger.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")
+            state.record(name, Status.OUT_OF_RESOURCES, text)
+        elif result.spills > allowed and name not in state.given:
+            state.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")

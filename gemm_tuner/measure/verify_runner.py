@@ -10,8 +10,8 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import Plan
-from gemm_tuner.measure.outcomes import Key, blame, from_on, running_at_end
-from gemm_tuner.measure.watching import (
+from gemm_tuner.measure.parse_run import Key, blame, from_on, running_at_end
+from gemm_tuner.measure.supervise import (
     ACCOUNTED,
     MAX_ATTEMPTS,
     OnEvent,
@@ -27,7 +27,7 @@ from gemm_tuner.system.processes import MOST_DEATHS
 def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent, of: Watched) -> None:
     """Checks every entry, in order. One whose process somebody killed has another chance; what MAX_ATTEMPTS processes
     do not come to is reported as dead too: nothing is known of it. After the plan's deadline nothing is checked."""
-    left, deaths = plan, Counter[Key | None]()
+    left, crashes = plan, Counter[Key | None]()
     for attempt in range(MAX_ATTEMPTS):
         where = folder / f"start{attempt:02d}"
         where.mkdir(parents=True)
@@ -45,17 +45,17 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
         require_journal(ended)
         blamed = blame(left, journal, ended)
         key = (blamed.problem, blamed.name) if blamed else None
-        deaths[key] += 1
-        spared = killed_from_outside(ended) and deaths[key] < MOST_DEATHS
-        if blamed is None and not spared:
+        crashes[key] += 1
+        retried = killed_from_outside(ended) and crashes[key] < MOST_DEATHS
+        if blamed is None and not retried:
             raise EnvironmentFault(
                 f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
                 where=str(ended.log_path),
             )
-        if blamed is not None and not spared:
+        if blamed is not None and not retried:
             on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
             (where / ACCOUNTED).touch()
-        left = behind(left, journal, again=spared)
+        left = behind(left, journal, again=retried)
         if not left.work or of.wind_down() or plan.is_over():
             return
     message = f"not checked: {MAX_ATTEMPTS} processes died before its turn"

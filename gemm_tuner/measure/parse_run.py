@@ -8,7 +8,7 @@ from typing import Any
 
 from gemm_tuner.core.records import Status, Timing, Verdict
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.launch.plan import AGAIN, SCREEN, VENDOR, Plan, Work
+from gemm_tuner.launch.plan import AA_TEST, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import attribution
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.processes import Ended
@@ -37,7 +37,7 @@ def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where
 
 
 def twin_of(work: Work, name: str) -> str:
-    return work.again if name == AGAIN else ""
+    return work.again if name == AA_TEST else ""
 
 
 def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:

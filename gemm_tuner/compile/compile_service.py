@@ -18,10 +18,10 @@ OnResult = Callable[[CompileTask, CompileResult], None]
 
 def key_of(task: CompileTask) -> TaskKey:
     """Script, kernel and specialisation: one binary."""
-    return task.script, task.name, task.specialisation
+    return task.script, task.name, task.specialization
 
 
-class Compiler:
+class CompileService:
     """Use as a context manager. ``results`` grows as workers answer; ``known`` ones are not compiled again.
 
     on_result: called in the compiler's thread with every answer, before anybody sees it in ``results``.
@@ -40,7 +40,7 @@ class Compiler:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="compiler", daemon=True)
 
-    def __enter__(self) -> Compiler:
+    def __enter__(self) -> CompileService:
         self._thread.start()
         return self
 
@@ -70,10 +70,10 @@ class Compiler:
     def _new(self, tasks: Iterable[CompileTask]) -> list[CompileTask]:
         return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._feed.taken]
 
-    def offer(self, tasks: Iterable[CompileTask]) -> None:
+    def prefetch(self, tasks: Iterable[CompileTask]) -> None:
         """Compiles these while nothing is wanted; what was offered before and not begun is forgotten."""
         with self._changed:
-            self._feed.offer(self._new(tasks))
+            self._feed.prefetch(self._new(tasks))
 
     def compile(
         self,
@@ -92,8 +92,8 @@ class Compiler:
         with self._changed:
             self._missing = keys - self.results.keys()
             # What still waits as an offer is wanted here, and must not be compiled twice.
-            self._feed.offer(())
-            self._feed.want(self._new(tasks))
+            self._feed.prefetch(())
+            self._feed.submit(self._new(tasks))
             seen = 0
             while True:
                 done = len(keys) - len(self._missing)
@@ -107,6 +107,6 @@ class Compiler:
                 look()
                 left = until - time.monotonic()
                 if left <= 0:
-                    self._feed.forget()
+                    self._feed.drop()
                     return False
                 self._changed.wait(min(left, LOOK_S))

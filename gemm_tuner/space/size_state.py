@@ -26,7 +26,7 @@ FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 
 @dataclass
-class Ledger:
+class SizeState:
     """The configurations that the rules kept, by name, and what became of each.
 
     configs:      all rows of the space, as ``space.frame`` made them.
@@ -89,7 +89,7 @@ class Ledger:
             numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
             self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{twin}", **numbers)
 
-    def admit(self, config: KernelConfig, predicted_us: float) -> None:
+    def add(self, config: KernelConfig, predicted_us: float) -> None:
         """Takes a configuration that the user gave among the kept ones, whether or not the space has it or the rules
         keep it."""
         self.given.add(config.name)
