@@ -18,6 +18,7 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --config setup.cfg --no-logo
 
 unit: $(VENV)/installed-dev
 	$(RUN) -m pytest -n 2 --dist worksteal --timeout 300
