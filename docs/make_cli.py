@@ -19,8 +19,9 @@ INTRODUCTION = """\
 
 Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
-error; `--json` makes a subcommand print one JSON document. Examples, and the exit status of each subcommand, are in the
-help. `python docs/make_cli.py` writes this page from the parsers.
+error; `--json` makes a subcommand print one JSON document. Percentages are `2%`, `2 %` or `2`; a bare `0.02`
+is refused: it could be a share. Examples, and the exit status of each subcommand, are in the help.
+`python docs/make_cli.py` writes this page from the parsers.
 """
 # Flags that the introduction explains, once for all commands.
 EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")

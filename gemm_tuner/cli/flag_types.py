@@ -12,6 +12,7 @@ from gemm_tuner.system.values import FACTOR_FORM, did_you_mean, is_factor
 
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 SIZE = re.compile(f"([0-9]{{1,6}}) ?({'|'.join(UNITS)})?")
+PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?(%?)")
 DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
 
 
@@ -109,13 +110,15 @@ def size_bytes(text: str) -> int:
 
 
 def percent(text: str) -> float:
-    """A number from 0 to 100; one below 1 needs its sign, since a bare 0.02 is 2 % where shares are asked for."""
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100")
-    if 0 < value < 1 and not text.endswith("%"):
-        raise argparse.ArgumentTypeError(f"{show(text)} could be a share or a percentage; write {show(text + '%')}")
+    """An argparse type: percent, from 0 to 100. ``2%``, ``2 %`` and ``2`` are 2.0.
+
+    A bare number between 0 and 1 is refused: 0.02 could be meant as 0.02 % or, as a share, as 2 %.
+    """
+    found = PERCENT.fullmatch(text.strip())
+    value = float(found[1]) if found else -1.0
+    if found is None or value > 100:
+        raise argparse.ArgumentTypeError(f"{show(text)} is no percentage; accepted: 0 to 100, such as 2%")
+    if 0 < value < 1 and not found[2]:
+        either = f"write '{value:g}%' or '{value * 100:g}%'"
+        raise argparse.ArgumentTypeError(f"{show(text)} could be a percentage or a share; {either}")
     return value

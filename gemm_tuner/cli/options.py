@@ -203,7 +203,7 @@ def _space(parser: Parser) -> None:
                        help="an older results file: its configurations are timed in the finals, and replaced only "
                        "by clearly faster ones")  # fmt: skip
     group.add_argument("--min_improvement", metavar="PCT", type=percent, default=2.0,
-                       help="with --update: by how much a new configuration must be faster, such as 3%% "
+                       help="with --update: by how much a new configuration must be faster, such as 3%% or 3 "
                        "(default: 2%%)")  # fmt: skip
     group.add_argument("--arch", metavar="ARCH", default="", help="such as sm_90 or gfx942; one without a "
                        "file in rules/ has its nearest relative's space (default: this machine's GPU, sm_90 without "

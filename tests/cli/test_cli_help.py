@@ -6,6 +6,7 @@ import io
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from rich.console import Console
 from samples import ROOT
 
 from gemm_tuner.cli import main as cli
-from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles
+from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles, compact, compare
 from gemm_tuner.cli.main import main
 from gemm_tuner.cli.options import build_parser
+from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, UserError
 from gemm_tuner.pipeline import run as pipeline
 
@@ -134,14 +136,25 @@ def test_o_is_the_output_everywhere(capsys: pytest.CaptureFixture[str], words: l
     assert "  -o, --output" in capsys.readouterr().out
 
 
-def test_a_percentage_below_1_needs_its_sign() -> None:
-    def improvement(text: str) -> object:
-        return build_parser().parse(["--min_improvement", text]).min_improvement
+@pytest.mark.parametrize(
+    ("parser", "words", "flag"),
+    [
+        (build_parser, (), "min_improvement"),
+        (compare.build_parser, ("a", "b"), "tolerance"),
+        (compact.build_parser, ("run",), "loss"),
+    ],
+)
+def test_percentages_are_written_alike(parser: Callable[[], Parser], words: tuple[str, ...], flag: str) -> None:
+    def parsed(text: str) -> object:
+        return getattr(parser().parse([*words, f"--{flag}={text}"]), flag)
 
-    assert [improvement(text) for text in ("3", "3%", "0.5%", "0")] == [3.0, 3.0, 0.5, 0.0]
-    for text in ("0.02", "-1", "101", "nan%", "x"):
-        with pytest.raises(UserError, match="could be a share" if text == "0.02" else "no percentage"):
-            improvement(text)
+    assert getattr(parser().parse([*words]), flag) == parsed("2%")
+    assert [parsed(text) for text in ("3", "3%", " 3 % ", "0.5%", "0", "100")] == [3.0, 3.0, 3.0, 0.5, 0.0, 100.0]
+    with pytest.raises(UserError, match=r"write '0\.02%' or '2%'"):
+        parsed("0.02")
+    for text in ("-1", "101", "nan%", "x", "1e-2", "", "%"):
+        with pytest.raises(UserError, match="no percentage"):
+            parsed(text)
 
 
 def test_a_python_without_the_packages_is_told_in_one_line() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.commands.percent import percent
-from gemm_tuner.cli.flag_types import one_of
+from gemm_tuner.cli.flag_types import one_of, percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.export.compact import plan, tuned
@@ -47,8 +46,8 @@ def build_parser() -> Parser:
     parser = Parser("compact", DESCRIPTION, EXAMPLES)
     parser.add_argument("run", metavar="RESULTS_OR_RUN", type=Path,
                         help="a run's folder, or a results file that it wrote")  # fmt: skip
-    parser.add_argument("--loss", metavar="PCT", type=percent, default=0.02,
-                        help="by how much a size may become slower, such as 5%% (default: 2%%)")  # fmt: skip
+    parser.add_argument("--loss", metavar="PCT", type=percent, default=2.0,
+                        help="by how much a size may become slower, such as 5%% or 5 (default: 2%%)")  # fmt: skip
     parser.add_argument("--boundaries", metavar="KIND", type=one_of(BOUNDARIES), default=POW2, help="where a range of "
                         "M ends: pow2, a power of two; learned, where times cross (default: %(default)s)")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="a results file of the served sizes")
@@ -61,17 +60,18 @@ def main(words: list[str], shown: Consoles) -> int:
     """Raises UserError for a run without tables, EnvironmentFault for a file that cannot be written."""
     arguments = build_parser().parse(words)
     run = tuned.load(arguments.run)
-    compacted = plan.compact(run, arguments.loss, arguments.boundaries)
+    loss = arguments.loss / 100
+    compacted = plan.compact(run, loss, arguments.boundaries)
     if arguments.output:
         if arguments.output.resolve() in own_results(arguments.run):
             raise UserError(f"{arguments.output} holds the rows of the run itself", where="--output")
         require_none_lost(arguments.output, [size.problem for size in run.sizes])
-        write_text_atomically(arguments.output, plan.results_text(compacted, run, arguments.loss, arguments.output))
+        write_text_atomically(arguments.output, plan.results_text(compacted, run, loss, arguments.output))
     if arguments.json:
-        print(json.dumps(document(compacted, arguments.loss), indent=1))
+        print(json.dumps(document(compacted, loss), indent=1))
     else:
         show_table(shown.out, compacted)
-        for line in closing(shown.out, compacted, arguments.loss):
+        for line in closing(shown.out, compacted, loss):
             shown.out.print(line, markup=False, highlight=False)
     if arguments.output:
         file = shlex.quote(str(arguments.output))

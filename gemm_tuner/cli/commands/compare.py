@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.cli.commands import Consoles, json_document
-from gemm_tuner.cli.commands.percent import percent
+from gemm_tuner.cli.flag_types import percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.gemm.problem import GemmProblem
@@ -43,8 +43,8 @@ def build_parser() -> Parser:
     parser = Parser("compare", DESCRIPTION, EXAMPLES)
     parser.add_argument("a", metavar="A", type=Path, help="what was before: a results file or a run's folder")
     parser.add_argument("b", metavar="B", type=Path, help="what is now")
-    parser.add_argument("--tolerance", metavar="PCT", type=percent, default=0.02,
-                        help="how much slower a size may become, such as 5%% (default: 2%%)")  # fmt: skip
+    parser.add_argument("--tolerance", metavar="PCT", type=percent, default=2.0,
+                        help="how much slower a size may become, such as 5%% or 5 (default: 2%%)")  # fmt: skip
     parser.add_argument("--allow_missing", action="store_true", help="accept that sizes of A are missing in B, or have "
                         "no time there that can be compared")  # fmt: skip
     json_document.add_flags(parser)
@@ -55,14 +55,15 @@ def build_parser() -> Parser:
 def main(words: list[str], shown: Consoles) -> int:
     """Raises UserError for what is no results file and no run's folder."""
     arguments = build_parser().parse(words)
-    comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), arguments.tolerance)
+    tolerance = arguments.tolerance / 100
+    comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), tolerance)
     for warning in comparison.warnings:
         shown.log.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     faults = comparison.faults(allow_missing=arguments.allow_missing)
-    json_document.put({**document(comparison, arguments.tolerance), "faults": faults}, arguments)
+    json_document.put({**document(comparison, tolerance), "faults": faults}, arguments)
     if not arguments.json:
         show_table(shown.out, comparison)
-        for line in closing(shown.out, comparison, arguments.tolerance, faults):
+        for line in closing(shown.out, comparison, tolerance, faults):
             shown.out.print(line, markup=False, highlight=False)
     return EXIT_UNVERIFIED if faults else EXIT_OK
 
