@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -78,10 +79,11 @@ class Finals:
             self.states[state.problem] = state
         self._first = self.next_process
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
-        self._run_planned(finalists)
-        self._judge()
-        self._add_processes(finalists)
-        self._publish_again(finalists)
+        with self.session.gpus_held() if finalists else nullcontext():  # so that no other run comes in between
+            self._run_planned(finalists)
+            self._judge()
+            self._add_processes(finalists)
+            self._publish_again(finalists)
         for state, _ in finalists:
             if not self.session.interruption.asked:
                 self._times.drop_the_rest(state.problem)

@@ -58,6 +58,7 @@ class Session:
     facts: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     users_named: bool = False
+    _holds_gpus: bool = field(default=False, init=False)
     started: float = field(default_factory=time.monotonic)
     budget: Budget = field(default_factory=Budget)
     costs: Costs = field(default_factory=Costs)
@@ -110,11 +111,12 @@ class Session:
     @contextmanager
     def gpus_held(self) -> Iterator[None]:
         """Holds the locks of the run's GPUs while the block times or checks on them; of a recording there are none.
+        Blocks may be nested: the outermost one takes and releases the locks.
 
         The first time, other processes on the GPUs are named. Raises EnvironmentFault when they stay in use for
         longer than the settings say.
         """
-        if self.environment.source != "measured":
+        if self.environment.source != "measured" or self._holds_gpus:
             yield
             return
         begun, waits = time.monotonic(), False
@@ -138,7 +140,11 @@ class Session:
                 found = gpu_users.others(self.environment.device.target.backend, self.gpu_names())
                 if found:
                     self.say(gpu_users.sentence(found))
-            yield
+            self._holds_gpus = True
+            try:
+                yield
+            finally:
+                self._holds_gpus = False
 
     def say(self, text: str) -> None:
         """One line of progress."""

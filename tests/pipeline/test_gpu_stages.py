@@ -19,6 +19,7 @@ from tuning import StandInGpu, session, state_of
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import gpu_users
+from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
@@ -43,13 +44,15 @@ class WatchedGpu(StandInGpu):
 
     locked: list[tuple[str, bool]] = field(default_factory=list)
 
+    def is_locked(self, name: str) -> bool:
+        try:
+            with held([name], wait_s=0):
+                return False
+        except EnvironmentFault:
+            return True
+
     def look(self, plan: Plan) -> None:
-        for name in LOCKS:
-            try:
-                with held([name], wait_s=0):
-                    self.locked.append((plan.stage, False))
-            except EnvironmentFault:
-                self.locked.append((plan.stage, True))
+        self.locked += [(plan.stage, self.is_locked(name)) for name in LOCKS]
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.look(plan)
@@ -78,6 +81,21 @@ def test_every_plan_that_runs_on_a_gpu_runs_under_the_locks_of_all_gpus(tmp_path
     assert all(locked for _, locked in one.locked)
     with held(LOCKS, wait_s=0):  # and afterwards they are free
         pass
+
+
+def test_the_locks_are_held_between_the_processes_of_finals_too(tmp_path: Path) -> None:
+    """Whether there is time for another process is asked between two of them."""
+    one, of = WatchedGpu(), a_session(tmp_path)
+    between: list[bool] = []
+
+    class Looking(Budget):
+        def has_time_for(self, seconds: float) -> bool:
+            between.append(one.is_locked(LOCKS[1]))
+            return super().has_time_for(seconds)
+
+    of.budget = Looking()
+    Tuning(of, [state_of(SIZE, CONFIGS)], [one, one]).run()
+    assert len(between) >= 4 and all(between)
 
 
 HOLD = """
