@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
-from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
-
-# What is no regular file, in words: opening a pipe may wait for ever, a device may have no end.
-_KINDS = (
-    (stat.S_ISDIR, os.strerror(errno.EISDIR)),
-    (stat.S_ISFIFO, "it is a pipe"),
-    (stat.S_ISSOCK, "it is a socket"),
-    (stat.S_ISCHR, "it is a device"),
-    (stat.S_ISBLK, "it is a device"),
-)
-
 
 # The path of standard input.
 STDIN = "-"
@@ -58,7 +46,9 @@ def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: in
         if str(path) == STDIN:
             data = sys.stdin.buffer.read(max_bytes + 1)
         else:
-            with os.fdopen(_open_regular(path), "rb") as file:
+            with open(path, "rb", opener=_open_at_once) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(0, "it is a pipe, a socket or a device")
                 data = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -74,11 +64,6 @@ def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: in
     return data
 
 
-def _open_regular(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a regular file; O_NONBLOCK, since opening a pipe waits for a writer. Raises OSError."""
-    descriptor = os.open(Path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(0, next((words for is_kind, words in _KINDS if is_kind(mode)), "it is no regular file"))
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

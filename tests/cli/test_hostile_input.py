@@ -151,7 +151,7 @@ HOSTILE_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "tab": (lambda path: path.write_text("-\t{M: 1}\n\t- 2\n"), "not valid YAML"),
     "folder": (folder, "Is a directory"),
     "pipe": (os.mkfifo, "it is a pipe"),
-    "endless": (lambda path: path.symlink_to("/dev/zero"), "it is a device"),
+    "endless": (lambda path: path.symlink_to("/dev/zero"), "or a device"),
     "itself": (lambda path: path.symlink_to(path), "symbolic links"),
 }
 

@@ -148,7 +148,7 @@ def test_too_large_a_file_is_not_read(path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no /dev/zero")
 def test_an_endless_device_is_not_read() -> None:
-    with pytest.raises(UserError, match="it is a device"):
+    with pytest.raises(UserError, match="or a device"):
         load_yaml("/dev/zero")
 
 
