@@ -10,7 +10,7 @@ from statistics import median
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import choose
 from gemm_tuner.decide import ranking as ranking
-from gemm_tuner.decide.finals_plan import FinalsPlan
+from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Ranking, Sheet
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
@@ -90,17 +90,23 @@ class Finals:
             self._book(state)
 
     def _run_planned(self, finalists: Finalists) -> None:
-        """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up."""
-        while self._planned and (index := min(self._planned.values())) < self.plan.processes:
-            if self.next_process > self._first and not self._may_go_on():
-                return
+        """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up. Processes
+        that are in the store take no time: of them come those, too, that the budget would not run."""
+        most = max(self.plan.processes, PROCESSES)
+        while self._planned and (index := min(self._planned.values())) < most:
             batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
+            within = index < self.plan.processes and (self.next_process == self._first or self._may_go_on())
+            batch = batch if within else self._stored(batch)
+            if not batch:
+                break
             self._process(batch, self.plan.role(index))
             for state, _ in batch:
                 self._planned[state.problem] += 1
             for problem in self._take_moved():
                 self._planned[problem] = 1
                 self._times.set_role(problem, self.plan.role(0))
+        ran = max(self._planned.values(), default=0)
+        self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
 
     def _take_moved(self) -> set[GemmProblem]:
         """The sizes that moved to another GPU since this was asked last."""
@@ -116,7 +122,9 @@ class Finals:
                 for state, _ in finalists
                 if self._contest(state).undecided
             ]
-            if not undecided or not self._may_go_on():
+            if not self._may_go_on():
+                undecided = self._stored(undecided)
+            if not undecided:
                 return
             self._process(undecided, Role.CHOOSE)
             if self._take_moved():
@@ -131,7 +139,8 @@ class Finals:
             problem = state.problem
             order = self._contest(state).order
             better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
-            if better and self._may_go_on(PUBLISH_AGAIN):
+            stored = self._stored([(state, names)], PUBLISH_AGAIN)
+            if better and (stored or self._may_go_on(PUBLISH_AGAIN)):
                 overruled.append((state, names, better))
                 self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
@@ -172,11 +181,11 @@ class Finals:
             return
         planner, work = Planner(self.session, self.scripts), []
         for state, names in finalists:
-            problem, timings = state.problem, self.timings.setdefault(state.problem, [])
+            timings = self.timings.setdefault(state.problem, [])
             failed = {timing.name for timing in timings if has_failed(timing)}
             left = [name for name in names if name not in failed]
-            done = [t for t in self.session.store.timings(problem, FINALS) if t.process == number]
-            if left and {timing.name for timing in done}.issuperset(left):
+            done = self._times.stored(state.problem, number, left)
+            if done:
                 self._times.enter_again(done, role)
             elif left:
                 again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
@@ -184,6 +193,17 @@ class Finals:
         if work:
             for problem, found in self._block(planner, work, number, role).items():
                 self.timings.setdefault(problem, []).extend(found.values())
+
+    def _stored(self, finalists: Finalists, processes: int = 1) -> list[tuple[SizeState, list[str]]]:
+        """The sizes of which the store has all that so many next processes would time."""
+        numbers = range(self.next_process, self.next_process + processes)
+        found = []
+        for state, names in finalists:
+            failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
+            left = [name for name in names if name not in failed]
+            if all(self._times.stored(state.problem, number, left) for number in numbers):
+                found.append((state, names))
+        return found
 
     def _title(self, number: int) -> str:
         one = self.plan.processes == 1 or self._recorded() == {0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Role, Timing
@@ -49,6 +49,12 @@ class FinalsTimes:
         """The sizes that another GPU began anew since this was asked last."""
         moved, self._moved = self._moved, set()
         return moved
+
+    def stored(self, problem: GemmProblem, process: int, names: Sequence[str]) -> list[Timing]:
+        """What an earlier start of this run has stored of a process of a size, where it has a timing of each of these
+        names; else nothing."""
+        done = [timing for timing in self.store.timings(problem, FINALS) if timing.process == process]
+        return done if names and {timing.name for timing in done}.issuperset(names) else []
 
     def enter_again(self, timings: Iterable[Timing], role: Role) -> None:
         """Enters what an earlier start of this run has stored of a process of a size, in the role that it has now."""

@@ -200,6 +200,56 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
     assert len(match.session.store.timings(TWO, FINALS)) == 5 * 5
 
 
+SURE, UNSURE = (0.0, 0.0, 0.0), (0.03, 0.0, 0.0)
+OVERRULED = {1: {A: 1.2}, 3: {A: 1.2}}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("times", "moves", "at", "ran"),
+    [
+        ({A: 1.0, B: 1.2, C: 1.5}, SURE, {}, 5),
+        ({A: 1.0, B: 1.0, C: 1.5}, UNSURE, {}, 7),
+        ({A: 1.0, B: 1.02, C: 1.5}, SURE, OVERRULED, 7),
+    ],
+)
+def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
+    times: dict[str, float],
+    moves: tuple[float, ...],
+    at: dict[int, dict[str, float]],
+    ran: int,
+    processes: int,
+    tmp_path: Path,
+) -> None:
+    """Planned, further and publishing ones, of fewer finalists than they had; nothing is timed."""
+    match = Match(tmp_path, Uncertain(times, moves, at))
+    whole = match.run()
+    assert len(match.gpu.plans) == ran
+    stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.published[ONE])
+    match.gpu = Uncertain(times, moves, at)
+    match.session.budget = Budget(60.0, match.session.started - 60)
+    resumed = match.finals = Finals(match.session, whole.scripts, Fleet([match.gpu], print))
+    resumed.plan = FinalsPlan(processes=processes, finalists=2)
+    resumed.run([(state, [A, B]) for state in match.states])
+    assert not match.gpu.plans
+    assert resumed.rankings[ONE].order == whole.rankings[ONE].order
+    assert match.session.published[ONE] == published
+    assert match.session.store.timings(ONE, FINALS) == stored
+
+
+def test_of_a_process_that_only_one_size_has_stored_that_size_keeps_it(tmp_path: Path) -> None:
+    match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
+    scripts = match.run().scripts
+    for size, process in ((TWO, 2), (TWO, 3), (TWO, 4), (ONE, 3), (ONE, 4)):  # as a kill in process 2 leaves them
+        match.session.store.drop_process(size, FINALS, process)
+    match.gpu.plans.clear()
+    match.session.budget = Budget(60.0, match.session.started - 60)
+    match.finals = Finals(match.session, scripts, Fleet([match.gpu], print), FinalsPlan(processes=1))
+    match.run()
+    assert not match.gpu.plans
+    assert [match.session.published[size][A].processes for size in (ONE, TWO)] == [3, 2]
+
+
 class Pair:
     """The finals of two sizes on two GPUs, the second one 1.6 times as slow; the first one is lost in a process."""
 
