@@ -17,7 +17,6 @@ from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Target
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.system.documents import write_text_atomically
-from gemm_tuner.system.installation import IMPORT_ROOT
 
 SCRIPT_TEMPLATE = "script.py.j2"
 CONSUMER_TEMPLATE = "block_fp8.py.j2"  # around a server's own kernel
@@ -65,10 +64,10 @@ def render(
     problem_class: GemmProblem,
     configs: Iterable[KernelConfig],
     target: Target,
-    package_root: str,
     kernel: ConsumerKernel | None = None,
 ) -> str:
-    """The script's text. kernel: the server's own, of a family that is one.
+    """The script's text, which names no path: equal arguments give equal bytes on every machine. kernel: the server's
+    own, of a family that is one.
 
     Raises UserError for a template that is missing, misspelt or does not parse.
     """
@@ -85,7 +84,6 @@ def render(
             launch_options=LAUNCH_OPTIONS[target.backend],
             has_tma=target.facts.tma,
             scale_block=SCALE_BLOCK,
-            package_root=package_root,
         )
     except jinja2.TemplateError as error:
         raise UserError(
@@ -108,7 +106,7 @@ def write_script(
     same kernel in the script of a later run is found in the cache.
     """
     problem_class = problem.as_class()
-    text = render(template_dir, family, problem_class, configs, target, str(IMPORT_ROOT), kernel)
+    text = render(template_dir, family, problem_class, configs, target, kernel)
     path = out_dir / f"{family}_{problem.signature}.py"
     write_text_atomically(path, text)
     return Script(path, family, problem.signature, kernel_sha(template_dir, family, problem_class, target, kernel))
@@ -118,7 +116,7 @@ def kernel_sha(
     template_dir: Path, family: str, problem: GemmProblem, target: Target, kernel: ConsumerKernel | None = None
 ) -> str:
     """12 hex digits over the script without its configurations."""
-    text = render(template_dir, family, problem.as_class(), (), target, "", kernel)
+    text = render(template_dir, family, problem.as_class(), (), target, kernel)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

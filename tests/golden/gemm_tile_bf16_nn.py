@@ -1,12 +1,9 @@
 """gemm_tile kernels for bf16_nn: 2 configurations. Generated; do not edit.
 
 Time or check them by hand:  python THIS_FILE --plan plan.json   (--help shows a plan)
-Importing this file opens no GPU and imports no torch.
+That needs gemm_tuner: installed, on PYTHONPATH, or in the folder that holds generated/.
+Importing this file opens no GPU and imports neither torch nor gemm_tuner.
 """
-
-import sys
-
-sys.path.append('')
 
 import triton
 import triton.language as tl
@@ -175,7 +172,18 @@ CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c'
 
 
 if __name__ == "__main__":
-    from gemm_tuner.launch.main import main
+    import os
+    import sys
+
+    # From generated/RUN/ to a checkout around it; what is installed comes first. This text is the same on all machines.
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir))
+    try:
+        from gemm_tuner.launch.main import main
+    except ModuleNotFoundError as error:
+        if error.name != "gemm_tuner":
+            raise
+        print("error: gemm_tuner is not found: install it, or name the folder that holds it in PYTHONPATH", file=sys.stderr)
+        sys.exit(3)
 
     status = main()
     if status:  # a plain return lets a profiler inside the process (proton) write its report

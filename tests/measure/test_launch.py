@@ -20,6 +20,7 @@ from samples import ROOT, config, device, problem
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Timing
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.kernel_env import launcher_env
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise, verify_runner
@@ -416,7 +417,7 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
     work = Work(ONE, ((0, config().name),))
     Plan(VERIFY, (str(script.path),), (work,), Method(), device="cpu").write(tmp_path / "plan.json")
     command = [sys.executable, str(script.path), "--plan", str(tmp_path / "plan.json"), "--journal", "/dev/full"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(tmp_path, {}))
     assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
     (tmp_path / "log").write_text(done.stderr)
     with pytest.raises(EnvironmentFault, match=r"could not write.*No space left on device.*free some space"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import shutil
 import subprocess
 import sys
@@ -55,7 +56,7 @@ GOLDEN_SCRIPTS = {
 def test_golden_scripts(what: str, templates: Path, update_golden: bool) -> None:
     """After a wanted change: ``pytest tests/source/test_codegen.py --update-golden``, and read the diff."""
     family, problem, configs, target = GOLDEN_SCRIPTS[what]
-    text = codegen.render(templates, family, problem.as_class(), configs, target, "")
+    text = codegen.render(templates, family, problem.as_class(), configs, target)
     golden = GOLDEN / f"{family}_{problem.signature}.py"
     if update_golden:
         golden.write_text(text, encoding="utf-8")
@@ -82,7 +83,7 @@ def test_every_class_renders_to_python(family: str, target: Target, templates: P
     for problem in CLASSES:
         if problem.batch > 1 and family != "gemm_tile":
             continue
-        text = codegen.render(templates, family, problem.as_class(), (AMD,), target, "")
+        text = codegen.render(templates, family, problem.as_class(), (AMD,), target)
         tree = ast.parse(text)
         kernels = {n.name: [a.arg for a in n.args.args] for n in tree.body if isinstance(n, ast.FunctionDef)}
         for kernel in (family, *(["split_k_reduce"] if family == "gemm_tile" else [])):
@@ -119,7 +120,7 @@ def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
 def test_a_misspelt_template_is_one_clear_error(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = copied_templates(tmp_path, "gemm_tile.py.j2", old, new)
     with pytest.raises(UserError) as error:
-        codegen.render(folder, "gemm_tile", FP16_TN_BIAS, (CONFIG,), SM_90, "")
+        codegen.render(folder, "gemm_tile", FP16_TN_BIAS, (CONFIG,), SM_90)
     assert message in str(error.value) and str(folder) in str(error.value)
 
 
@@ -137,7 +138,7 @@ def test_an_unknown_family_is_one_clear_error(tmp_path: Path, templates: Path) -
 
 def test_the_kernels_stay_at_their_lines_whatever_the_configs(templates: Path) -> None:
     """The start line is in Triton's cache key."""
-    texts = [codegen.render(templates, "gemm_tile", BF16_NN, many_configs(n), SM_90, "x" * n) for n in (0, 1, 3000)]
+    texts = [codegen.render(templates, "gemm_tile", BF16_NN, many_configs(n), SM_90) for n in (0, 1, 3000)]
     for kernel in ("gemm_tile", "split_k_reduce"):
         assert len({kernel_line(text, kernel) for text in texts}) == 1
 
@@ -175,12 +176,50 @@ def test_a_script_of_15000_configs_imports_without_torch_and_gpu(tmp_path: Path,
     assert f'"name": "{configs[-1].name}"' in done.stdout
 
 
-def test_a_script_runs_by_hand_and_shows_its_plan(tmp_path: Path, templates: Path) -> None:
-    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90)
-    done = subprocess.run(
-        [sys.executable, str(script.path), "--help"], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
+def checkout(folder: Path) -> Path:
+    """A second checkout, of copies."""
+    for name in ("gemm_tuner", "templates"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def by_hand(script: Path, where: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, str(script), "--help"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=where, env={**env, **variables})
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from samples import device
+from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.source import codegen
+templates, out = map(Path, sys.argv[1:])
+config = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
+problem = GemmProblem(4096, 4096, 4096)
+print(codegen.write_script(templates, out, "gemm_tile", problem, [config], device("sm_90").target).path)
+"""
+
+
+def test_a_script_is_the_same_in_every_checkout_and_runs_there_by_hand(tmp_path: Path, templates: Path) -> None:
+    """Without PYTHONPATH below its checkout, in the folder that runs have there; elsewhere it says what is missing."""
+    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90).path
+    other = checkout(tmp_path / "other")
+    run = other / "generated" / "run"
+    run.mkdir(parents=True)
+    command = [sys.executable, "-c", WRITE, str(other / "templates"), str(run)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(other), str(ROOT / "tests" / "helpers")])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert (run / script.name).read_bytes() == script.read_bytes()
+
+    done = by_hand(run / script.name, where=run)
     assert done.returncode == 0 and "--plan" in done.stdout
+    lost = by_hand(script, where=tmp_path)
+    assert lost.returncode == 3 and "gemm_tuner" in lost.stderr and "Traceback" not in lost.stderr
+    assert by_hand(script, where=tmp_path, PYTHONPATH=str(ROOT)).stdout == done.stdout
 
 
 def test_kernel_sha_follows_the_kernels_and_nothing_else(tmp_path: Path, templates: Path) -> None:

@@ -119,7 +119,7 @@ def rendered(
 def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[sections.Section]:
     """The script of every family of every class, with every epilogue."""
     return [
-        sections.Section(family, problem.signature, codegen.render(templates, family, problem, (), target, ""))
+        sections.Section(family, problem.signature, codegen.render(templates, family, problem, (), target))
         for kind in kinds
         for epilogue in kind.epilogues
         for family in kind.families
