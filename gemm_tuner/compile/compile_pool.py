@@ -1,4 +1,4 @@
-"""Compiles many kernels at once: every core, no GPU, and no compile can hold up or kill the run.
+"""The processes that compile: every core, no GPU, and no compile can hold up or kill the run.
 
 ``multiprocess.Pool`` waits for ever for the task of a worker that died (cpython bpo-22393), so
 the workers are held here one by one: each has a pipe, a process group and a deadline.
@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import statistics
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 import multiprocess
 from multiprocess.connection import wait
 
+from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.languages.triton.compile_worker import CompileTask, serve
@@ -30,7 +30,7 @@ from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_DEATHS
 
 START_LIMIT_S = 120.0
 EXIT_LIMIT_S = 2.0
-# How soon a task that another thread adds is seen while no worker answers.
+# How soon a task that another thread adds, or the end of the queue, is seen while no worker answers.
 LOOK_S = 0.05
 # A compile may take this many times the median of those before it, 30 s at least and the pool's limit at most.
 TIMES_THE_MEDIAN = 30.0
@@ -69,73 +69,9 @@ class Worker:
         self.connection.close()
 
 
-class Feed:
-    """Tasks that wait for a worker: what is wanted first, then what may be wanted later. Any thread may add some.
-
-    An open feed ends when it is closed, any other when it is empty. taken: (script, kernel, specialisation) of what
-    workers have taken so far.
-    """
-
-    def __init__(self, tasks: Iterable[CompileTask] = (), *, stays_open: bool = False) -> None:
-        self._wanted, self._spare = deque(tasks), deque[CompileTask]()
-        self._changed = threading.Condition()
-        self.taken: set[tuple[str, str, str]] = set()
-        self.open, self.closed = stays_open, False
-
-    def __len__(self) -> int:
-        with self._changed:
-            return len(self._wanted) + len(self._spare)
-
-    def submit(self, tasks: Iterable[CompileTask]) -> None:
-        with self._changed:
-            self._wanted.extend(tasks)
-            self._changed.notify()
-
-    def prefetch(self, tasks: Iterable[CompileTask]) -> None:
-        """What workers take up when nothing is wanted; replaces what was offered before."""
-        with self._changed:
-            self._spare = deque(tasks)
-            self._changed.notify()
-
-    def drop(self) -> None:
-        """Drops what waits; it may be wanted again."""
-        with self._changed:
-            self.taken -= {(task.script, task.name, task.specialization) for task in (*self._wanted, *self._spare)}
-            self._wanted.clear()
-            self._spare.clear()
-
-    def requeue(self, task: CompileTask) -> None:
-        """Puts a task that was taken before all others."""
-        with self._changed:
-            self._wanted.appendleft(task)
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Drops what waits and ends the feed; compiles that run are not waited for."""
-        self.drop()
-        with self._changed:
-            self.open, self.closed = False, True
-            self._changed.notify()
-
-    def take(self) -> CompileTask | None:
-        with self._changed:
-            waiting = self._wanted or self._spare
-            if not waiting:
-                return None
-            task = waiting.popleft()
-            self.taken.add((task.script, task.name, task.specialization))
-            return task
-
-    def wait(self) -> bool:
-        """Waits for a task; False when there will be none."""
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._wanted or self._spare or not self.open))
-            return bool(self._wanted or self._spare)
-
-
 @dataclass
 class CompilePool:
-    """``run`` compiles tasks in the order given; use as a context manager.
+    """``run`` compiles the tasks of a queue in its order; use as a context manager.
 
     limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
     memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
@@ -149,7 +85,7 @@ class CompilePool:
     memory_bytes: int = 0
     _workers: list[Worker] = field(default_factory=list)
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    _deaths: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _deaths: Counter[TaskKey] = field(default_factory=Counter)
     _failed_starts: int = 0
 
     def __enter__(self) -> CompilePool:
@@ -170,26 +106,29 @@ class CompilePool:
         theirs.close()
         return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
 
-    def run(self, tasks: Iterable[CompileTask] | Feed) -> Iterator[Answer]:
-        """Yields every task with its result, in the order they end."""
-        feed = tasks if isinstance(tasks, Feed) else Feed(tasks)
-        while not feed.closed:
-            self._hand_out(feed)
-            if any(worker.task is not None for worker in self._workers) or len(feed):
-                yield from self._step(feed)
-            elif not feed.wait():
+    def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
+        """Yields every task with its result, in the order they end, until the queue ends.
+
+        Raises EnvironmentFault when workers cannot start, or cannot write the cache.
+        """
+        queue = tasks if isinstance(tasks, TaskQueue) else TaskQueue(tasks)
+        while not queue.closed:
+            self._hand_out(queue)
+            if any(worker.task is not None for worker in self._workers) or len(queue):
+                yield from self._step(queue)
+            elif not queue.wait():
                 return
 
-    def _hand_out(self, feed: Feed) -> None:
+    def _hand_out(self, queue: TaskQueue) -> None:
         """Gives idle workers tasks, and starts workers while there are more tasks than that."""
         for worker in self._workers:
             if worker.ready and worker.task is None:
-                task = feed.take()
+                task = queue.take()
                 if task is None:
                     return
                 worker.give(task, self.limit)
         starting = sum(1 for worker in self._workers if not worker.ready)
-        missing = min(self.workers - len(self._workers), len(feed) - starting)
+        missing = min(self.workers - len(self._workers), len(queue) - starting)
         for _ in range(missing):
             self._workers.append(self._start_worker())
 
@@ -200,19 +139,19 @@ class CompilePool:
             return self.limit_s
         return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(self._seconds)))
 
-    def _step(self, feed: Feed) -> Iterator[Answer]:
-        """Waits for the next answer or deadline."""
+    def _step(self, queue: TaskQueue) -> Iterator[Answer]:
+        """Yields what is answered, or is over its deadline, within LOOK_S."""
         busy = {w.connection: w for w in self._workers if w.task is not None or not w.ready}
         next_deadline = min((w.deadline for w in busy.values()), default=time.monotonic())
         timeout = max(0.0, next_deadline - time.monotonic())
-        answered = wait(list(busy), timeout=min(timeout, LOOK_S) if feed.open else timeout)
+        answered = wait(list(busy), timeout=min(timeout, LOOK_S))
         for connection in answered:
             worker = busy[connection]
             try:
                 answer = worker.connection.recv()
             except (EOFError, OSError):
                 worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
-                yield from self._replace(worker, feed, Status.COMPILE_ERROR, "the compiler died")
+                yield from self._replace(worker, queue, Status.COMPILE_ERROR, "the compiler died")
                 continue
             if worker.ready and isinstance(answer, str):
                 raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=FREE_SPACE)
@@ -221,7 +160,7 @@ class CompilePool:
             if done is not None:
                 if not answer.cached:
                     self._seconds.append(answer.seconds)
-                task = feed.take()
+                task = queue.take()
                 if task is not None:
                     worker.give(task, self.limit)
                 yield done, answer
@@ -229,9 +168,9 @@ class CompilePool:
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
                 message = f"not compiled within {worker.limit_s:g} s"
-                yield from self._replace(worker, feed, Status.COMPILE_TIMEOUT, message)
+                yield from self._replace(worker, queue, Status.COMPILE_TIMEOUT, message)
 
-    def _replace(self, worker: Worker, feed: Feed, status: Status, message: str) -> Iterator[Answer]:
+    def _replace(self, worker: Worker, queue: TaskQueue, status: Status, message: str) -> Iterator[Answer]:
         """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it.
 
         A task whose worker somebody else killed goes back once.
@@ -247,10 +186,10 @@ class CompilePool:
             what = f"a compile worker ended at its start, exit status {exit_code}"
             raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
         if task is not None:
-            key = (task.script, task.name, task.specialization)
+            key = key_of(task)
             self._deaths[key] += 1
             if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_DEATHS:
-                feed.requeue(task)
+                queue.requeue(task)
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
             yield task, CompileResult(task.name, task.specialization, status, seconds=worker.limit_s, message=text)

@@ -1,4 +1,4 @@
-"""Compiles in a thread of its own, beside what is timed: first what is wanted, then what may be asked next."""
+"""Compiles in a thread of its own, beside the timing: first what somebody waits for, then what is likely next."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from gemm_tuner.compile.compile_pool import CompilePool, Feed
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.records import CompileResult
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 
-TaskKey = tuple[str, str, str]
 LOOK_S = 0.3
 OnResult = Callable[[CompileTask, CompileResult], None]
-
-
-def key_of(task: CompileTask) -> TaskKey:
-    """Script, kernel and specialisation: one binary."""
-    return task.script, task.name, task.specialization
 
 
 class CompileService:
     """Use as a context manager. ``results`` grows as workers answer; ``known`` ones are not compiled again.
 
-    on_result: called in the compiler's thread with every answer, before anybody sees it in ``results``.
-    busy_s:    seconds that workers spent in compiles, all of them added up.
+    on_result: called in the service's thread with every answer, before it is in ``results``.
+    busy_s:    seconds that workers spent in compiles, added up. compiled, cached: how many answers were compiled, and
+               how many came from the cache of compiled kernels.
     """
 
     def __init__(
@@ -34,7 +30,7 @@ class CompileService:
         self.pool, self.results = pool, dict(known or {})
         self.busy_s, self.compiled, self.cached = 0.0, 0, 0
         self._on_result = on_result
-        self._feed = Feed(stays_open=True)
+        self._queue = TaskQueue(stays_open=True)
         self._changed = threading.Condition()
         self._missing: set[TaskKey] = set()
         self._error: BaseException | None = None
@@ -47,13 +43,13 @@ class CompileService:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._feed.close()
+        self._queue.close()
         self._thread.join()
 
     def _run(self) -> None:
         try:
             with self.pool:
-                for task, result in self.pool.run(self._feed):
+                for task, result in self.pool.run(self._queue):
                     self._on_result(task, result)
                     with self._changed:
                         self.busy_s += result.seconds
@@ -62,18 +58,18 @@ class CompileService:
                         self.results[key_of(task)] = result
                         self._missing.discard(key_of(task))
                         self._changed.notify_all()
-        except BaseException as error:  # raised again where somebody waits
+        except BaseException as error:  # raised again in compile()
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
 
     def _new(self, tasks: Iterable[CompileTask]) -> list[CompileTask]:
-        return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._feed.taken]
+        return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._queue.taken]
 
     def prefetch(self, tasks: Iterable[CompileTask]) -> None:
-        """Compiles these while nothing is wanted; what was offered before and not begun is forgotten."""
+        """Compiles these while nobody waits for others; replaces those to prefetch that no worker has begun."""
         with self._changed:
-            self._feed.prefetch(self._new(tasks))
+            self._queue.prefetch(self._new(tasks))
 
     def compile(
         self,
@@ -82,18 +78,19 @@ class CompileService:
         until: float = float("inf"),
         look: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and what no worker
-        has begun is forgotten. One thread waits at a time.
+        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and tasks that no
+        worker has begun are dropped. One thread waits at a time.
 
-        look: called a few times a second; what it raises ends the wait. Raises what the pool raised in its thread.
+        advance: told how many more of them are done. look: called a few times a second; what it raises ends the wait.
+        Raises what the pool or ``on_result`` raised in the service's thread.
         """
         tasks = list(tasks)
         keys = {key_of(task) for task in tasks}
         with self._changed:
             self._missing = keys - self.results.keys()
-            # What still waits as an offer is wanted here, and must not be compiled twice.
-            self._feed.prefetch(())
-            self._feed.submit(self._new(tasks))
+            # A task that waits to be prefetched may be among these, and must not be compiled twice.
+            self._queue.prefetch(())
+            self._queue.submit(self._new(tasks))
             seen = 0
             while True:
                 done = len(keys) - len(self._missing)
@@ -107,6 +104,6 @@ class CompileService:
                 look()
                 left = until - time.monotonic()
                 if left <= 0:
-                    self._feed.drop()
+                    self._queue.drop()
                     return False
                 self._changed.wait(min(left, LOOK_S))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
+from gemm_tuner.compile.task_queue import TaskKey
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status, Target
 from gemm_tuner.gemm.problem import GemmProblem
@@ -17,13 +19,14 @@ from gemm_tuner.space.size_state import SizeState
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
 
-Binary = tuple[str, str, str]  # script, binary_name, specialisation
+Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
+StoredKey = tuple[str, str, str, str]  # family, signature, kernel symbol, specialization: holds in any run folder
 
 
 def write_scripts(
     templates_dir: Path,
     out_dir: Path,
-    wanted: Iterable[tuple[GemmProblem, KernelConfig]],
+    wanted: Wanted,
     target: Target,
     kernels: Iterable[ConsumerKernel] = (),
 ) -> dict[tuple[str, str], Script]:
@@ -43,7 +46,7 @@ def write_scripts(
 
 
 def tasks_for(
-    wanted: Iterable[tuple[GemmProblem, KernelConfig]],
+    wanted: Wanted,
     scripts: dict[tuple[str, str], Script],
     target: Target,
     *,
@@ -51,7 +54,7 @@ def tasks_for(
 ) -> list[CompileTask]:
     """One task a binary, longest first or as they are wanted. Sizes of one divisibility class share their binaries,
     and so do configurations of one ``binary_name``."""
-    tasks: dict[Binary, tuple[float, CompileTask]] = {}
+    tasks: dict[TaskKey, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
         key = binary_of(scripts, problem, config, target)
         if key not in tasks:
@@ -62,8 +65,8 @@ def tasks_for(
 
 def binary_of(
     scripts: dict[tuple[str, str], Script], problem: GemmProblem, config: KernelConfig, target: Target
-) -> Binary:
-    """Names the binary that a size and a configuration run."""
+) -> TaskKey:
+    """The binary that a size and a configuration run."""
     script = str(scripts[config.family, problem.signature].path)
     return script, config.kernel_symbol, specialization(problem, config, target)
 
@@ -82,15 +85,15 @@ def support_task(like: CompileTask) -> CompileTask:
 def record_compiles(
     state: SizeState,
     names: Iterable[str],
-    results: Mapping[Binary, CompileResult],
+    results: Mapping[TaskKey, CompileResult],
     scripts: dict[tuple[str, str], Script],
     device: Device,
-    booked: set[Binary],
+    counted: set[TaskKey],
 ) -> None:
-    """Enters what compiling the named configurations gave and drops those that cannot or should not be timed;
-    of those that the user gave only what cannot.
+    """Records in a size's state what compiling the named configurations gave, and which of them cannot run (too much
+    shared memory) or are not worth a try (too many spills; never said of those that the user gave).
 
-    booked: the binaries whose seconds are entered somewhere already; grows.
+    counted: the binaries whose compile seconds some size has already; grows.
     """
     allowed = SPILLS_ALLOWED[device.target.backend]
     for name in names:
@@ -98,8 +101,8 @@ def record_compiles(
         result = results.get(key)
         if result is None:
             continue
-        state.record_compile(name, replace(result, seconds=0.0) if key in booked else result)
-        booked.add(key)
+        state.record_compile(name, replace(result, seconds=0.0) if key in counted else result)
+        counted.add(key)
         if result.status != Status.OK:
             continue
         if result.shared_bytes > device.shared_memory_bytes:
@@ -107,3 +110,27 @@ def record_compiles(
             state.record(name, Status.OUT_OF_RESOURCES, text)
         elif result.spills > allowed and name not in state.given:
             state.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")
+
+
+def stored_key(task: CompileTask, scripts: Mapping[tuple[str, str], Script]) -> StoredKey:
+    """What a task is stored under: its script's family and signature instead of its path."""
+    family, signature = next(key for key, script in scripts.items() if str(script.path) == task.script)
+    return family, signature, task.name, task.specialization
+
+
+def results_of(
+    stored: Mapping[StoredKey, CompileResult], scripts: Mapping[tuple[str, str], Script]
+) -> dict[TaskKey, CompileResult]:
+    """Stored results by the tasks of these scripts; those of other scripts are left out."""
+    found = {}
+    for (family, signature, symbol, special), result in stored.items():
+        script = scripts.get((family, signature))
+        if script is not None:
+            found[str(script.path), symbol, special] = result
+    return found
+
+
+def in_turn(wanted: Iterable[tuple[SizeState, list[str]]]) -> list[tuple[GemmProblem, KernelConfig]]:
+    """The named configurations of these sizes, the sizes in turn: the first of each, then the second."""
+    rows = [[(state.problem, state.kept[name]) for name in names] for state, names in wanted]
+    return [pair for turn in zip_longest(*rows) for pair in turn if pair is not None]

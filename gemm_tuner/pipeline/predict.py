@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gemm_tuner.compile.compile_tasks import in_turn
 from gemm_tuner.core.records import Status, Verdict, Verified
 from gemm_tuner.decide import choose
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
-from gemm_tuner.pipeline.compiling import Compiling, pairs
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import check_candidates, only_keep, write_scripts
@@ -36,9 +37,9 @@ def run(session: Session, states: list[SizeState]) -> None:
         state.cut([name for name in state.kept if name not in chosen], f"not_in_best_{count}_predicted")
     wanted = [(state, tried[state.problem]) for state in states]
     with session.stage("write scripts"):
-        scripts = write_scripts(session, pairs(wanted))
-    with Compiling(session, scripts) as compiling:
-        compiling.states(wanted, "compile")
+        scripts = write_scripts(session, in_turn(wanted))
+    with CompileStage(session, scripts) as compiling:
+        compiling.compile_sizes(wanted, "compile")
         order = []
         for state, names in wanted:
             fitting = best_predicted(state, [n for n in names if not state.ended(n)], len(names))
@@ -69,7 +70,7 @@ def check_served(
     session: Session,
     scripts: dict[tuple[str, str], Script],
     order: list[tuple[SizeState, list[str]]],
-    compiling: Compiling,
+    compiling: CompileStage,
 ) -> None:
     """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
 
@@ -90,7 +91,7 @@ def check(
     session: Session,
     scripts: dict[tuple[str, str], Script],
     order: list[tuple[SizeState, list[str]]],
-    compiling: Compiling,
+    compiling: CompileStage,
 ) -> None:
     """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
     by_problem = {state.problem: state for state, _ in order}

@@ -12,7 +12,7 @@ from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import StageRun
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
@@ -37,7 +37,7 @@ class Rounds:
         states: Sequence[SizeState],
         scripts: dict[tuple[str, str], Script],
         fleet: Fleet,
-        compiling: Compiling | None,
+        compiling: CompileStage | None,
         search: Search,
     ) -> None:
         self._session, self._ledgers, self._fleet = session, states, fleet
@@ -70,7 +70,7 @@ class Rounds:
         if self._compiling:
             now, first_kernel_s = self._session.budget.clock(), self._session.pace.start_up_s()
             until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
-            self._compiling.states(asked, "compile", until)
+            self._compiling.compile_sizes(asked, "compile", until)
         asked = [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
         if self._compiling:
             compiled = [(state, [n for n in names if state.is_compiled(n)]) for state, names in asked]
@@ -82,7 +82,7 @@ class Rounds:
             for (state, names), (_, same) in zip(compiled, twins, strict=True)
         ]
         if self._compiling:
-            self._compiling.offer(self._next(asked))
+            self._compiling.prefetch(self._next(asked))
         self._screen(number, [(state, names) for state, names in once if names])
         for state, same in twins:
             for name, twin in same.items():

@@ -34,7 +34,7 @@ from gemm_tuner.pipeline import (
     serving_refusal,
     show,
 )
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.session import Session
@@ -309,9 +309,9 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
         found[problem] = (name or "", verdicts)
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
-    with Compiling(session, scripts) as compiling:
+    with CompileStage(session, scripts) as compiling:
         if environment.source != "replayed":
-            compiling.states([(state, list(state.kept)) for state in states], "compile")
+            compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")
         order = [(state, [n for n in state.kept if not state.ended(n)]) for state in states]
         order = [(state, names) for state, names in order if names]
         verdicts = check_candidates(session, checker, scripts, order, settled, compiling)

@@ -9,7 +9,7 @@ from gemm_tuner.core.records import KernelConfig, Verdict
 from gemm_tuner.gemm.companions import odd_companion
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
 from gemm_tuner.source.codegen import Script
@@ -38,7 +38,7 @@ def check_candidates(
     scripts: dict[tuple[str, str], Script],
     order: list[tuple[SizeState, list[str]]],
     on_settled: OnSettled,
-    compiling: Compiling | None,
+    compiling: CompileStage | None,
 ) -> dict[GemmProblem, list[Verdict]]:
     """Checks candidates best first; ``on_settled`` hears of each size as soon as it is known.
 
@@ -59,7 +59,7 @@ def check_candidates(
             for state, names in order
             for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
         ]
-        compiling.problems(odd, "compile for checks", session.budget.until(session.pace.check().of(len(order))))
+        compiling.compile(odd, "compile for checks", session.budget.until(session.pace.check().of(len(order))))
 
     def script_of(state: SizeState, name: str) -> str:
         return str(scripts[state.kept[name].family, state.problem.signature].path)

@@ -15,7 +15,7 @@ from gemm_tuner.launch.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.measure.fleet import Fleet, Launcher
 from gemm_tuner.pipeline import baseline_configs as baseline_configs
 from gemm_tuner.pipeline import resume, serving
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finals import Finalists, Finals
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.rounds import Rounds
@@ -72,7 +72,9 @@ class Tuning:
         labels = gpu_labels(self.session.environment)
         fleet.home.update(resume.homes(self.session.store, [state.problem for state in open_ones], labels))
         with ExitStack() as stack:
-            compiling = stack.enter_context(Compiling(self.session, self.scripts)) if settings.compile_stage else None
+            compiling = (
+                stack.enter_context(CompileStage(self.session, self.scripts)) if settings.compile_stage else None
+            )
             if compiling:
                 compiling.restore(open_ones)
             if open_ones:
@@ -97,9 +99,9 @@ class Tuning:
         own, which it keeps; the others are those of servers."""
         serving.add(self._servers, self.states)
         self._write_scripts(self.states)
-        with Compiling(self.session, self.scripts) as compiling:
+        with CompileStage(self.session, self.scripts) as compiling:
             given = [(state, list(state.kept)) for state in self.states]
-            compiling.states(given, "compile")
+            compiling.compile_sizes(given, "compile")
             runnable = [(state, [n for n in names if not state.ended(n)]) for state, names in given]
             self._settle(runnable, Finals(self.session, self.scripts, self._fleet(), self.plan), compiling)
 
@@ -135,7 +137,7 @@ class Tuning:
         verdicts = store.verdicts(state.problem, name)
         self._book(state, finals, name or None, verdicts, reason)
 
-    def _settle(self, finalists: Finalists, finals: Finals, compiling: Compiling | None) -> None:
+    def _settle(self, finalists: Finalists, finals: Finals, compiling: CompileStage | None) -> None:
         """Finals and checks; settles each size with the first of its contest that is right. Sizes of which none is
         have finals of the next best."""
         if not any(state.rows or names for state, names in finalists):
@@ -172,7 +174,7 @@ class Tuning:
             return best_predicted(state, [name for name in own if state.may_run(name)], self.plan.finalists)
         return state.fastest(self._places(state), own)
 
-    def _compiled(self, finalists: Finalists, compiling: Compiling | None) -> Finalists:
+    def _compiled(self, finalists: Finalists, compiling: CompileStage | None) -> Finalists:
         """The finalists less those that do not compile, or not in time: not all have been screened."""
         if compiling is None or not finalists:
             return finalists
@@ -180,19 +182,19 @@ class Tuning:
         if budget.bounded:
             self._compile_first(finalists, compiling)
         until = budget.until(pace.start().start_s + pace.check().of(len(self.states)))
-        compiling.states(finalists, "compile for finals", until)
+        compiling.compile_sizes(finalists, "compile for finals", until)
 
         def may_run(state: SizeState, name: str) -> bool:
             return state.may_run(name) and (state.has_binary(name) or not budget.bounded)
 
         return [(state, [name for name in names if may_run(state, name)]) for state, names in finalists]
 
-    def _compile_first(self, finalists: Finalists, compiling: Compiling) -> None:
+    def _compile_first(self, finalists: Finalists, compiling: CompileStage) -> None:
         """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
         clock, busy_s = self.session.budget.clock, compiling.busy_s
         firsts = [(state, names[:1]) for state, names in finalists if not any(map(state.has_binary, names))]
         begun = clock()
-        compiling.states(firsts, "compile for finals")
+        compiling.compile_sizes(firsts, "compile for finals")
         if compiling.busy_s > busy_s:
             self.session.pace.count_compiles(len(firsts), clock() - begun)
 
@@ -209,7 +211,7 @@ class Tuning:
         return baseline_configs.preferred(self.session, state, names, finals)
 
     def _check(
-        self, order: Finalists, finals: Finals, compiling: Compiling | None, repeats: int
+        self, order: Finalists, finals: Finals, compiling: CompileStage | None, repeats: int
     ) -> list[tuple[SizeState, list[str]]]:
         """Checks and settles. Returns the next finalists of the sizes of which none is right."""
         candidates = {state.problem: (state, names) for state, names in order}
@@ -230,7 +232,7 @@ class Tuning:
         check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
         return again
 
-    def _check_served(self, order: Finalists, finals: Finals, compiling: Compiling | None) -> None:
+    def _check_served(self, order: Finalists, finals: Finals, compiling: CompileStage | None) -> None:
         """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
         leaves time for no more than the check of the sizes' own."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import check_candidates, only_keep
 from gemm_tuner.pipeline.verify import Checker
@@ -19,7 +19,7 @@ def check_others(
     states: Sequence[SizeState],
     checker: Checker,
     scripts: dict[tuple[str, str], Script],
-    compiling: Compiling | None,
+    compiling: CompileStage | None,
 ) -> None:
     """Books what is wrong or unstable among them. No choice changes: what was chosen has been checked before."""
 

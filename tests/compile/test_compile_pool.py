@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import support_task
+from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
@@ -209,6 +211,17 @@ def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path)
     assert not any(map(is_running, pids))
 
 
+def test_a_queue_that_is_closed_ends_the_wait_for_a_compile(tmp_path: Path) -> None:
+    """However the queue was made: a run that ends must not wait for a compile's time limit."""
+    queue = TaskQueue([broken_task(tmp_path, calls="time.sleep(600)")])
+    with pool_in(tmp_path, workers=1, limit_s=5.0) as pool, ThreadPoolExecutor() as thread:
+        answers = thread.submit(lambda: list(pool.run(queue)))
+        while not (tmp_path / "pid").exists() and not answers.done():
+            time.sleep(0.01)
+        queue.close()
+        assert answers.result() == []  # no COMPILE_TIMEOUT: it was not waited for
+
+
 def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path) -> None:
     pids: list[int] = []
     with pytest.raises(KeyboardInterrupt), pool_in(tmp_path) as pool:
@@ -244,3 +257,20 @@ def test_nothing_to_compile_starts_nothing(tmp_path: Path) -> None:
         assert list(pool.run([])) == []
         assert pool._workers == []
     assert not (tmp_path / "log.txt").exists() and os.getpgrp() == os.getpgid(0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit_s"),
+    [
+        ([], 60.0),
+        ([0.1] * 19, 60.0),
+        ([0.1] * 20, 30.0),  # 30 x 0.1 s is less than the least
+        ([1.5] * 20, 45.0),
+        ([9.0] * 20, 60.0),
+        ([9.0] * 5000 + [1.5] * 200, 45.0),  # the latest count
+    ],
+)
+def test_the_limit_follows_what_compiles_take(seconds: list[float], limit_s: float, tmp_path: Path) -> None:
+    pool = pool_in(tmp_path)
+    pool._seconds.extend(seconds)
+    assert pool.limit == limit_s

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from samples import TEMPLATES
 
-from gemm_tuner.compile.compile_pool import CompilePool, Feed
-from gemm_tuner.compile.compile_service import CompileService, key_of
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.compile_service import CompileService
+from gemm_tuner.compile.task_queue import key_of
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
@@ -137,7 +138,7 @@ def test_time_that_is_over_ends_the_wait_and_what_was_not_begun(
     with begin() as compiler:
         assert not compiler.compile(late, ignore, until=time.monotonic() - 1)
         assert compiler.compile([last], ignore)
-        assert len(compiler._feed) == 0
+        assert len(compiler._queue) == 0
     begun = [name for name, _ in heard if name != last.name]
     assert begun == [task.name for task in late[: len(begun)]] and len(begun) <= 1
 
@@ -166,54 +167,3 @@ def test_an_error_while_storing_reaches_who_waits(tmp_path: Path) -> None:
     with CompileService(pool_in(tmp_path), full) as compiler, pytest.raises(EnvironmentFault, match="the disk is full"):
         compiler.compile(tasks_in(tmp_path), ignore)
     assert compiler.results == {}
-
-
-def some(*names: str) -> list[CompileTask]:
-    return [CompileTask("script.py", name, "s", PROBLEM) for name in names]
-
-
-def taken(feed: Feed) -> list[str]:
-    return [task.name for task in iter(feed.take, None)]
-
-
-def test_a_feed_gives_the_wanted_first_and_the_latest_offer_only() -> None:
-    feed = Feed(some("a"), stays_open=True)
-    feed.prefetch(some("x", "y"))
-    feed.prefetch(some("z"))
-    feed.submit(some("b"))
-    assert len(feed) == 3 and taken(feed) == ["a", "b", "z"]
-    assert feed.taken == {("script.py", name, "s") for name in "abz"}
-
-
-def test_an_open_feed_waits_until_it_is_closed() -> None:
-    feed, waited = Feed(stays_open=True), list[bool]()
-    thread = threading.Thread(target=lambda: waited.append(feed.wait()))
-    thread.start()
-    feed.close()
-    thread.join(30)
-    assert waited == [False] and feed.closed
-    assert not Feed().wait() and Feed(some("a")).wait()
-
-
-def test_a_closed_feed_has_nothing_left() -> None:
-    feed = Feed(some("a"), stays_open=True)
-    feed.prefetch(some("b"))
-    feed.close()
-    assert taken(feed) == [] and len(feed) == 0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "limit_s"),
-    [
-        ([], 60.0),
-        ([0.1] * 19, 60.0),
-        ([0.1] * 20, 30.0),  # 30 x 0.1 s is less than the least
-        ([1.5] * 20, 45.0),
-        ([9.0] * 20, 60.0),
-        ([9.0] * 5000 + [1.5] * 200, 45.0),  # the latest count
-    ],
-)
-def test_the_limit_follows_what_compiles_take(seconds: list[float], limit_s: float, tmp_path: Path) -> None:
-    pool = pool_in(tmp_path)
-    pool._seconds.extend(seconds)
-    assert pool.limit == limit_s

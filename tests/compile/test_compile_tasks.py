@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 from samples import TEMPLATES, config, device
 
-from gemm_tuner.compile.compile_tasks import Binary, binary_of, record_compiles, tasks_for, write_scripts
+from gemm_tuner.compile.compile_tasks import (
+    binary_of,
+    in_turn,
+    record_compiles,
+    results_of,
+    stored_key,
+    tasks_for,
+    write_scripts,
+)
+from gemm_tuner.compile.task_queue import TaskKey
 from gemm_tuner.core.records import CompileResult, KernelConfig, Status
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.compiling import pairs
 from gemm_tuner.pipeline.tune import why_nothing_timed
 from gemm_tuner.space.size_state import SizeState
 
@@ -58,7 +66,7 @@ def booked(tmp_path: Path) -> tuple[SizeState, SizeState]:
         results[task.script, task.name, task.specialization] = CompileResult(
             task.name, task.specialization, status, 2.5, 90, 0, 1024, "ab" * 32 if fine else "", message=message
         )
-    entered: set[Binary] = set()
+    entered: set[TaskKey] = set()
     for state in states:
         record_compiles(state, state.kept, results, scripts, DEVICE, entered)
     return states[0], states[1]
@@ -91,7 +99,7 @@ def test_where_time_may_run_out_the_first_of_each_size_come_first(tmp_path: Path
     small, large = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64), config(num_stages=5)
     fp16 = replace(PROBLEM, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
     states = [state_of(size, (small, large)) for size in (PROBLEM, fp16)]
-    wanted = pairs((state, list(state.kept)) for state in states)
+    wanted = in_turn((state, list(state.kept)) for state in states)
     assert wanted == [(size, one) for one in (small, large) for size in (PROBLEM, fp16)]
     scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
     in_order, longest_first = (
@@ -119,3 +127,22 @@ def test_spills_drop_what_the_search_made_and_never_what_the_user_gave(tmp_path:
     record_compiles(given, given.kept, {key: large}, scripts, DEVICE, set())
     assert given.why_not(GROUPS[0].name).startswith("out_of_resources: ")
     assert why_nothing_timed(given).startswith("the given configuration could not run: out_of_resources: ")
+
+
+def test_stored_results_are_found_by_the_scripts_of_another_folder(tmp_path: Path) -> None:
+    fp16 = replace(PROBLEM, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
+    wanted = [(PROBLEM, STAGES), (fp16, STAGES), (PROBLEM, LOOPS[0])]
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    before, now = (write_scripts(TEMPLATES, folder, wanted, DEVICE.target) for folder in folders)
+    stored = {
+        stored_key(task, before): CompileResult(task.script, task.specialization, Status.OK)
+        for task in tasks_for(wanted, before, DEVICE.target)
+    }
+    del now[LOOPS[0].family, PROBLEM.signature]  # this run has no such script
+    found = results_of(stored, now)
+    assert found.keys() == {binary_of(now, problem, STAGES, DEVICE.target) for problem in (PROBLEM, fp16)}
+    for problem in (PROBLEM, fp16):
+        was = binary_of(before, problem, STAGES, DEVICE.target)[0]
+        assert found[binary_of(now, problem, STAGES, DEVICE.target)].name == was

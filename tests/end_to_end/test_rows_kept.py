@@ -46,14 +46,14 @@ setattr(owner, last, dies)
 sys.exit(main(words))
 """
 MOMENTS = [
-    ("gemm_tuner.pipeline.session:Session.settle", 1, "after"),
-    ("gemm_tuner.pipeline.session:Session.settle", 2, "after"),
+    ("gemm_tuner.pipeline.session:Session.record_outcome", 1, "after"),
+    ("gemm_tuner.pipeline.session:Session.record_outcome", 2, "after"),
     ("gemm_tuner.store.results_file:results.write_rows", 1, "before"),
     ("os:fsync", 1, "after"),
     *[("os:replace", nth, when) for nth in (1, 2) for when in ("before", "after")],
     ("gemm_tuner.store.run_record:write", 1, "before"),
     ("gemm_tuner.store.run_folder:RunFolder.tidy", 1, "before"),
-    ("gemm_tuner.store.store:Store.settle", 2, "after"),
+    ("gemm_tuner.store.store:Store.record_outcome", 2, "after"),
 ]
 
 
@@ -111,7 +111,7 @@ def test_a_kill_leaves_every_row_and_the_command_goes_on(moment: tuple[str, int,
 
 
 def test_a_run_that_goes_on_says_so_first(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_killed(("gemm_tuner.store.store:Store.settle", 2, "after"), words(tuned)) == 9
+    assert run_killed(("gemm_tuner.store.store:Store.record_outcome", 2, "after"), words(tuned)) == 9
     (run,) = runs(tuned)
     assert main(words(tuned)) == 0
     assert capfd.readouterr().err.splitlines()[0] == f"going on with runs/{run.name}: 2 of 3 sizes finished"

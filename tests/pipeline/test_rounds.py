@@ -215,10 +215,10 @@ def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeyp
     at_s: list[float] = []
 
     class UsesItsTime(CompilesSome):
-        def states(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
+        def compile_sizes(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
             clock.now_s = until
             at_s.append(until - batch.session.budget.began)
-            super().states(wanted, title, until)
+            super().compile_sizes(wanted, title, until)
 
     batch.rounds(UsesItsTime()).run()
     assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
@@ -269,14 +269,14 @@ class CompilesSome:
     def __init__(self) -> None:
         self.events: list[tuple[str, list[str]]] = []
 
-    def states(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
+    def compile_sizes(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
         self.events.append((title, [name for _, names in wanted for name in names]))
         for state, names in wanted:
             for name in names:
                 status = Status.SPILLED if name == NAMES[0] else Status.OK
                 state.record_compile(name, CompileResult(name, "d", status, message="spills 9"))
 
-    def offer(self, wanted: list[tuple[SizeState, list[str]]]) -> None:
+    def prefetch(self, wanted: list[tuple[SizeState, list[str]]]) -> None:
         self.events.append(("offer", [name for _, names in wanted for name in names]))
 
 

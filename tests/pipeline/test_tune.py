@@ -18,7 +18,7 @@ from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import run_summary
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import MORE_FINALS, Tuning
@@ -294,7 +294,7 @@ def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkey
     run = Run(tmp_path, gpu, configs=small, search="quick", compile_stage=True, older={ONE: too_large})
     # The search does not ask for it: it is predicted to be slow.
     monkeypatch.setattr("gemm_tuner.search.registry.QUICK_COUNT", 2)
-    monkeypatch.setattr(Compiling, "offer", lambda self, wanted: None)
+    monkeypatch.setattr(CompileStage, "prefetch", lambda self, wanted: None)
     done = run.run()
     assert run.states[0].rows[too_large.name]["status"] == "out_of_resources"
     launched = {name for plan in gpu.plans for work in plan.work for _, name in work.entries}

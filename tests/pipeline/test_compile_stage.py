@@ -13,7 +13,7 @@ from tuning import session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.languages.triton.kernel_cache import evict, in_use
-from gemm_tuner.pipeline.compiling import Compiling
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.steps import write_scripts
 from gemm_tuner.space.size_state import SizeState
@@ -27,9 +27,9 @@ def compiled(of: Session, count: int) -> tuple[SizeState, dict[str, int]]:
     """The ledger of a run that goes on, the first ``count`` wanted, and what it had to compile."""
     state, here = state_of(SIZE, CONFIGS), replace(of, facts={})
     state.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
-    with Compiling(here, write_scripts(here, [(SIZE, one) for one in CONFIGS])) as compiling:
+    with CompileStage(here, write_scripts(here, [(SIZE, one) for one in CONFIGS])) as compiling:
         compiling.restore([state])
-        compiling.states([(state, [one.name for one in CONFIGS[:count]])], "compile")
+        compiling.compile_sizes([(state, [one.name for one in CONFIGS[:count]])], "compile")
     return state, here.facts
 
 

@@ -1,0 +1,103 @@
+"""What a run compiles: results go to its store and to the states of its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+
+from gemm_tuner.compile import compile_tasks
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.compile_service import CompileService
+from gemm_tuner.compile.compile_tasks import Wanted, in_turn
+from gemm_tuner.compile.task_queue import TaskKey, key_of
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store.store import KERNELS_WANTED
+from gemm_tuner.system import progress
+
+NO_LIMIT = float("inf")
+
+
+class CompileStage:
+    """Use as a context manager around all that a run compiles: workers start once."""
+
+    def __init__(self, session: Session, scripts: dict[tuple[str, str], Script]) -> None:
+        self._session, self._scripts = session, scripts
+        self._device = session.environment.device
+        self._counted: set[TaskKey] = set()
+        settings, folder = session.settings, session.folder
+        variables, log = kernel_env(folder.cache), folder.raw / "compile.log"
+        pool = CompilePool(self._device.target, settings.compile_workers, variables, log, settings.compile_limit_s)
+        self._cache = kernel_cache.identity(folder.cache)
+        known = compile_tasks.results_of(session.store.compiles(self._cache), scripts)
+        self._service = CompileService(pool, self._store, known)
+
+    def __enter__(self) -> CompileStage:
+        self._service.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._service.__exit__(kind, error, trace)
+        self._session.count("kernels compiled", self._service.compiled)
+        self._session.count("kernels found in the cache", self._service.cached)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that workers spent in compiles so far, added up."""
+        return self._service.busy_s
+
+    def _store(self, task: CompileTask, result: CompileResult) -> None:
+        if task.name:  # the measurement's own kernels have none
+            key = compile_tasks.stored_key(task, self._scripts)
+            self._session.store.add_compiles({key: result}, self._cache)
+
+    def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
+        return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
+
+    def restore(self, states: Iterable[SizeState]) -> None:
+        """Records what an earlier start of this run compiled of the configurations that it timed, even where the
+        cache has lost their binaries."""
+        known = compile_tasks.results_of(self._session.store.compiles(), self._scripts)
+        for state in states:
+            timed = list(state.screened_us())
+            compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)
+
+    def compile(self, wanted: Wanted, title: str, until: float = NO_LIMIT) -> None:
+        """Compiles what these problems need of these configurations, until ``time.monotonic()`` is ``until``: in the
+        order given where time may run out, else longest first, so that no worker is left with a long one at the end.
+
+        Raises EnvironmentFault when not even the measurement's own kernels compile, KeyboardInterrupt on a signal.
+        """
+        session, service = self._session, self._service
+        tasks = self._tasks(wanted, longest_first=until == NO_LIMIT)
+        tasks = [task for task in tasks if key_of(task) not in service.results]
+        if not tasks:
+            return
+        support = compile_tasks.support_task(tasks[0])
+        session.store.set_fact(KERNELS_WANTED, session.store.num_compiles() + len(tasks))
+        with session.stage(title), progress.step(title, len(tasks) + 1, session.console) as step:
+            done = service.compile([support, *tasks], step.advance, until, session.interruption.check)
+        result = service.results.get(key_of(support))
+        if done and result is not None and result.status != Status.OK:
+            raise EnvironmentFault(f"Triton compiles nothing for this target: {result.message}")
+
+    def compile_sizes(self, wanted: Iterable[tuple[SizeState, list[str]]], title: str, until: float = NO_LIMIT) -> None:
+        """Compiles the named configurations of these sizes and records the results in the sizes' states."""
+        wanted = list(wanted)
+        self.compile(in_turn(wanted), title, until)
+        for state, names in wanted:
+            compile_tasks.record_compiles(
+                state, names, self._service.results, self._scripts, self._device, self._counted
+            )
+
+    def prefetch(self, wanted: Iterable[tuple[SizeState, list[str]]]) -> None:
+        """Lets idle workers compile these in their order: they may be wanted next."""
+        self._service.prefetch(self._tasks(in_turn(wanted), longest_first=False))

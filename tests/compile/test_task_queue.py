@@ -1,0 +1,45 @@
+"""The queue of compile tasks: its order, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+
+from gemm_tuner.compile.task_queue import TaskQueue
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.compile_worker import CompileTask
+
+PROBLEM = GemmProblem(64, 64, 64)
+
+
+def some(*names: str) -> list[CompileTask]:
+    return [CompileTask("script.py", name, "s", PROBLEM) for name in names]
+
+
+def taken(queue: TaskQueue) -> list[str]:
+    return [task.name for task in iter(queue.take, None)]
+
+
+def test_submitted_tasks_come_first_and_only_the_latest_to_prefetch() -> None:
+    queue = TaskQueue(some("a"), stays_open=True)
+    queue.prefetch(some("x", "y"))
+    queue.prefetch(some("z"))
+    queue.submit(some("b"))
+    assert len(queue) == 3 and taken(queue) == ["a", "b", "z"]
+    assert queue.taken == {("script.py", name, "s") for name in "abz"}
+
+
+def test_an_open_queue_waits_until_it_is_closed() -> None:
+    queue, waited = TaskQueue(stays_open=True), list[bool]()
+    thread = threading.Thread(target=lambda: waited.append(queue.wait()))
+    thread.start()
+    queue.close()
+    thread.join(30)
+    assert waited == [False] and queue.closed
+    assert not TaskQueue().wait() and TaskQueue(some("a")).wait()
+
+
+def test_a_closed_queue_has_nothing_left() -> None:
+    queue = TaskQueue(some("a"), stays_open=True)
+    queue.prefetch(some("b"))
+    queue.close()
+    assert taken(queue) == [] and len(queue) == 0
