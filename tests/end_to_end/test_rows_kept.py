@@ -209,7 +209,7 @@ def test_a_bug_before_a_run_has_a_folder_is_reported_in_the_temporary_one(
     tuned: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tuned.parent))
-    monkeypatch.setattr("gemm_tuner.pipeline.prepare.find_setting", broken)
+    monkeypatch.setattr("gemm_tuner.pipeline.prepare.find_environment", broken)
     assert main(words(tuned)) == EXIT_BUG
     (kept,) = tuned.parent.glob("bug-*.txt")
     assert str(kept) in capfd.readouterr().err
