@@ -280,6 +280,7 @@ class ServedChoice:
     default_us: of what the consumer launches without a tuned file, in the same finals; None where it was not timed.
     kernel:     the consumer's own kernel that was measured, as --kernel_from found it; empty where config's family
                 stood in for it.
+    processes, process_spread_pct: of its times in the finals, as in Choice.
     """
 
     consumer: str
@@ -289,6 +290,8 @@ class ServedChoice:
     default_us: float | None = None
     kept_from: str = ""
     kernel: str = ""
+    processes: int | None = None
+    process_spread_pct: float | None = None
 
     @property
     def measured(self) -> KernelConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
@@ -16,7 +17,8 @@ NAMES = ("vllm", "sglang", "aiter")
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
-_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", "kept_from", "kernel")
+_PROCESSES = ("processes", "process_spread_pct")
+_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", *_PROCESSES, "kept_from", "kernel")
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
@@ -30,6 +32,8 @@ def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str,
             time_key: round(float(one.time_us), 3),
             "verified": one.verified.scalar,
             **({} if one.default_us is None else {"default_us": round(float(one.default_us), 3)}),
+            **({} if one.processes is None else {"processes": one.processes}),
+            **({} if one.process_spread_pct is None else {"process_spread_pct": float(one.process_spread_pct)}),
             **({"kept_from": one.kept_from} if one.kept_from else {}),
             **({"kernel": one.kernel} if one.kernel else {}),
         }
@@ -74,7 +78,18 @@ def _served(name: str, raw: object, where: str) -> ServedChoice:
     for key in [key for key in ("kept_from", "kernel") if key in raw]:
         check_kind(raw, key, "text", where)
     kept_from, kernel = str(raw.get("kept_from", "")), str(raw.get("kernel", ""))
-    return ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from, kernel)
+    made = ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from, kernel)
+    return replace(made, **_processes(raw, where))
+
+
+def _processes(raw: dict[Any, Any], where: str) -> dict[str, Any]:
+    """What an entry says of the processes of its finals."""
+    for key, kind in zip(_PROCESSES, ("count", "number"), strict=True):
+        if key in raw:
+            check_kind(raw, key, kind, where)
+            if not 0 <= raw[key] < math.inf:
+                raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number, 0 or more")
+    return {key: raw[key] for key in _PROCESSES if key in raw}
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gemm_tuner.consumers.consumer import Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.records import Device, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.served import STAND_IN
@@ -235,11 +237,12 @@ def served_choices(
     us: Mapping[str, float],
     verdicts: Verdicts,
     verified: Verified = Verified.TRUE,
+    published: Mapping[str, Published] | None = None,
 ) -> tuple[ServedChoice, ...]:
     """The best configuration for each server that a check found right.
 
     us: the finals' times by name, best first; the model's where the check was that of the interpreter.
-    verdicts: those on a configuration of a size. verified: by what they are.
+    verdicts: those on a configuration of a size. verified: by what they are. published: what finals published, by name.
     """
     found = []
     for server in wanted:
@@ -250,8 +253,15 @@ def served_choices(
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
             config = replace(state.kept[name], family=STAND_IN)
             kernel = server.kernel.label if server.kernel else ""
-            found.append(ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel))
+            made = ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel)
+            found.append(replace(made, **_processes(published[name])) if published and name in published else made)
     return tuple(found)
+
+
+def _processes(found: Published) -> dict[str, Any]:
+    """What a served configuration says of the processes in which it ran."""
+    spread_pct = None if found.spread_pct is None else round(found.spread_pct, 2)
+    return {"processes": found.processes, "process_spread_pct": spread_pct}
 
 
 def judgement(wanted: Iterable[Server], state: SizeState) -> Judgement:

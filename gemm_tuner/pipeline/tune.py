@@ -279,7 +279,8 @@ class Tuning:
         store.record_outcome(problem, name)
         baseline_configs.note_chosen(self.session, state, name)
         chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, device, source, ties)
-        served = serving.served_choices(self._servers, state, finals_us(finals, state), store.verdicts)
+        us, published = finals_us(finals, state), self.session.published.get(problem)
+        served = serving.served_choices(self._servers, state, us, store.verdicts, published=published)
         judgement = serving.judgement(self._servers, state)
         self.session.record_outcome(problem, replace(chosen, served=served), judgement=judgement)
 

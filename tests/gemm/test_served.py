@@ -41,7 +41,7 @@ def write(path: Path, one: Choice) -> Path:
 def test_served_entries_read_back_as_written(
     source: str, verified: Verified, default_us: float | None, tmp_path: Path
 ) -> None:
-    one = dataclasses.replace(SERVED, verified=verified, default_us=default_us)
+    one = dataclasses.replace(SERVED, verified=verified, default_us=default_us, processes=4, process_spread_pct=1.25)
     other = dataclasses.replace(one, consumer="sglang", time_us=13.0)
     path = write(tmp_path / "r.yaml", with_served(one, other, source=source))
     (row,) = results.read(path).rows
@@ -75,7 +75,17 @@ def test_a_served_entry_that_is_none_is_refused(change: dict[str, Any], words: l
     assert all(word in str(caught.value) for word in words)
 
 
-@pytest.mark.parametrize(("key", "value"), [("median_us", -1), ("median_us", "fast"), ("default_us", 0), ("warps", 4)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("median_us", -1),
+        ("median_us", "fast"),
+        ("default_us", 0),
+        ("warps", 4),
+        ("process_spread_pct", -1),
+        ("processes", "few"),
+    ],
+)
 def test_a_bad_field_of_a_served_entry_is_named(key: str, value: object, tmp_path: Path) -> None:
     path = write(tmp_path / "r.yaml", with_served(SERVED))
     document = yaml.safe_load(path.read_text())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from samples import ROOT, config, device
-from tuning import StandInGpu, session, settings, state_of
+from tuning import FIVE, StandInGpu, session, settings, state_of
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.options import build_parser
@@ -18,7 +18,9 @@ from gemm_tuner.core.records import KernelConfig, ServedChoice, Status, Verdict,
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
-from gemm_tuner.launch.plan import VERIFY
+from gemm_tuner.launch.plan import VERIFY, Plan
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_refusal
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Session
@@ -58,10 +60,26 @@ def test_a_row_holds_the_winner_and_the_best_that_the_server_can_launch(tmp_path
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
     choice = done.choices[SIZE]
     assert choice.config == WINNER
-    assert choice.served == (ServedChoice("vllm", GOOD, 70.0, Verified.TRUE, 100.0),)
+    assert choice.served == (ServedChoice("vllm", GOOD, 70.0, Verified.TRUE, 100.0, **FIVE),)
     assert done.choices[OTHER].served == ()  # of a type that it does not take
     rows = results.read(done.results_path).rows
     assert [row.served for row in rows] == [choice.served, ()]
+
+
+class Wandering(StandInGpu):
+    """Each of whose processes is 2 % slower than the one before."""
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        self.us = {name: us * 1.02**plan.process for name, us in TIMES.items()}
+        return super().timings(plan, folder, on_event, on_found)
+
+
+def test_a_served_time_says_how_far_processes_lay_apart_as_the_winner_does(tmp_path: Path) -> None:
+    done = tuned(tmp_path, Wandering(us=TIMES), "vllm")
+    (row, _) = results.read(done.results_path).rows
+    (one,) = row.served
+    assert one.process_spread_pct == row.facts["process_spread_pct"] == pytest.approx(100 * (1.02**4 - 1), abs=0.01)
+    assert one.processes == row.facts["processes"] == 5
 
 
 def test_each_server_has_its_own_default(tmp_path: Path) -> None:
@@ -273,7 +291,7 @@ def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path)
     Tuning(run, states, (gpu,), given=served_to).run_given()
     one = run.choices[SIZE]
     assert (one.config, one.median_us) == (SPLIT, pytest.approx(90.0))
-    assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0),)
+    assert one.served == (ServedChoice("vllm", NEXT, 75.0, Verified.TRUE, 20.0, **FIVE),)
     assert run.choices[OTHER].config == WINNER and run.choices[OTHER].served == ()
 
 

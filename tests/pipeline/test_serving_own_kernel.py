@@ -10,7 +10,7 @@ import pytest
 import yaml
 from consumer_sources import SGLANG, write_source
 from samples import config, device
-from tuning import SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
+from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
 
 from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
@@ -80,7 +80,7 @@ def test_the_own_kernel_serves_and_does_not_win(tmp_path: Path, kernel: Consumer
     gpu = StandInGpu(us=TIMES)
     choice = tuned(tmp_path, gpu, kernel, "vllm").choices[SIZE]
     assert (choice.config, choice.runner_up, choice.median_us) == (WINNER, TILE.name, pytest.approx(50.0))
-    assert choice.served == (ServedChoice("vllm", NEXT, 30.0, Verified.TRUE, 60.0, kernel=kernel.label),)
+    assert choice.served == (ServedChoice("vllm", NEXT, 30.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),)
     assert names(gpu, FINALS) >= {own(NEXT).name, own(DEFAULT).name, own(TILE).name, WINNER.name}
     assert DEFAULT.name not in names(gpu, SCREEN) | names(gpu, FINALS)  # what stood in for the server's kernel
     assert own(NEXT).name in names(gpu, VERIFY)
@@ -125,7 +125,9 @@ def test_a_benchmark_times_what_is_served_by_the_own_kernel(tmp_path: Path, kern
     servers = serving.given(entries, SM_90, {"vllm": kernel})
     serving.add_given(servers, states, entries)
     Tuning(run, states, (StandInGpu(us=TIMES),), given=servers).run_given()
-    assert run.choices[SIZE].served == (ServedChoice("vllm", TILE, 40.0, Verified.TRUE, 60.0, kernel=kernel.label),)
+    assert run.choices[SIZE].served == (
+        ServedChoice("vllm", TILE, 40.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),
+    )
     assert run.choices[SIZE].config == WINNER
     assert load_sizes(run.results_path, Defaults()).entries[0].served == run.choices[SIZE].served
 

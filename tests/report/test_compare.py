@@ -231,6 +231,19 @@ def test_what_a_server_is_given_is_compared_too(tmp_path: Path, capsys: pytest.C
     assert exit_of(fewer, before) == EXIT_OK
 
 
+@pytest.mark.parametrize(("spread_pct", "verdict"), [(0.5, "slower"), (40.0, "unclear")])
+def test_served_times_are_judged_by_their_intervals_over_processes(
+    spread_pct: float, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def written(name: str, us: float) -> Path:
+        given = ServedChoice("vllm", B, us, Verified.TRUE, processes=5, process_spread_pct=spread_pct)
+        return write_results(tmp_path / f"{name}.yaml", [replace(choice(P, A, 100.0), served=(given,))])
+
+    exit_of(written("a", 110.0), written("b", 116.0), "--json")
+    (_, served) = json.loads(capsys.readouterr().out)["sizes"]
+    assert (served["consumer"], served["verdict"], served["noise"]) == ("vllm", verdict, "processes")
+
+
 def test_a_size_without_a_config_in_either_is_no_fault(tmp_path: Path) -> None:
     both = write_results(tmp_path / "a.yaml", [choice(P, A, 1.0)], slow=Q)
     assert exit_of(both, both) == EXIT_OK

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from gemm_tuner.decide import estimates
 from gemm_tuner.decide.finals_plan import publishing_of
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place, run_record
-from gemm_tuner.store.results import Row
 from gemm_tuner.store.run_record import RunRecord, SizeRecord
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ def load(path: Path) -> Side:
     if path.is_dir():
         return _of_run(path, run_record.read(path))
     found = results.read(path)
-    factors = _factors(found.rows)
+    factors = _factors(
+        (row.problem, row.facts.get("processes"), row.facts.get("process_spread_pct")) for row in found.rows
+    )
     sizes = {}
     for row in found.rows:
         assert row.config is not None
@@ -66,11 +70,13 @@ def load(path: Path) -> Side:
 
 
 def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
-    return {
-        (row.problem, one.consumer): Timed(one.config.name, found.source_of(row), one.time_us)
-        for row in found.rows
-        for one in row.served
-    }
+    all_served = [(row, one) for row in found.rows for one in row.served]
+    factors = _factors(((row.problem, one.consumer), one.processes, one.process_spread_pct) for row, one in all_served)
+    made = {}
+    for row, one in all_served:
+        key = (row.problem, one.consumer)
+        made[key] = Timed(one.config.name, found.source_of(row), one.time_us, factor=factors.get(key))
+    return made
 
 
 def _served_of_run(folder: Path) -> dict[tuple[GemmProblem, str], Timed]:
@@ -103,18 +109,20 @@ def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
     return Timed(size.chosen, source, next((time for time in times if time is not None), None))
 
 
-def _factors(rows: Iterable[Row]) -> dict[GemmProblem, float]:
-    """Of the rows that say how far processes lay apart, each by what all of them together tell (``estimates``)."""
+def _factors(spread_pcts: Iterable[tuple[_Key, int | None, float | None]]) -> dict[_Key, float]:
+    """Timed.factor of what says how far processes lay apart, each by what all of them together tell (``estimates``).
+
+    spread_pcts: a key, and the processes and process_spread_pct of its row.
+    """
     spreads = {}
-    for row in rows:
-        processes, range_pct = row.facts.get("processes", 0), row.facts.get("process_spread_pct")
-        if processes > 1 and range_pct is not None:
-            spreads[row.problem] = (estimates.spread_of_range(range_pct, processes), publishing_of(processes))
+    for key, processes, range_pct in spread_pcts:
+        if processes is not None and processes > 1 and range_pct is not None:
+            spreads[key] = (estimates.spread_of_range(range_pct, processes), publishing_of(processes))
     common = estimates.common_spread([one for one, _ in spreads.values()])
     most = sum(one.degrees for one, _ in spreads.values())
     return {
-        problem: estimates.interval_factor(estimates.moderated(own, common, most), publishing)
-        for problem, (own, publishing) in spreads.items()
+        key: estimates.interval_factor(estimates.moderated(own, common, most), publishing)
+        for key, (own, publishing) in spreads.items()
     }
 
 
