@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gemm_tuner.core.records import Choice, Device, KernelConfig, Status, Timing, Verdict, Verified
+from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.gemm.problem import GemmProblem
@@ -60,7 +61,7 @@ def measured_choice(
     the fastest.
     """
     ours, vendor = ranked.times[name], ranked.vendor
-    p20, p80 = (float(np.quantile(ours.samples_us, q)) for q in (0.2, 0.8))
+    p20, p80 = quantiles_us(ours.samples_us)
     others = [other for other in ranked.order if other != name and other in ranked.times]
     runner_up = min(others, key=lambda other: ranked.times[other].us, default="")
     return Choice(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from gemm_tuner.core.records import ServedChoice
+from gemm_tuner.decide.estimates import quantiles_us, ratio_interval
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.gemm.short_forms import labels, legend, titled
@@ -59,7 +58,7 @@ class SizeView:
     label:      the size in short form, without what all sizes of the run share.
     time_us:    of the chosen configuration; ``time_source`` is 'finals', 'screen', 'predicted' or '' for none.
     roofline_pct, tflops, intensity: the last in FLOP a byte; none of the first two for a predicted time.
-    vendor_ratio: the vendor's median over ours; ``vendor_ratio_interval`` is what the two intervals allow at most.
+    vendor_ratio: the vendor's median over ours; ``vendor_ratio_interval`` that which the intervals of both leave.
     """
 
     record: SizeRecord
@@ -124,8 +123,7 @@ class SizeView:
     def vendor_ratio_interval(self) -> Interval | None:
         if not (self.vendor and self.ours and self.vendor.interval_us and self.ours.interval_us):
             return None
-        (low, high), (ours_low, ours_high) = self.vendor.interval_us, self.ours.interval_us
-        return low / ours_high, high / ours_low
+        return ratio_interval(self.vendor.interval_us, self.ours.interval_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,32 +212,13 @@ def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView
     there = (folder / run_record.TABLES / f"{record.key}.csv.gz").exists()
     table = run_record.read_table(folder, record.key) if there else None
     contenders = sorted((_contender(final) for final in record.finals if final.samples_us), key=lambda c: c.median_us)
-    time_us, time_source = _chosen_time(record, contenders, table, source)
+    time_us, time_source = run_record.chosen_time(record, table, source)
     return SizeView(record, label, table, tuple(contenders), time_us, time_source)
 
 
 def _contender(final: Final) -> Finalist:
     samples = final.samples_us
-    p20, p80 = (float(np.quantile(samples, q)) for q in (0.2, 0.8))
-    interval = None if final.low_us is None or final.high_us is None else (final.low_us, final.high_us)
-    return Finalist(final.name, final.time_us, p20, p80, min(samples), interval, samples)
-
-
-def _chosen_time(
-    record: SizeRecord, contenders: Sequence[Finalist], table: pd.DataFrame | None, source: str
-) -> tuple[float | None, str]:
-    """The chosen configuration's time and where it is from: the finals, else the table."""
-    ours = next((one for one in contenders if one.name == record.chosen), None)
-    if ours is not None:
-        return ours.median_us, "finals"
-    if table is None or not record.chosen or "name" not in table:
-        return None, ""
-    row = table[table["name"] == record.chosen]
-    columns = ("predicted_us",) if source == "predicted" else reversed(TIME_COLUMNS)
-    for column in columns:
-        if column in row and row[column].notna().any():
-            return float(row[column].iloc[0]), column.removesuffix("_us")
-    return None, ""
+    return Finalist(final.name, final.time_us, *quantiles_us(samples), min(samples), final.interval_us, samples)
 
 
 def measured_us(table: pd.DataFrame) -> pd.Series:

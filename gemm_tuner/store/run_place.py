@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store import results, run_record
+from gemm_tuner.store.results import Results
 from gemm_tuner.store.run_record import RUN_FILE
 from gemm_tuner.system.input_files import printable
 
@@ -43,6 +44,14 @@ def results_file(path: Path) -> Path:
     if wrote.is_file() and _is_of(wrote, path):  # where the command ran in this folder, another file may have its name
         return wrote
     raise UserError("holds no results file", where=printable(path), accepted=f"the file that the run wrote, {wrote}")
+
+
+def results_of_run(folder: Path) -> Results | None:
+    """The results file of a run; None where it is gone."""
+    try:
+        return results.read(results_file(folder))
+    except UserError:
+        return None
 
 
 def _is_of(file: Path, folder: Path) -> bool:

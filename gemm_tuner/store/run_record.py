@@ -10,6 +10,7 @@ import dataclasses
 import gzip
 import io
 import json
+import math
 import os
 import zlib
 from collections.abc import Mapping
@@ -58,6 +59,10 @@ class Final:
         """The time that is reported; of an earlier version's record the median of the samples."""
         return median(self.samples_us) if self.us is None else self.us
 
+    @property
+    def interval_us(self) -> tuple[float, float] | None:
+        return (self.low_us, self.high_us) if self.low_us and self.high_us else None
+
 
 @dataclass(frozen=True)
 class SizeRecord:
@@ -84,6 +89,11 @@ class SizeRecord:
     @property
     def key(self) -> str:
         return self.problem.key
+
+    @property
+    def winner(self) -> Final | None:
+        """The chosen configuration in the finals; None where it was in none."""
+        return next((final for final in self.finals if final.name == self.chosen and final.samples_us), None)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,26 @@ def tables_folder(results_path: str | os.PathLike[str], header: Mapping[str, str
     names, which may be gone."""
     home, run = Path(results_path).parent, run_folder(results_path, header)
     return home if run is None or ((home / TABLES).is_dir() and not (run / TABLES).is_dir()) else run
+
+
+def chosen_time(size: SizeRecord, table: pd.DataFrame | None, source: str) -> tuple[float | None, str]:
+    """The time of a size's chosen configuration, us, and where it is from: 'finals', 'screen', 'predicted', or '' for
+    none. table: of the size, which is looked at where the record holds no finals. source: the run's."""
+    if size.winner is not None:
+        return size.winner.time_us, "finals"
+    if table is None or not size.chosen or "name" not in table:
+        return None, ""
+    rows = table[table["name"] == size.chosen].to_dict("records")
+    for column in ("predicted_us",) if source == "predicted" else ("finals_us", "screen_us"):
+        time_us = positive(rows[0].get(column)) if rows else None
+        if time_us is not None:
+            return time_us, column.removesuffix("_us")
+    return None, ""
+
+
+def positive(cell: object) -> float | None:
+    """A cell of a table or a fact of a row as a time; None for a blank one."""
+    return float(cell) if isinstance(cell, (int, float)) and 0 < cell < math.inf else None
 
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:

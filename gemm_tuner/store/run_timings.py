@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Status
 from gemm_tuner.gemm.config_keys import config_of
-from gemm_tuner.store.run_record import TABLES, read_table
+from gemm_tuner.store.run_record import TABLES, positive, read_table
 from gemm_tuner.system.documents import show
 
 FINALS, SCREEN = "finals", "screen"
@@ -60,10 +59,10 @@ def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
     """
     timed: dict[str, TimedConfig] = {}
     for config, row in _ok_rows(folder, key, chosen, _COLUMNS):
-        finals_us, screen_us = (_time(row[f"{stage}_us"]) for stage in (FINALS, SCREEN))
+        finals_us, screen_us = (positive(row[f"{stage}_us"]) for stage in (FINALS, SCREEN))
         if finals_us is None and screen_us is None:
             continue
-        samples = _time(row.get(f"{FINALS if finals_us is not None else SCREEN}_samples"))
+        samples = positive(row.get(f"{FINALS if finals_us is not None else SCREEN}_samples"))
         timed[config.name] = TimedConfig(config, finals_us, screen_us, int(samples or 0))
     return timed
 
@@ -74,7 +73,7 @@ def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[KernelCo
     Raises UserError as ``read_timings`` does.
     """
     rows = _ok_rows(folder, key, chosen, ("name", "status", "predicted_us", *CONFIG_FIELDS))
-    found = [(config, us) for config, row in rows if (us := _time(row["predicted_us"])) is not None]
+    found = [(config, us) for config, row in rows if (us := positive(row["predicted_us"])) is not None]
     return sorted(found, key=lambda pair: pair[1])
 
 
@@ -95,11 +94,6 @@ def _ok_rows(
         if config.name != row["name"]:
             raise UserError(f"calls {config.name} {show(row['name'])}", where=where)
         yield config, {str(column): value for column, value in row.items()}
-
-
-def _time(value: object) -> float | None:
-    """A cell as a number above 0; None for a blank one."""
-    return float(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
 
 
 def _integral(value: Any) -> Any:

@@ -90,3 +90,20 @@ def test_a_range_tells_the_variance(processes: int) -> None:
     found = [estimates.spread_of_range(float(np.expm1(np.ptp(one)) * 100), processes).variance for one in logs]
     assert np.mean(found) == pytest.approx(0.03**2, rel=0.05)
     assert estimates.spread_of_range(1.0, 1) == NOTHING_KNOWN
+
+
+def test_the_interval_of_a_ratio_holds_it_as_often_as_those_of_the_times_do() -> None:
+    generator, spreads, trials, processes = (
+        np.random.default_rng(0),
+        (Spread(1e-4, np.inf), Spread(9e-4, np.inf)),
+        4000,
+        3,
+    )
+    times = [generator.normal(0, np.sqrt(one.variance / processes), trials) for one in spreads]
+    factors = [estimates.interval_factor(one, processes) for one in spreads]
+    held = 0
+    for logs in zip(*times, strict=True):
+        over, under = ((us / factor, us * factor) for us, factor in zip(np.exp(logs), factors, strict=True))
+        low, high = estimates.ratio_interval(over, under)
+        held += low <= 1 <= high
+    assert held / trials == pytest.approx(estimates.CONFIDENCE, abs=0.012)

@@ -30,6 +30,8 @@ from gemm_tuner.core.errors import EXIT_INPUT
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.report import data, html, packing, summary
+from gemm_tuner.report.compare import judge, sides
+from gemm_tuner.report.compare.sides import Timed
 from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final
 
@@ -186,7 +188,19 @@ def test_the_page_and_the_results_file_give_the_same_ratio(tmp_path: Path) -> No
     )
     one = summary.of_report(data.load(write_run(tmp_path, size(finals=finals))))["sizes"][0]
     assert (one["time_us"], one["vendor_us"], one["vendor_ratio"]) == (10.2, 11.5, 11.5 / 10.2)
-    assert one["vendor_ratio_interval"] == (11.0 / 10.4, 12.1 / 10.0)
+    low, high = one["vendor_ratio_interval"]
+    before, after = (  # what the subcommand compare says of the same two times
+        Timed("", "measured", us, interval_us=interval) for us, interval in ((10.2, (10.0, 10.4)), (11.5, (11.0, 12.1)))
+    )
+    assert ((low, high), "processes") == judge.ratio_interval(before, after)
+    assert 11.0 / 10.4 < low < one["vendor_ratio"] < high < 12.1 / 10.0
+
+
+def test_a_run_without_finals_has_the_same_time_in_the_page_and_in_a_comparison(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, size(finals=()))
+    shown = data.load(folder).sizes[0]
+    assert not shown.contenders and shown.time_us is not None
+    assert sides.load(folder).sizes[shown.problem].median_us == shown.time_us
 
 
 def test_text_from_files_is_never_markup(tmp_path: Path) -> None:

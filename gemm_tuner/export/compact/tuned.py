@@ -71,7 +71,8 @@ def load(path: Path) -> TunedRun:
 
 def _of_folder(folder: Path) -> TunedRun:
     record = run_record.read(folder)
-    served = _served_of_run(folder)
+    found = run_place.results_of_run(folder)
+    served = {row.problem: row.served for row in found.rows} if found else {}
     header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
         replace(
@@ -82,15 +83,6 @@ def _of_folder(folder: Path) -> TunedRun:
         if size.chosen
     ]
     return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen), folder)
-
-
-def _served_of_run(folder: Path) -> dict[GemmProblem, tuple[ServedChoice, ...]]:
-    """What a run's results file has for servers; nothing where the file is gone."""
-    try:
-        rows = results.read(run_place.results_file(folder)).rows
-    except UserError:
-        return {}
-    return {row.problem: row.served for row in rows}
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from statistics import geometric_mean
 
-import numpy as np
-
+from gemm_tuner.decide import estimates
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.report.compare.sides import Side, Timed
 
@@ -94,7 +93,7 @@ class Comparison:
     def geometric_mean(self) -> float | None:
         """Of the ratios B over A; None when no size has one."""
         ratios = [one.ratio for one in self.compared if one.ratio is not None]
-        return float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+        return geometric_mean(ratios) if ratios else None
 
 
 def compare(a: Side, b: Side, tolerance: float) -> Comparison:
@@ -174,12 +173,11 @@ def _without_config(problem: GemmProblem, left: Timed | None, right: Timed | Non
 def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
     """The interval of B's time over A's, and how it came about.
 
-    From the 95 % intervals over processes of both, whose errors are independent: squares of logarithms add up. Else,
-    from p20 and p80 of both, the least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
+    From the 95 % intervals over processes of both (``estimates.ratio_interval``). Else, from p20 and p80 of both, the
+    least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
     """
-    if a.factor and b.factor and a.median_us and b.median_us:
-        ratio, factor = b.median_us / a.median_us, math.exp(math.hypot(math.log(a.factor), math.log(b.factor)))
-        return (ratio / factor, ratio * factor), "processes"
+    if a.interval_us and b.interval_us:
+        return estimates.ratio_interval(b.interval_us, a.interval_us), "processes"
     if a.p20_us and a.p80_us and b.p20_us and b.p80_us:
         return (b.p20_us / a.p80_us, b.p80_us / a.p20_us), "p20-p80"
     return None, ""

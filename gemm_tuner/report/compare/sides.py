@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
-from gemm_tuner.core.errors import UserError
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.finals_plan import publishing_of
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place, run_record
-from gemm_tuner.store.run_record import RunRecord, SizeRecord
+from gemm_tuner.store.run_record import RunRecord, SizeRecord, positive
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -26,8 +22,8 @@ class Timed:
 
     config:     the configuration's name.
     p20_us, p80_us: of the samples; None where the file does not say.
-    factor:     median_us over this and times this hold the time with 95 % confidence, over processes; None where a
-                single process was timed, or the file does not say.
+    interval_us: holds the time with 95 % confidence, over processes; None where a single process was timed, or the file
+                does not say.
     """
 
     config: str
@@ -35,7 +31,7 @@ class Timed:
     median_us: float | None
     p20_us: float | None = None
     p80_us: float | None = None
-    factor: float | None = None
+    interval_us: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +59,10 @@ def load(path: Path) -> Side:
         assert row.config is not None
         facts = row.facts
         source = found.source_of(row)
-        time_us = facts.get("predicted_us" if source == "predicted" else "median_us")
-        quantiles = (_time(facts.get("p20_us")), _time(facts.get("p80_us")))
-        sizes[row.problem] = Timed(row.config.name, source, _time(time_us), *quantiles, factors.get(row.problem))
+        time_us = positive(facts.get("predicted_us" if source == "predicted" else "median_us"))
+        quantiles = (positive(facts.get("p20_us")), positive(facts.get("p80_us")))
+        interval_us = _interval_us(time_us, factors.get(row.problem))
+        sizes[row.problem] = Timed(row.config.name, source, time_us, *quantiles, interval_us)
     return Side(path, found.header, sizes, dict(found.without_config), _served(found))
 
 
@@ -75,16 +72,13 @@ def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
     made = {}
     for row, one in all_served:
         key = (row.problem, one.consumer)
-        made[key] = Timed(one.config.name, found.source_of(row), one.time_us, factor=factors.get(key))
+        interval_us = _interval_us(one.time_us, factors.get(key))
+        made[key] = Timed(one.config.name, found.source_of(row), one.time_us, interval_us=interval_us)
     return made
 
 
-def _served_of_run(folder: Path) -> dict[tuple[GemmProblem, str], Timed]:
-    """What the results file of a run serves; nothing where that is gone."""
-    try:
-        return _served(results.read(run_place.results_file(folder)))
-    except UserError:
-        return {}
+def _interval_us(time_us: float | None, factor: float | None) -> tuple[float, float] | None:
+    return (time_us / factor, time_us * factor) if time_us and factor else None
 
 
 def _of_run(path: Path, record: RunRecord) -> Side:
@@ -92,25 +86,22 @@ def _of_run(path: Path, record: RunRecord) -> Side:
     source = str(header.get("source", ""))
     chosen = {size.problem: _chosen(path, size, source) for size in record.sizes if size.chosen}
     failures = {size.problem: size.failure for size in record.sizes if not size.chosen}
-    return Side(path, header, chosen, failures, _served_of_run(path))
+    found = run_place.results_of_run(path)
+    return Side(path, header, chosen, failures, _served(found) if found else {})
 
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
     """The chosen configuration with its samples of the finals; a predicted one has none."""
-    ours = next((final for final in size.finals if final.name == size.chosen and final.samples_us), None)
+    ours = size.winner
     if ours is not None:
-        quantiles = (_quantile(ours.samples_us, 0.2), _quantile(ours.samples_us, 0.8))
-        factor = math.sqrt(ours.high_us / ours.low_us) if ours.low_us and ours.high_us else None
-        return Timed(size.chosen, source, ours.time_us, *quantiles, factor)
-    table = run_record.read_table(path, size.key)
-    row = table[table["name"] == size.chosen].to_dict("records") if "name" in table.columns else []
-    columns = ("predicted_us",) if source == "predicted" else ("finals_us", "screen_us")
-    times = (_time(row[0].get(column)) for column in columns) if row else iter(())
-    return Timed(size.chosen, source, next((time for time in times if time is not None), None))
+        return Timed(size.chosen, source, ours.time_us, *estimates.quantiles_us(ours.samples_us), ours.interval_us)
+    time_us, _ = run_record.chosen_time(size, run_record.read_table(path, size.key), source)
+    return Timed(size.chosen, source, time_us)
 
 
 def _factors(spread_pcts: Iterable[tuple[_Key, int | None, float | None]]) -> dict[_Key, float]:
-    """Timed.factor of what says how far processes lay apart, each by what all of them together tell (``estimates``).
+    """By what each time's interval is around it, of those that say how far processes lay apart: by what all of them
+    together tell (``estimates``).
 
     spread_pcts: a key, and the processes and process_spread_pct of its row.
     """
@@ -124,12 +115,3 @@ def _factors(spread_pcts: Iterable[tuple[_Key, int | None, float | None]]) -> di
         key: estimates.interval_factor(estimates.moderated(own, common, most), publishing)
         for key, (own, publishing) in spreads.items()
     }
-
-
-def _time(value: object) -> float | None:
-    """A cell or a fact as a time; None for what is none."""
-    return float(value) if isinstance(value, (int, float)) and 0 < value < float("inf") else None
-
-
-def _quantile(samples: tuple[float, ...], share: float) -> float:
-    return float(np.quantile(samples, share))
