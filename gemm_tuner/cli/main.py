@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.cli import commands, options
+from gemm_tuner.cli import commands, options, waiting
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.parser import see_help
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
@@ -267,7 +267,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,
-        gpu_wait_s=0.0 if arguments.no_wait else arguments.wait,
+        gpu_wait_s=waiting.wait_s(arguments),
         older=read_older(arguments.update),
         older_served=older_served,
         min_improvement_pct=arguments.min_improvement,

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import gemm_tuner
+from gemm_tuner.cli import waiting
 from gemm_tuner.cli.commands import SUBCOMMANDS
 from gemm_tuner.cli.flag_types import (
     batch_count,
@@ -241,10 +242,7 @@ def _timing(parser: Parser) -> None:
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
                        help="seconds one configuration may run before it is killed (default: %(default)s)")  # fmt: skip
-    waiting = group.add_mutually_exclusive_group()
-    waiting.add_argument("--wait", metavar="TIME", type=duration_s, help="how long to wait for a GPU that another "
-                         "process measures on, such as 10m (default: until it is free)")  # fmt: skip
-    waiting.add_argument("--no_wait", action="store_true", help="end with status 3 when a GPU is in use")
+    waiting.add_flags(group)
     group.add_argument("--starts_per_round", "--jobs", type=positive, metavar="N", default=1,
                        help="profiler starts over which one GPU's share of a round of screening is dealt "
                        "(default: %(default)s)")  # fmt: skip

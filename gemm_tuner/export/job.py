@@ -67,12 +67,14 @@ def prepare(
     trust: Trust,
     overwrite: bool,
     say: Callable[[str], None],
+    gpu_wait_s: float | None = None,
 ) -> Export:
     """Reads the results and the files that are there, and checks what stands in for configs that the consumer cannot
     launch; writes nothing.
 
     device: name to use in place of the header's; empty for the header's. say: gets a line while the GPU is waited for.
-    Raises UserError.
+    gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    Raises UserError, and GpuInUse when that time is over.
     """
     if device and not consumer.device_key:
         raise UserError(f"no file for {consumer.name} is named after the device", where="--device_name")
@@ -88,7 +90,11 @@ def prepare(
         def find_check() -> offers.StandInCheck:
             rules = data_folder("rules")
             return check_now.find(
-                space.load(space.space_path(rules, arch), arch).device.target, data_folder("templates"), Path(work), say
+                space.load(space.space_path(rules, arch), arch).device.target,
+                data_folder("templates"),
+                Path(work),
+                say,
+                gpu_wait_s,
             )
 
         offered, left_out = offers.collect(

@@ -19,6 +19,7 @@ from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
 from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.store.trust import Trust, known_wrong
+from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # of the configs of a size that could stand in
@@ -180,6 +181,8 @@ def _checked(
             why = "no GPU of its architecture is here to check another one; --predicted has the interpreter check it"
         else:
             found = check.first_right({problem: [o.config for o in one.offers] for problem, one in waiting.items()})
+    except GpuInUse:
+        raise  # the user said how long to wait
     except (UserError, EnvironmentFault) as error:
         why, how = f"no other could be checked: {error.one_line()}", Verified.FALSE
     return {problem: _settled(one, found.get(problem), how, why, trust) for problem, one in waiting.items()}

@@ -45,7 +45,8 @@ class _NoStore:
 
 @dataclass(frozen=True)
 class CheckNow:
-    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does. gpus: the names of their locks."""
+    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does. gpus: the names of their locks.
+    wait_s: for these, in seconds; None has no limit."""
 
     launcher: Checker
     how: Verified
@@ -54,11 +55,13 @@ class CheckNow:
     work: Path
     gpus: tuple[str, ...] = ()
     say: Callable[[str], None] = print
+    wait_s: float | None = None
 
     def first_right(self, candidates: Candidates) -> dict[GemmProblem, Finding]:
         """For each size the first of its configurations, in the order given, whose result is right.
 
-        Raises EnvironmentFault where the check as a whole fails, UserError for a template that does not render.
+        Raises EnvironmentFault where the check as a whole fails, GpuInUse when the wait for the GPU is over, UserError
+        for a template that does not render.
         """
         states = [state_of(problem, configs) for problem, configs in candidates.items()]
         order = [(state, list(state.kept)) for state in states]
@@ -76,16 +79,19 @@ class CheckNow:
 
         verification = Verification(order, settled, _NoStore())
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)
-        with gpu_lock.held(self.gpus, on_wait=self.say):
+        with gpu_lock.held(self.gpus, self.wait_s, self.say):
             self.launcher.verdicts(plan, work / "check", verification.hear)
         verification.finish()
         return found
 
 
-def find(target: Target, templates: Path, work: Path, say: Callable[[str], None]) -> CheckNow:
+def find(
+    target: Target, templates: Path, work: Path, say: Callable[[str], None], wait_s: float | None = None
+) -> CheckNow:
     """What can check kernels for a target on this machine.
 
-    work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU.
+    work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU,
+    which is waited for as ``wait_s`` says.
     """
     (work / "cache").mkdir(exist_ok=True)
     gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
@@ -95,7 +101,7 @@ def find(target: Target, templates: Path, work: Path, say: Callable[[str], None]
     launcher = LiveLauncher(profiler, work / "cache", target.backend, gpu["id"])
     name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
     locks = (device.lock_name(gpu, name),)
-    return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say)
+    return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)
 
 
 def state_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> SizeState:

@@ -34,6 +34,10 @@ COMMAND_CHARS = 200
 NOTE_BYTES = 4096
 
 
+class GpuInUse(EnvironmentFault):
+    """Another process holds the GPU, for longer than there was to wait."""
+
+
 def lock_folder() -> Path:
     """Where the lock files lie. Raises UserError when GEMM_TUNER_LOCK_DIR is no folder."""
     named = os.environ.get(LOCK_DIR)
@@ -74,7 +78,7 @@ def held(
     stop:    asked several times a second while waiting; True ends the wait by KeyboardInterrupt.
 
     Not reentrant: a process that holds a lock must not ask for it again.
-    Raises EnvironmentFault (exit status 3) when the time is over, or a lock file cannot be opened.
+    Raises GpuInUse when the time is over and EnvironmentFault when a lock file cannot be opened (exit status 3).
     """
     until = None if wait_s is None else time.monotonic() + wait_s
     with ExitStack() as locks:
@@ -117,9 +121,9 @@ def _wait(
     while True:
         left_s = float("inf") if until is None else until - time.monotonic()
         if left_s <= 0:
-            raise EnvironmentFault(
+            raise GpuInUse(
                 f"GPU {uuid} is in use by {holder(uuid)}",
-                hint="wait for it by --wait TIME, or choose another GPU by --gpu_ids",
+                hint="wait for it by --wait TIME, or use another GPU",
             )
         on_wait(f"waiting for GPU {uuid}, which is in use by {holder(uuid)}")
         if _taken(lock, min(say_every_s, left_s), stop):

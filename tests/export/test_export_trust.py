@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from export_samples import FILE, H20, VLLM, edited, export, files, rows, side, with_table
-from samples import ROOT, config, device
+from samples import ROOT, config, device, gpu
 
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.consumers.registry import CONSUMERS
-from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
 from gemm_tuner.core.records import KernelConfig, Verified
 from gemm_tuner.export import offers
 from gemm_tuner.export.offers import LeftOut
@@ -24,6 +24,7 @@ from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.store import results
 from gemm_tuner.store.trust import Trust
+from gemm_tuner.system import gpu_lock
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +114,28 @@ def test_a_file_of_one_row_gives_no_entry_of_a_config_that_no_check_saw(tmp_path
     (notes,) = side(tmp_path / "out" / VLLM)["files"].values()
     assert notes["64"]["check"] == "false"
     assert not any(note.get("verified") for note in notes.values())
+
+
+@pytest.mark.parametrize("wait", [("--no_wait",), ("--wait", "1s")])
+def test_an_export_waits_for_a_gpu_in_use_as_long_as_it_is_told(
+    wait: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stand-in is to be checked, and another process measures on the only GPU."""
+    here = Machine(({**gpu(0), "uuid": "GPU-1"},), {}, "")
+    monkeypatch.setattr("gemm_tuner.measure.device.look", lambda: here)
+    monkeypatch.setenv("GEMM_TUNER_LOCK_DIR", str(tmp_path))
+    results_file = with_table(tmp_path / "run", (FAST, 13.0, 12.9))
+    with gpu_lock.held(["GPU-1"]):
+        assert export(results_file, "--to", "vllm", "-o", tmp_path / "out", *wait) == EXIT_ENVIRONMENT
+    assert not (tmp_path / "out").exists()
+    lines = capsys.readouterr().err.splitlines()
+    assert "GPU-1 is in use by process" in lines[-1]
+    assert any("waiting for GPU GPU-1" in line for line in lines) == ("--wait" in wait)
+
+
+def test_a_module_checks_nothing_and_takes_no_time_to_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(H20, "--to", "module", "-o", tmp_path, "--no_wait") == EXIT_INPUT
+    assert "--no_wait" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from gemm_tuner.cli import waiting
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
@@ -49,7 +50,7 @@ examples:
     tune_gemm.py export tuned.yaml --to module -o out
 
 exit status: 0 written, or nothing to change; 1 --dry_run found something to change, or a size is not in the
-files; 2 the command line or a file is wrong; 3 a file cannot be written.
+files; 2 the command line or a file is wrong; 3 a file cannot be written, or a GPU is in use.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
 NOTHING = "no size could be exported"
@@ -92,6 +93,7 @@ def build_parser() -> Parser:
                         "the interpreter checked; the provenance says so")  # fmt: skip
     parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
                         "provenance says so")  # fmt: skip
+    waiting.add_flags(parser)
     parser.add_argument("--verbose", action="store_true", help="name every size that is left out, with its config")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -112,6 +114,7 @@ def main(words: list[str], shown: Consoles) -> int:
         trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
         say=lambda text: shown.log.print(escape(text), highlight=False),
+        gpu_wait_s=waiting.wait_s(arguments),
     )
     if not arguments.check and export.plans:
         export.write()
@@ -165,7 +168,8 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.export.module import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
-                        ("--overwrite", arguments.overwrite)):  # fmt: skip
+                        ("--overwrite", arguments.overwrite), ("--wait", arguments.wait),
+                        ("--no_wait", arguments.no_wait)):  # fmt: skip
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
