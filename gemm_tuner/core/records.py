@@ -215,6 +215,8 @@ class CompileResult:
     shared_bytes: shared memory (LDS) of one block.
     binary_hash:  sha256 of the machine code without its name; equal hashes are the same kernel.
     cached:       the kernel came from the disk cache and was not compiled again.
+    entries:      of the cache, one a kernel of the call, the main one first: by these names the compiled kernels are
+                  packed for another machine.
     """
 
     name: str
@@ -227,6 +229,7 @@ class CompileResult:
     binary_hash: str = ""
     cached: bool = False
     message: str = ""
+    entries: tuple[str, ...] = ()
 
 
 class Role(str, Enum):

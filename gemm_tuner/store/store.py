@@ -148,7 +148,8 @@ class Store:
             row = json.loads(text)
             if row.pop("cache", "") != cache and cache is not None and row["status"] == Status.OK.value:
                 continue
-            found[key[0], key[1], key[2], key[3]] = CompileResult(**{**row, "status": Status(row["status"])})
+            row |= {"status": Status(row["status"]), "entries": tuple(row.get("entries", ()))}
+            found[key[0], key[1], key[2], key[3]] = CompileResult(**row)
         return found
 
     def add_timings(

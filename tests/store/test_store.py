@@ -41,7 +41,7 @@ def test_facts_are_values(store: Store) -> None:
 def test_compiles_come_back_whole(store: Store) -> None:
     keys = [("gemm_tile", "bf16_nn", "k", special) for special in ("d", "x")]
     results = {
-        keys[0]: CompileResult("k", "d", Status.OK, 1.5, 90, 8, 4096, "ab" * 32, True),
+        keys[0]: CompileResult("k", "d", Status.OK, 1.5, 90, 8, 4096, "ab" * 32, True, entries=("A", "B")),
         keys[1]: CompileResult("k", "x", Status.COMPILE_TIMEOUT, message="not compiled within 60 s"),
     }
     store.add_compiles(results)

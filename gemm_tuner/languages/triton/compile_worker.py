@@ -22,6 +22,7 @@ import multiprocess
 
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.cached_compile import warm_up
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.system import memory
@@ -159,6 +160,7 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
         shared_bytes=int(main.metadata.shared),
         binary_hash=digest,
         cached=all(was_there for _, was_there in found),
+        entries=tuple(entry_name(kernel.hash) for kernel in compiled),
     )
 
 
