@@ -1,4 +1,4 @@
-"""From timings and verdicts to the one configuration that a size is given."""
+"""Builds the record of the configuration chosen for a size, from its timings and verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemm_tuner.launch.plan import VENDOR
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The timed configurations of a size, the one to choose first, and the times of these and of the vendor library."""
+    """order: a size's timed configurations, best first. times: theirs and the vendor library's, by name."""
 
     problem: GemmProblem
     order: tuple[str, ...]
@@ -29,12 +29,12 @@ class Ranked:
 
 
 def median_us(timing: Timing) -> float:
-    """The median of the samples, microseconds. Medians, since "the fastest of many" flatters the noisiest."""
+    """The median of the samples, microseconds. Not the minimum, which favours the noisiest."""
     return float(np.median(timing.samples_us))
 
 
 def rank_screened(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
-    """Sorts the configurations that were screened to the end by median."""
+    """Sorts the configurations whose screening was completed, by median."""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
     times = {timing.name: Published(median_us(timing), timing.samples_us) for timing in mine}
     order = sorted((name for name in times if name != VENDOR), key=lambda name: times[name].us)
@@ -42,7 +42,7 @@ def rank_screened(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
 
 
 def without(ranked: Ranked, names: Container[str]) -> Ranked:
-    """The ranking less some configurations, such as those found wrong."""
+    """The ranking without some configurations, such as those found wrong."""
     return replace(ranked, order=tuple(name for name in ranked.order if name not in names))
 
 
@@ -57,8 +57,8 @@ def measured_choice(
 ) -> Choice:
     """The record of a chosen, verified configuration; times are those of ``ranked``.
 
-    The runner-up is the fastest of the others that are not known to be wrong. ties: names that noise cannot tell from
-    the fastest.
+    The runner-up is the fastest other configuration that is not known to be wrong. ties: names not significantly slower
+    than the fastest.
     """
     ours, vendor = ranked.times[name], ranked.vendor
     p20, p80 = quantiles_us(ours.samples_us)
@@ -93,7 +93,7 @@ def predicted_choice(
     verdicts: Sequence[Verdict],
     device: Device,
 ) -> Choice:
-    """The record of a configuration that was not timed: its time is the model's; the interpreter checked it."""
+    """The record of a configuration that was checked in the interpreter and not timed; its time is predicted."""
     ranked = sorted(predicted_us, key=lambda other: predicted_us[other])
     runner_up = next(iter(ranked[ranked.index(name) + 1 :]), "")
     ours = predicted_us[name]

@@ -1,8 +1,8 @@
-"""Kernel times from the samples of several processes, and how sure they are. Pure functions, no input or output.
+"""Kernel times estimated from samples of several processes, and their uncertainty. Pure functions.
 
-Model: the log time of contender k in process p is kernel k + process p + e(p, k). e holds where the operands lie in
-that process, which moves each kernel by an amount of its own, and the noise of the calls. Everything that is said of a
-contender, absolute or against another, comes from the same cells: one number a process and contender.
+Model: the log time of finalist k in process p is kernel[k] + process[p] + e[p, k]. e contains the noise of the calls
+and the effect of where the operands lie in that process, which differs between kernels. All estimates, absolute or
+relative, come from the same cells: one number for each process and finalist.
 
 The variance of e is estimated for each size (residuals of the two-way layout) and moderated by that of all sizes of
 the run: G. K. Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, Statistical
@@ -22,14 +22,14 @@ from scipy import special
 
 Array = npt.NDArray[np.float64]
 
-# A variance below this (0.001 % of a time, squared) is taken as this.
+# Lower bound of variances: (0.001 % of a time) squared.
 LEAST_VARIANCE = 1e-10
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Cells:
-    """log_us: (processes, names), the log of each contender's time in each process; NaN where it did not run."""
+    """log_us: shape (processes, names), log of each finalist's time in microseconds; NaN where it did not run."""
 
     names: tuple[str, ...]
     log_us: Array
@@ -39,29 +39,29 @@ class Cells:
         return len(self.log_us)
 
     def of(self, names: Sequence[str]) -> Cells:
-        """These names alone."""
+        """The columns of these names, in this order."""
         at = [self.names.index(name) for name in names]
         return Cells(tuple(names), self.log_us[:, at])
 
     def at(self, processes: Sequence[int]) -> Cells:
-        """These processes, less the names that ran in none of them."""
+        """The rows of these processes, without names that ran in none of them."""
         rows = self.log_us[list(processes)]
         ran = [at for at in range(len(self.names)) if not np.isnan(rows[:, at]).all()]
         return Cells(tuple(self.names[at] for at in ran), rows[:, ran])
 
     def column(self, name: str) -> Array:
-        """The log times of a contender in the processes in which it ran."""
+        """The log times of a finalist in the processes in which it ran, shape (n,)."""
         found = self.log_us[:, self.names.index(name)]
         return np.asarray(found[~np.isnan(found)])
 
     def us(self, name: str) -> float:
-        """The time of a contender: the geometric mean over processes."""
+        """The time of a finalist in microseconds: geometric mean over processes."""
         return float(np.exp(np.mean(self.column(name))))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """variance: of one cell, in squared log time. degrees: of freedom of this estimate; 0 when nothing is known."""
+    """variance: of one cell, in squared log time. degrees: degrees of freedom of the estimate; 0 means unknown."""
 
     variance: float
     degrees: float
@@ -71,9 +71,9 @@ NOTHING_KNOWN = Spread(0.0, 0.0)
 
 
 def centre(log_us: Array) -> Array:
-    """Per column the median over rounds, less what each round shifts all contenders by. log_us: (rounds, names).
+    """The median over rounds of each column, after the shift of each round is subtracted. log_us: (rounds, names).
 
-    The shift of a round is the median over contenders of their distances from their own medians: clocks drift.
+    The shift of a round, caused by drifting clocks, is the median over finalists of the distance from their medians.
     """
     middle = np.median(log_us, axis=0)
     shift = np.median(log_us - middle, axis=1, keepdims=True)
@@ -81,9 +81,9 @@ def centre(log_us: Array) -> Array:
 
 
 def cells_of(processes: Sequence[Mapping[str, Sequence[float]]]) -> Cells:
-    """The cells of samples by contender, one mapping a process; sample i of each was taken in round i.
+    """The cells from samples in microseconds by name, one mapping for each process; sample i belongs to round i.
 
-    Where contenders have different numbers of rounds in a process, the rounds that all have count.
+    Where finalists of a process have different numbers of rounds, only the rounds that all have are used.
     """
     names = tuple(dict.fromkeys(name for process in processes for name in process))
     rows = [_row(names, process) for process in processes]
@@ -99,19 +99,23 @@ def _row(names: Sequence[str], samples_us: Mapping[str, Sequence[float]]) -> Arr
     return row
 
 
-def call_noise(samples_us: Sequence[float], again_us: Sequence[float]) -> float:
-    """The relative standard deviation of a call, from a kernel that ran as two contenders: by the median absolute
-    difference within rounds, which single stalls do not move. NaN for no round."""
-    rounds = min(len(samples_us), len(again_us))
+def call_noise(samples_us: Sequence[float], duplicate_us: Sequence[float]) -> float:
+    """The relative standard deviation of a call, from two series of samples of one kernel; NaN without samples.
+
+    From the median absolute deviation of the differences within rounds, which single outliers do not affect.
+    """
+    rounds = min(len(samples_us), len(duplicate_us))
     if not rounds:
         return float("nan")
-    apart = np.log(samples_us[:rounds]) - np.log(again_us[:rounds])
+    apart = np.log(samples_us[:rounds]) - np.log(duplicate_us[:rounds])
     return float(np.median(np.abs(apart - np.median(apart))) / special.ndtri(0.75) / np.sqrt(2))
 
 
 def difference_spread(cells: Cells) -> Spread:
-    """The variance of e: residuals after each contender's and each process's level, over processes that ran the same
-    contenders. Nothing is known from a single process."""
+    """The variance of e: residuals of the two-way layout, over processes that ran the same finalists.
+
+    NOTHING_KNOWN for a single process.
+    """
     squares, degrees = 0.0, 0
     there = ~np.isnan(cells.log_us)
     for pattern in {tuple(row) for row in there.tolist()}:
@@ -125,8 +129,10 @@ def difference_spread(cells: Cells) -> Spread:
 
 
 def level_spread(cells: Cells) -> Spread:
-    """The variance of a contender's time over processes, what moves all of them included. The contenders of a process
-    move together, so that they are one degree of freedom."""
+    """The variance of a finalist's log time over processes, shifts common to all finalists included.
+
+    The finalists of a process shift together, so that a process is one degree of freedom.
+    """
     known = cells.log_us[:, (~np.isnan(cells.log_us)).sum(axis=0) > 1]
     if cells.processes < 2 or not known.size:
         return NOTHING_KNOWN
@@ -135,8 +141,10 @@ def level_spread(cells: Cells) -> Spread:
 
 
 def common_spread(spreads: Sequence[Spread]) -> Spread:
-    """What the sizes of a run have in common, by Smyth's method of moments (his section 6.2); infinite degrees where
-    the sizes differ by no more than chance."""
+    """The prior variance over all sizes of a run, by Smyth's method of moments (section 6.2).
+
+    Infinite degrees of freedom where the sizes differ by no more than chance.
+    """
     known = [one for one in spreads if one.degrees]
     if len(known) < 2:
         return NOTHING_KNOWN
@@ -163,10 +171,10 @@ def trigamma_inverse(value: float) -> float:
 
 
 def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
-    """A size's variance between its own and the run's, each by its degrees of freedom (Smyth, section 3).
+    """A size's variance: the mean of its own and the run's, weighted by degrees of freedom (Smyth, section 3).
 
-    most_degrees: of all sizes of the run together: no more is known than that. ``common`` is estimated from all sizes,
-    this one among them, as in Smyth's method: in a run of few sizes the size's own cells count in both.
+    most_degrees: upper bound of the result's degrees of freedom, those of all sizes together. As in Smyth's method,
+    ``common`` is estimated from all sizes, this one included: in a run of few sizes its own cells count twice.
     """
     if not common.degrees:
         return own
@@ -181,12 +189,12 @@ def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
 
 @lru_cache(maxsize=4096)
 def best_of_critical(others: int, degrees: float, confidence: float = CONFIDENCE) -> float:
-    """By how many standard errors of a difference a contender must lie behind the one that came out best, to be
-    called slower; infinite for no degrees of freedom.
+    """By how many standard errors of a difference a finalist must lie behind the observed best to be called slower;
+    infinite without degrees of freedom.
 
     Multiple comparisons with the best: J. C. Hsu, Simultaneous Confidence Intervals for all Distances from the "Best",
-    Annals of Statistics 9 (1981). It is Dunnett's one-sided critical value of ``others`` comparisons: a contender that
-    is truly the best is called slower with probability 1 - ``confidence`` at most, whichever came out best.
+    Annals of Statistics 9 (1981). The value is Dunnett's one-sided critical value of ``others`` comparisons: the true
+    best is called slower with probability 1 - ``confidence`` at most, whichever was observed as best.
     """
     if others < 1 or degrees <= 0:
         return float("inf")
@@ -208,7 +216,7 @@ def best_of_critical(others: int, degrees: float, confidence: float = CONFIDENCE
 
 
 def interval_factor(spread: Spread, processes: int) -> float:
-    """A time over this and times this hold the true one with CONFIDENCE, for the mean over so many processes."""
+    """f such that [time / f, time * f] is the CONFIDENCE interval of a mean over ``processes`` processes."""
     share = (1 + CONFIDENCE) / 2
     quantile = special.stdtrit(spread.degrees, share) if np.isfinite(spread.degrees) else special.ndtri(share)
     return float(np.exp(quantile * np.sqrt(spread.variance / processes)))
@@ -231,7 +239,7 @@ def quantiles_us(samples_us: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# Of the range of 2, 3, ... normal numbers: its mean and standard deviation over theirs, and its degrees of freedom.
+# The range of n normal numbers, n: (mean, standard deviation, both over that of the numbers; degrees of freedom).
 # D. C. Montgomery, Introduction to Statistical Quality Control, appendix VI (d2, d3); P. B. Patnaik, Biometrika 37
 # (1950).
 RANGES = {
@@ -242,7 +250,7 @@ RANGES = {
 
 
 def spread_of_range(range_pct: float, processes: int) -> Spread:
-    """The variance of a time over processes where only the range of so many is known, in percent of the least."""
+    """The variance of a log time over processes of which only the range is known, in percent of the smallest time."""
     known = RANGES.get(min(processes, max(RANGES)))
     if known is None:
         return NOTHING_KNOWN

@@ -1,4 +1,4 @@
-"""How much finals do: processes, finalists and rounds, and which process chooses and which publishes."""
+"""The extent of finals: processes, finalists and rounds, and the role of each process."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gemm_tuner.measure.budget import Cost
 
 PROCESSES = 5
 MORE_PROCESSES = 2
-# Rounds are as many as bring the standard error of a median in one process to this: below it, processes differ more.
+# Rounds are chosen so that a median in one process has this standard error; processes differ by more than that.
 TARGET_PCT = 0.25
-# Quiet sizes run in this part of the rounds that were asked for, noisy ones in at most this many times as many.
+# Bounds of the rounds of quiet and noisy sizes, as multiples of --iters.
 LEAST_PART = 1 / 3
 MOST_TIMES = 8
-# Of finals that a budget leaves little time for.
+# Lower bounds where a budget leaves little time.
 LEAST_FINALISTS, LEAST_ROUNDS = 2, 5
-# Beside the finalists of a size run the vendor library and a second copy of one of them.
+# The vendor library and the duplicate of the A/A test.
 BESIDE_FINALISTS = 2
-# Standard error of a median over that of a mean, of normal noise.
+# Standard error of a median over that of a mean, for normal noise.
 MEDIAN_FACTOR = math.sqrt(math.pi / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class FinalsPlan:
-    """finalists: of a size, at most. rounds: of the first process; ``rounds_at`` gives those of the others.
+    """finalists: at most, of each size. rounds: of the first process; ``rounds_at`` gives those of the others.
 
-    processes: planned, of which every second one publishes; a single one chooses and publishes.
-    more:      further choosing processes, for sizes of which noise hides who is fastest.
-    most_times: how many times ``rounds`` a noisy size may have.
+    processes:  planned number; every second one publishes, a single one chooses and publishes.
+    more:       further choosing processes for sizes where the fastest is not yet clear.
+    most_times: upper bound of a noisy size's rounds, as a multiple of ``rounds``.
     """
 
     finalists: int = 8
@@ -41,17 +41,16 @@ class FinalsPlan:
     most_times: int = MOST_TIMES
 
     def role(self, index: int) -> Role:
-        """Of the planned process number ``index``. They take turns, so that both kinds are there when time runs out
-        early."""
+        """The role of planned process ``index``. Roles alternate, so that both exist when time runs out early."""
         return Role.PUBLISH if index % 2 else Role.CHOOSE
 
     @property
     def most_choosing(self) -> int:
-        """Processes that can choose, further ones included."""
+        """The most processes that can choose, further ones included."""
         return self.processes - self.processes // 2 + self.more
 
     def rounds_at(self, noise: float | None) -> int:
-        """Rounds of a size whose calls have this relative standard deviation; None: not known."""
+        """Rounds of a size whose calls have the relative standard deviation ``noise``; None means unknown."""
         if noise is None or math.isnan(noise):
             return self.rounds
         wanted = math.ceil((100 * MEDIAN_FACTOR * noise / TARGET_PCT) ** 2)
@@ -59,10 +58,11 @@ class FinalsPlan:
 
 
 def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost) -> FinalsPlan:
-    """The plan, or as much of it as ``left_s`` seconds leave time for: fewer finalists, then rounds, then processes.
+    """The plan, reduced to what fits into ``left_s`` seconds: fewer finalists, then fewer rounds, then processes.
 
-    sizes: in all. tiring: of these, whose calls are so long that the GPU rests after them. start: what a profiler start
-    takes, and each of its calls. One process of LEAST_FINALISTS and LEAST_ROUNDS is left in any case.
+    sizes:  number of sizes. tiring: how many of them have calls so long that the GPU rests after each.
+    start:  cost of a profiler start and of each call in it.
+    One process with LEAST_FINALISTS and LEAST_ROUNDS always remains.
     """
 
     def takes_s(finalists: int, rounds: int, processes: int) -> float:
@@ -79,10 +79,10 @@ def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost
 
 
 def most_that_fits(most: int, least: int, fits: Callable[[int], bool]) -> int:
-    """The largest count from ``most`` down that fits, else ``least``."""
+    """The largest count in (least, most] that fits, else ``least``."""
     return next((count for count in range(most, least, -1) if fits(count)), least)
 
 
 def publishing_of(processes: int) -> int:
-    """How many processes publish, of those that a row's finals had in all: further ones choose."""
+    """How many of a row's ``processes`` publish; those beyond the planned ones choose."""
     return max(1, min(PROCESSES, processes) // 2)

@@ -1,7 +1,8 @@
-"""Who is the fastest of a size's finalists, what noise cannot tell from it, and what is published. Pure functions.
+"""Ranks the finalists of a size, finds ties, and computes the time to publish. Pure functions.
 
-Processes choose or publish (``Role``): the time of the winner is taken from processes whose samples did not choose it,
-since the least of many noisy times flatters. ``estimates`` says how times and their spread come about.
+A process of finals either chooses or publishes (``Role``). The winner's time comes from publishing processes: the
+minimum of several noisy times is biased low. ``estimates`` has the statistical model. Here the vendor library and the
+duplicate of the A/A test count as finalists, too.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
-# Of contenders that noise cannot tell from the fastest, a simpler one is preferred when it is at most this much slower.
+# Among ties, a simpler configuration is preferred over the fastest when it is at most this much slower, percent.
 TIE_PCT = 0.5
-# What runs beside the contenders of a size.
+# Names in finals that are not configurations to choose from.
 BESIDE = frozenset((VENDOR, AA_TEST))
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How much slower one contender is than another, percent. low: the least that noise allows, with the choice of
-    the other among ``others`` counted; -inf when nothing is known of the noise."""
+    """How much slower one finalist is than another, in percent of the other's time.
+
+    middle_pct: the estimate.
+    low_pct:    lower confidence bound, corrected for the other having been selected as the fastest of several; -inf
+                when the noise is unknown.
+    """
 
     middle_pct: float
     low_pct: float
@@ -42,10 +47,10 @@ NO_GAP = Gap(0.0, float("-inf"))
 class Ranking:
     """The outcome of a size's finals.
 
-    order:     names, the one to choose first.
-    ties:      names that noise cannot tell from the fastest, the fastest among them.
-    undecided: names, the fastest among them, of which further processes can be expected to tell more.
-    noise_pct: how far two contenders of the same kernel lay apart, percent; None when none ran twice.
+    order:     names, best first; the first is to be chosen.
+    ties:      names not significantly slower than the fastest, the fastest included.
+    undecided: names, the fastest included, that further processes are expected to separate.
+    noise_pct: difference between two runs of the same kernel (A/A test), percent; None when none ran twice.
     """
 
     order: tuple[str, ...]
@@ -56,13 +61,13 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The time of a contender as it is reported.
+    """The time of a finalist as it is reported.
 
-    us:          estimated over the publishing processes, or over all where none publishes.
+    us:          estimate over the publishing processes, or over all processes where none publishes.
     low_us, high_us: 95 % interval over processes; None for a single process.
-    samples_us:  of those processes, one behind the other.
-    processes:   in which it ran, those that chose among them.
-    spread_pct:  the largest of its times in them over the least; None for a single process.
+    samples_us:  samples of those processes, concatenated.
+    processes:   number of processes in which it ran, choosing ones included.
+    spread_pct:  largest over smallest of its times in these, minus 1, percent; None for a single process.
     """
 
     us: float
@@ -75,23 +80,27 @@ class Published:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The finals of a size by role.
+    """The times of a size's finals, by role of the process.
 
     all:        choosing and publishing processes.
     samples_us: of the publishing processes, by name.
-    twin:       the name of the contender whose kernel ran as a second one; "" for none.
+    duplicated: name of the finalist whose kernel ran a second time as the A/A test; "" for none.
     """
 
     choosing: Cells
     publishing: Cells
     all: Cells
     samples_us: Mapping[str, tuple[float, ...]]
-    twin: str = ""
+    duplicated: str = ""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What the sizes of a run have in common: variances of differences and of levels, and all degrees of freedom."""
+    """Noise estimated from all sizes of a run.
+
+    difference, level: variance of a difference between finalists, and of one finalist's time, over processes.
+    most:              degrees of freedom of all sizes together, for ``difference`` and ``level``.
+    """
 
     difference: Spread = NOTHING_KNOWN
     level: Spread = NOTHING_KNOWN
@@ -100,20 +109,22 @@ class Prior:
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges sizes that were measured in the same way."""
+    """Compares the finalists of one size, with noise estimated from all sizes of the run (``prior``)."""
 
     prior: Prior = field(default_factory=Prior)
 
     def spread(self, cells: Cells) -> Spread:
-        """The variance of a contender's time in one process. A single process tells nothing of it: what the calls of
-        one have in common is not seen in them."""
+        """The variance of a finalist's log time in one process, moderated by that of the run.
+
+        It cannot be estimated from a single process: the offset that all calls of a process share is not visible there.
+        """
         return estimates.moderated(estimates.difference_spread(cells), self.prior.difference, self.prior.most[0])
 
     def gaps(self, cells: Cells, base: str, processes: int = 0, whole: Cells | None = None) -> dict[str, Gap]:
-        """How much slower each contender is than ``base``, which may have been chosen among them by its time.
+        """By name, how much slower each finalist is than ``base``, which may have been selected by its time.
 
-        processes: as if each had been seen in so many; 0 is in those that there are. whole: the same contenders in all
-        processes of the size, which tell the variance where ``cells`` are of a single one.
+        processes: compute the bounds as for this many processes; 0 takes the actual number.
+        whole:     the same finalists in all processes of the size, for the variance where ``cells`` has one process.
         """
         spread = self.spread(cells if whole is None or cells.processes > 1 else whole)
         if not spread.degrees:
@@ -133,8 +144,8 @@ class Judge:
         return found
 
     def interval_pct(self, cells: Cells, name: str, base: str) -> tuple[float, float, float]:
-        """How much slower one contender is than another, neither of them chosen by its time: the 95 % interval over
-        processes and the estimate in its middle, percent."""
+        """(low, estimate, high): how much slower ``name`` is than ``base``, percent, with the 95 % interval over
+        processes. Valid only where neither was selected by its time."""
         middle = cells.of([name, base])
         apart = middle.log_us[:, 0] - middle.log_us[:, 1]
         shared = apart[~np.isnan(apart)]
@@ -144,15 +155,15 @@ class Judge:
         width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
         return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
-    def hold(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Ranking:
-        """Orders the contenders of the choosing processes, the vendor library aside.
+    def rank_finalists(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Ranking:
+        """Ranks the finalists of the choosing processes, without the vendor library.
 
-        most_processes: that may ever choose; decides what is worth further ones.
+        most_processes: the most processes that may choose; decides for which finalists further ones are worthwhile.
         """
-        cells = contenders(sheet.choosing, configs)
+        cells = finalists_of(sheet.choosing, configs)
         if not cells.names:
             return Ranking(())
-        fastest, whole = fastest_of(cells), contenders(sheet.all, cells.names)
+        fastest, whole = fastest_of(cells), finalists_of(sheet.all, cells.names)
         gaps = self.gaps(cells, fastest, whole=whole)
         ties = {fastest} | {name for name, gap in gaps.items() if not gap.is_clear}
         near = [name for name in ties if name == fastest or gaps[name].middle_pct <= TIE_PCT]
@@ -167,24 +178,23 @@ class Judge:
         return Ranking(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, KernelConfig]) -> str:
-        """The contender that was clearly faster than the chosen one in the publishing processes; "" for none."""
-        cells = contenders(sheet.publishing, configs)
+        """The finalist that was significantly faster than the chosen one in the publishing processes; "" for none."""
+        cells = finalists_of(sheet.publishing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
         fastest = fastest_of(cells)
-        gaps = self.gaps(cells, fastest, whole=contenders(sheet.all, cells.names))
+        gaps = self.gaps(cells, fastest, whole=finalists_of(sheet.all, cells.names))
         return fastest if fastest != chosen and gaps[chosen].is_clear else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
-        """Whether a contender is faster than an older choice by more than ``by_pct``, beyond noise. It is not where
-        nothing is known of how processes differ.
+        """Whether ``new`` is faster than the older choice ``old`` by more than ``by_pct``, and significantly so.
 
-        names: of the contenders, one of which ``new`` was chosen from.
+        names: the finalists among which ``new`` was selected. False where the variance over processes is unknown.
         """
-        cells = contenders(sheet.choosing, names)
+        cells = finalists_of(sheet.choosing, names)
         if new not in cells.names or old not in cells.names:
             return False
-        gap = self.gaps(cells, new, whole=contenders(sheet.all, cells.names)).get(old, NO_GAP)
+        gap = self.gaps(cells, new, whole=finalists_of(sheet.all, cells.names)).get(old, NO_GAP)
         return gap.is_clear and gap.middle_pct > by_pct
 
     def published(self, sheet: Sheet) -> dict[str, Published]:
@@ -195,8 +205,11 @@ class Judge:
 
 
 def more_tell(gap: Gap, then: Gap) -> bool:
-    """Whether an unclear contender could be faster by more than a tie, and further processes can be expected to show
-    that it is slower, or that it is not faster by that much. then: its gap in as many processes as there may be."""
+    """Whether further processes are worthwhile for a finalist that ties with the fastest.
+
+    They are when it could still be faster by more than TIE_PCT, but with the most processes (``then``: its expected
+    gap) it would be either significantly slower or not faster by that much.
+    """
     return -gap.low_pct > TIE_PCT and (then.is_clear or -then.low_pct <= TIE_PCT)
 
 
@@ -212,8 +225,8 @@ def _published(sheet: Sheet, name: str, spread: Spread) -> Published:
 
 
 def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
-    """A judge that knows what all sizes of a run, each with the names of its contenders, tell of the noise."""
-    found = [(contenders(sheet.all, names), sheet.all) for sheet, names in sheets if sheet.all.processes > 1]
+    """A Judge with the noise of all sizes of a run. sheets: each size's times and the names of its finalists."""
+    found = [(finalists_of(sheet.all, names), sheet.all) for sheet, names in sheets if sheet.all.processes > 1]
     differences = [estimates.difference_spread(cells) for cells, _ in found]
     levels = [estimates.level_spread(cells) for _, cells in found]
     most = (sum(one.degrees for one in differences), sum(one.degrees for one in levels))
@@ -221,10 +234,10 @@ def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
 
 
 def sheet_of(timings: Iterable[Timing]) -> Sheet:
-    """The finals of a size from its timings, one a contender and process.
+    """The finals of a size from its timings, one for each finalist and process.
 
-    A contender that failed in a process, or that no publishing process has a time of, is out: it could not be
-    reported. A process without contenders does not count.
+    Left out are finalists that failed in any process or have no time in a publishing one (they could not be reported),
+    and processes without finalists.
     """
     timings = list(timings)
     out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
@@ -237,7 +250,7 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
     for timing in sound:
         if timing.name in reported:
             by_process.setdefault(timing.process, {})[timing.name] = timing.samples_us
-    twin = next((t.message for t in sound if t.name == AA_TEST), "")
+    duplicated = next((t.message for t in sound if t.name == AA_TEST), "")
     every = sorted(by_process)
     choosing = [number for number in every if number not in publishes] or every
     publishing = sorted(publishes) or choosing
@@ -247,35 +260,37 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
             samples[name] = samples.get(name, ()) + tuple(values)
     cells = estimates.cells_of([by_process[number] for number in every])
     chose, published = (cells.at([every.index(one) for one in part]) for part in (choosing, publishing))
-    return Sheet(chose, published, cells, samples, twin)
+    return Sheet(chose, published, cells, samples, duplicated)
 
 
 def publishing_of(timings: Sequence[Timing]) -> set[int]:
-    """The processes that publish; of two or more at least one publishes and one chooses, since a time that chose
-    flatters. Where the roles say otherwise, the last with the most contenders changes its role."""
-    contenders_of: dict[int, int] = {}
+    """Numbers of the processes that publish. Of two or more, at least one publishes and at least one chooses.
+
+    Where the recorded roles violate that, the process with the most finalists (the last of these) changes its role.
+    """
+    finalists_in: dict[int, int] = {}
     for timing in timings:
-        contenders_of[timing.process] = contenders_of.get(timing.process, 0) + (timing.name not in BESIDE)
+        finalists_in[timing.process] = finalists_in.get(timing.process, 0) + (timing.name not in BESIDE)
     publishes = {timing.process for timing in timings if timing.role == Role.PUBLISH}
-    if len(contenders_of) > 1 and len(publishes) in (0, len(contenders_of)):
-        publishes ^= {max(contenders_of, key=lambda process: (contenders_of[process], process))}
+    if len(finalists_in) > 1 and len(publishes) in (0, len(finalists_in)):
+        publishes ^= {max(finalists_in, key=lambda process: (finalists_in[process], process))}
     return publishes
 
 
-def contenders(cells: Cells, names: Iterable[str]) -> Cells:
-    """Those of the names that ran."""
+def finalists_of(cells: Cells, names: Iterable[str]) -> Cells:
+    """The cells of those names that ran."""
     return cells.of([name for name in dict.fromkeys(names) if name in cells.names and len(cells.column(name))])
 
 
 def fastest_of(cells: Cells) -> str:
-    """The least estimate. What ran in other processes than the rest is compared in those that both have."""
+    """The name with the smallest estimate. Two finalists are compared in the processes that both ran in."""
     base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
     apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
     return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
 
 
 def simplicity(config: KernelConfig) -> tuple[int, ...]:
-    """Orders equal contenders: fewer kernels and programs, fewer stages and warps, the smaller tile."""
+    """Sort key among ties: fewer kernels and programs, then fewer stages and warps, then the smaller tile."""
     return (
         config.SPLIT_K,
         config.WARP_SPECIALIZE,
@@ -288,17 +303,17 @@ def simplicity(config: KernelConfig) -> tuple[int, ...]:
 
 
 def noise_pct(sheet: Sheet) -> float | None:
-    """Percent between the times of the kernel that ran as two contenders, the median over processes."""
+    """Difference between the two runs of the A/A test, percent, the median over processes; None without one."""
     names = sheet.all.names
-    if not sheet.twin or sheet.twin not in names or AA_TEST not in names:
+    if not sheet.duplicated or sheet.duplicated not in names or AA_TEST not in names:
         return None
-    apart = sheet.all.log_us[:, names.index(AA_TEST)] - sheet.all.log_us[:, names.index(sheet.twin)]
+    apart = sheet.all.log_us[:, names.index(AA_TEST)] - sheet.all.log_us[:, names.index(sheet.duplicated)]
     known = apart[~np.isnan(apart)]
     return percent(float(np.median(np.abs(known)))) if len(known) else None
 
 
 def two_digits(degrees: float) -> float:
-    """Degrees of freedom to two digits, downwards: critical values hardly depend on more, and few are computed."""
+    """Degrees of freedom rounded down to two digits, so that few critical values are computed; they hardly change."""
     if not np.isfinite(degrees):
         return degrees
     unit = 10.0 ** (np.floor(np.log10(degrees)) - 1)
@@ -310,10 +325,9 @@ def percent(log_ratio: float) -> float:
 
 
 def call_noise(timings: Sequence[Timing]) -> float | None:
-    """The relative standard deviation of a size's calls in one process, by the kernel that ran as two contenders; None
-    when none did."""
+    """The relative standard deviation of a size's calls in one process, from the A/A test; None without one."""
     ran = {timing.name: timing for timing in timings if timing.status == Status.OK and timing.samples_us}
-    twin = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None
-    if twin is None:
+    duplicated = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None
+    if duplicated is None:
         return None
-    return estimates.call_noise(twin.samples_us, ran[AA_TEST].samples_us)
+    return estimates.call_noise(duplicated.samples_us, ran[AA_TEST].samples_us)

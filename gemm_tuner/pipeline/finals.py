@@ -62,7 +62,7 @@ class Finals:
 
     @property
     def timings(self) -> dict[GemmProblem, list[Timing]]:
-        """Of all processes that count, one a contender and process."""
+        """Of all processes that count, one a finalist and process."""
         return self._times.by_size
 
     def run(self, finalists: Finalists) -> None:
@@ -285,13 +285,13 @@ class Finals:
             self._book(state)
 
     def _judge(self) -> None:
-        """Orders the contenders of all sizes, each by what all together tell of the noise."""
+        """Orders the finalists of all sizes, each by what all together tell of the noise."""
         self.sheets = {problem: ranking.sheet_of(timings) for problem, timings in self.timings.items()}
         kept = {problem: self.states[problem].kept for problem in self.sheets}
         self.judge = ranking.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
             own = self.states[problem].own  # a server's own kernel cannot win a size
-            self.rankings[problem] = self.judge.hold(sheet, own, self.plan.most_choosing)
+            self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
             self.session.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
@@ -301,11 +301,11 @@ class Finals:
             self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
     def decided(self, state: SizeState) -> bool:
-        """Whether a size has finals that some contender came through."""
+        """Whether a size has finals that some finalist came through."""
         return bool(self._contest(state).order)
 
     def ranked(self, state: SizeState) -> choose.Ranked:
-        """The contenders in the order of the contest. A size whose finals died keeps the times of its screening, less
+        """The finalists in the order of the contest. A size whose finals died keeps the times of its screening, less
         those of what is known to fail by now."""
         problem = state.problem
         if not self.decided(state):

@@ -28,14 +28,14 @@ def runs(machine: Machine, us: list[float], count: int = RUNS, vendor_us: float 
 def test_of_equal_kernels_few_are_called_slower_than_the_one_that_came_out_best(process: float) -> None:
     """Of 15 comparisons with the winner among 16, at most 7 %, however much processes differ."""
     found = runs(Machine(process=process, rounds=15), [100.0] * KERNELS, count=25)
-    clear = [KERNELS - len(judge.hold(sheet, CONFIGS).ties) for judge, sheet in found]
+    clear = [KERNELS - len(judge.rank_finalists(sheet, CONFIGS).ties) for judge, sheet in found]
     assert np.mean(clear) / (KERNELS - 1) <= 0.07
 
 
 @pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
 def test_a_single_size_has_no_more_errors(process: float) -> None:
     sheets = [sheet_of(Machine(process=process, rounds=15).finals([100.0] * KERNELS, seed)) for seed in range(150)]
-    clear = [KERNELS - len(judge_of([(sheet, CONFIGS)]).hold(sheet, CONFIGS).ties) for sheet in sheets]
+    clear = [KERNELS - len(judge_of([(sheet, CONFIGS)]).rank_finalists(sheet, CONFIGS).ties) for sheet in sheets]
     assert np.mean(clear) / (KERNELS - 1) <= 0.07
 
 
@@ -47,7 +47,7 @@ def test_sizes_that_processes_move_by_different_amounts_are_not_judged_alike() -
         sheets = [sheet_of(calm.finals([100.0] * 8, 100 * run + size)) for size in range(9)]
         sheets.append(sheet_of(wild.finals([100.0] * 8, 100 * run + 99)))
         judge = judge_of((sheet, CONFIGS) for sheet in sheets)
-        clear.append(8 - len(judge.hold(sheets[-1], CONFIGS).ties))
+        clear.append(8 - len(judge.rank_finalists(sheets[-1], CONFIGS).ties))
     assert np.mean(clear) / 7 <= 0.1
 
 
@@ -62,7 +62,7 @@ def test_of_equal_kernels_few_replace_an_older_one_or_overrule_where_few_process
         sheets = [sheet_of(machine.finals([100.0] * 8, 100 * run + size, processes)) for size in range(5)]
         judge = judge_of((sheet, CONFIGS) for sheet in sheets)
         for sheet in sheets:
-            best = judge.hold(sheet, CONFIGS).order[0]
+            best = judge.rank_finalists(sheet, CONFIGS).order[0]
             replaced.append(judge.clearly_faster(sheet, best, NAMES[3], 0.0, CONFIGS))
             overruled.append(bool(judge.overruling(sheet, best, CONFIGS)))
     assert np.mean(replaced) <= 0.1 and np.mean(overruled) <= 0.1
@@ -83,7 +83,7 @@ def published_errors(process: float) -> np.ndarray:
     mean_drift = 1 + DRIFT / 2
     errors = []
     for judge, sheet in runs(Machine(call=0.03, process=process, rounds=60), [100.0] * KERNELS):
-        name = judge.hold(sheet, CONFIGS).order[0]
+        name = judge.rank_finalists(sheet, CONFIGS).order[0]
         errors.append(judge.published(sheet)[name].us / (100.0 * mean_drift) - 1)
     return np.array(errors)
 
@@ -102,14 +102,14 @@ def test_the_samples_that_chose_would_flatter() -> None:
     """The same winner's time in the choosing processes is too small by far more."""
     errors = []
     for judge, sheet in runs(Machine(process=0.05), [100.0] * KERNELS, count=5):
-        name = judge.hold(sheet, CONFIGS).order[0]
+        name = judge.rank_finalists(sheet, CONFIGS).order[0]
         errors.append(sheet.choosing.us(name) / judge.published(sheet)[name].us - 1)
     assert np.mean(errors) < -0.02
 
 
 def test_a_kernel_that_is_2_percent_faster_wins_at_1_percent_noise() -> None:
     us = [98.0 if at == 11 else 100.0 for at in range(KERNELS)]
-    won = [judge.hold(sheet, CONFIGS).order[0] == NAMES[11] for judge, sheet in runs(Machine(rounds=10), us)]
+    won = [judge.rank_finalists(sheet, CONFIGS).order[0] == NAMES[11] for judge, sheet in runs(Machine(rounds=10), us)]
     assert np.mean(won) >= 0.95
 
 
@@ -117,7 +117,7 @@ def test_one_that_is_1_percent_faster_wins_at_3_percent_noise_in_the_rounds_that
     machine = Machine(call=0.03)
     us = [99.0 if at == 3 else 100.0 for at in range(KERNELS)]
     held = runs(Machine(call=0.03, rounds=machine.plan.rounds_at(0.03)), us, count=5)
-    assert np.mean([judge.hold(sheet, CONFIGS).order[0] == NAMES[3] for judge, sheet in held]) >= 0.9
+    assert np.mean([judge.rank_finalists(sheet, CONFIGS).order[0] == NAMES[3] for judge, sheet in held]) >= 0.9
 
 
 @pytest.mark.parametrize("process", [0.0, 0.01, 0.05])

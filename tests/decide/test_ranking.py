@@ -26,7 +26,7 @@ def timing(name: str, samples_us: tuple[float, ...], status: Status = Status.OK,
 
 
 def in_processes(us: dict[str, tuple[float, ...]], rounds: int = 5, publishes: bool = True) -> list[Timing]:
-    """Timings without noise of calls: each contender's time in each choosing process; one more publishes the mean."""
+    """Timings without noise of calls: each finalist's time in each choosing process; one more publishes the mean."""
     chose = [
         Timing(SIZE, name, Status.OK, (one,) * rounds, "", number)
         for name, times in us.items()
@@ -36,16 +36,16 @@ def in_processes(us: dict[str, tuple[float, ...]], rounds: int = 5, publishes: b
     return chose + [Timing(SIZE, n, Status.OK, (one,) * rounds, "", 50, Role.PUBLISH) for n, one in means.items()]
 
 
-def hold(timings: list[Timing], most: int = 0) -> Ranking:
+def rank(timings: list[Timing], most: int = 0) -> Ranking:
     sheet = sheet_of(timings)
-    return judge_of([(sheet, KNOWN)]).hold(sheet, KNOWN, most)
+    return judge_of([(sheet, KNOWN)]).rank_finalists(sheet, KNOWN, most)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_one_percent_is_told_apart_under_a_drift_of_three(seed: int, processes: int) -> None:
     timings = Machine(call=0.002).finals([101.0, 100.0], seed, processes)
-    found = Judge().hold(sheet_of(timings), CONFIGS)
+    found = Judge().rank_finalists(sheet_of(timings), CONFIGS)
     assert found.order == (NAMES[1], NAMES[0])
     # What a single process is sure of, the next one may deny: a tie.
     assert found.ties == (set(NAMES[:2]) if processes == 1 else {NAMES[1]}) and found.undecided == ()
@@ -65,39 +65,39 @@ def test_the_simpler_of_a_tie_is_chosen_within_half_a_percent_only() -> None:
     noise = np.array([0.7, -0.4, 0.1, -0.6, 0.2])
     near = in_processes({SIMPLE.name: tuple(100.3 + noise), COMPLEX.name: tuple(100 - noise)})
     far = in_processes({SIMPLE.name: tuple(100.9 + noise), COMPLEX.name: tuple(100 - noise)})
-    assert hold(near).order == (SIMPLE.name, COMPLEX.name)
-    assert hold(far).order == (COMPLEX.name, SIMPLE.name)
-    assert hold(near).ties == hold(far).ties == {SIMPLE.name, COMPLEX.name}
+    assert rank(near).order == (SIMPLE.name, COMPLEX.name)
+    assert rank(far).order == (COMPLEX.name, SIMPLE.name)
+    assert rank(near).ties == rank(far).ties == {SIMPLE.name, COMPLEX.name}
 
 
 def test_a_certain_difference_is_no_tie_however_small() -> None:
-    found = hold(in_processes({SIMPLE.name: (100.1, 102.1, 99.1), COMPLEX.name: (100.0, 102.0, 99.0)}))
+    found = rank(in_processes({SIMPLE.name: (100.1, 102.1, 99.1), COMPLEX.name: (100.0, 102.0, 99.0)}))
     assert found.order == (COMPLEX.name, SIMPLE.name) and found.ties == {COMPLEX.name}
 
 
 def test_one_process_cannot_decide_for_all() -> None:
     """2 % faster in one process and 1 % slower in two: what one process is sure of says nothing."""
     times = {SIMPLE.name: (98.0, 101.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
-    assert hold(in_processes(times)).ties == set(times)
+    assert rank(in_processes(times)).ties == set(times)
     first = [one for one in in_processes(times) if one.process == 0]
-    assert hold([replace(one, samples_us=(*one.samples_us, one.samples_us[0])) for one in first]).ties == set(times)
+    assert rank([replace(one, samples_us=(*one.samples_us, one.samples_us[0])) for one in first]).ties == set(times)
 
 
 def test_more_processes_are_wanted_only_where_they_can_be_expected_to_tell() -> None:
     decided = {SIMPLE.name: (105.0, 105.2, 104.9), COMPLEX.name: (100.0, 100.1, 100.0)}
     nearly = {SIMPLE.name: (102.5, 101.0, 100.3), COMPLEX.name: (100.0, 100.0, 100.0)}
-    unverifiable = {SIMPLE.name: (108.0, 93.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
+    noisy = {SIMPLE.name: (108.0, 93.0, 101.0), COMPLEX.name: (100.0, 100.0, 100.0)}
     equal = {SIMPLE.name: (100.01, 100.0, 100.0), COMPLEX.name: (100.0, 100.01, 100.0)}
     both = (COMPLEX.name, SIMPLE.name)
-    found = [hold(in_processes(one), 5).undecided for one in (decided, nearly, unverifiable, equal)]
+    found = [rank(in_processes(one), 5).undecided for one in (decided, nearly, noisy, equal)]
     assert found == [(), both, (), ()]
-    assert hold(in_processes(nearly), 3).undecided == ()
+    assert rank(in_processes(nearly), 3).undecided == ()
 
 
 def test_processes_of_some_do_not_change_who_is_faster_among_the_others() -> None:
     """The clocks fell before the fourth process, in which the undecided ran alone."""
     times = {SIMPLE.name: (100.0, 100.1, 100.0, 105.0), COMPLEX.name: (100.1, 100.0, 100.1, 105.1)}
-    found = hold(in_processes({**times, OTHER.name: (102.0, 102.1, 102.0)}))
+    found = rank(in_processes({**times, OTHER.name: (102.0, 102.1, 102.0)}))
     assert found.order[-1] == OTHER.name and OTHER.name not in found.ties
 
 
@@ -109,15 +109,15 @@ def test_those_that_failed_in_a_process_and_the_vendor_library_are_no_contenders
         replace(timing(COMPLEX.name, (), Status.CRASHED), process=1),
         timing("unknown", (1.0,) * 9),
     ]
-    assert hold(timings) == Ranking((SIMPLE.name,), frozenset((SIMPLE.name,)), (), None)
-    assert hold([]) == Ranking(())
+    assert rank(timings) == Ranking((SIMPLE.name,), frozenset((SIMPLE.name,)), (), None)
+    assert rank([]) == Ranking(())
 
 
 def test_one_that_the_trace_of_a_process_lacks_is_judged_by_the_others() -> None:
     timings = in_processes({SIMPLE.name: (100.0, 100.1, 100.0), COMPLEX.name: (103.0, 103.1, 103.2)})
     timings = [t for t in timings if (t.name, t.process) != (SIMPLE.name, 1)]
     timings.append(replace(timing(SIMPLE.name, (), Status.MISSING_IN_TRACE), process=1))
-    assert hold(timings).order == (SIMPLE.name, COMPLEX.name)
+    assert rank(timings).order == (SIMPLE.name, COMPLEX.name)
 
 
 def missing(timings: list[Timing], name: str, processes: tuple[int, ...]) -> list[Timing]:
@@ -137,7 +137,7 @@ def test_one_that_the_traces_of_all_publishing_processes_lack_is_out(
     for lost in (NAMES[0], VENDOR, AA_TEST):
         sheet = sheet_of(missing(timings, lost, publishing))
         judge = judge_of([(sheet, CONFIGS)])
-        found[lost] = judge.hold(sheet, CONFIGS, 5).order
+        found[lost] = judge.rank_finalists(sheet, CONFIGS, 5).order
         published = judge.published(sheet)
         assert lost not in published and set(found[lost]) <= set(published)
         assert judge.overruling(sheet, found[lost][0], CONFIGS) in ("", *found[lost])
@@ -151,17 +151,17 @@ def test_publishing_processes_whose_traces_lack_all_contenders_do_not_count() ->
         timings = missing(timings, name, (1,))
     sheet = sheet_of(timings)
     assert sheet.all.processes == 2
-    assert set(Judge().hold(sheet, CONFIGS).order) == set(NAMES[:2]) <= set(Judge().published(sheet))
+    assert set(Judge().rank_finalists(sheet, CONFIGS).order) == set(NAMES[:2]) <= set(Judge().published(sheet))
 
 
 def test_the_noise_is_what_a_kernel_differs_from_itself() -> None:
     one = tuple(100 + np.random.default_rng(0).random(30))
     again = timing(AA_TEST, tuple(us * 1.004 for us in one), message=SIMPLE.name)
-    found = hold([timing(SIMPLE.name, one), again])
+    found = rank([timing(SIMPLE.name, one), again])
     assert found.noise_pct == pytest.approx(0.4, abs=0.01)
     assert found.order == (SIMPLE.name,)
-    # A twin that failed leaves nothing to compare with.
-    assert hold([timing(SIMPLE.name, (), Status.CRASHED), again]).noise_pct is None
+    # A duplicate that failed leaves nothing to compare with.
+    assert rank([timing(SIMPLE.name, (), Status.CRASHED), again]).noise_pct is None
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.01, 0.03])
@@ -225,7 +225,7 @@ def test_another_that_is_clearly_faster_in_the_publishing_processes_overrules() 
     def overruling(published: dict[str, tuple[float, float]]) -> str:
         sheet = sheet_of(finals(published))
         judge = judge_of([(sheet, KNOWN)])
-        assert judge.hold(sheet, KNOWN).order[0] == SIMPLE.name
+        assert judge.rank_finalists(sheet, KNOWN).order[0] == SIMPLE.name
         return judge.overruling(sheet, SIMPLE.name, KNOWN)
 
     assert overruling({SIMPLE.name: (115.0, 115.1), COMPLEX.name: (101.0, 101.1)}) == COMPLEX.name
@@ -236,9 +236,9 @@ def test_sizes_learn_the_noise_from_each_other() -> None:
     """Two finalists in three processes leave two degrees of freedom; twenty such sizes leave forty."""
     machine, us = Machine(call=0.002, process=0.004), [100.0, 102.0]
     sheets = [sheet_of(of_size(machine.finals(us, seed, 3), problem(16 * (seed + 1), 512, 512))) for seed in range(20)]
-    alone = [len(judge_of([(sheet, CONFIGS)]).hold(sheet, CONFIGS).ties) == 1 for sheet in sheets]
+    alone = [len(judge_of([(sheet, CONFIGS)]).rank_finalists(sheet, CONFIGS).ties) == 1 for sheet in sheets]
     together = judge_of((sheet, CONFIGS) for sheet in sheets)
-    assert sum(alone) < sum(len(together.hold(sheet, CONFIGS).ties) == 1 for sheet in sheets)
+    assert sum(alone) < sum(len(together.rank_finalists(sheet, CONFIGS).ties) == 1 for sheet in sheets)
 
 
 @pytest.mark.parametrize(

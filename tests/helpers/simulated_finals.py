@@ -30,7 +30,7 @@ class Machine:
     plan: FinalsPlan = field(default_factory=FinalsPlan)
 
     def finals(self, us: Sequence[float], seed: int, processes: int = 0, vendor_us: float = 0.0) -> list[Timing]:
-        """The timings of kernels NAMES of these true times, the first of them as two contenders."""
+        """The timings of kernels NAMES of these true times, the first of them as two finalists."""
         dice = np.random.default_rng(seed)
         found: list[Timing] = []
         for number in range(processes or self.plan.processes):
