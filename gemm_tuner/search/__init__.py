@@ -1,4 +1,4 @@
-"""Searches: which of a size's configurations to time next. They see what views say, and know no GPU and no compiler.
+"""Searches: which configurations of a size to time next. They see sizes through views only, no GPU and no compiler.
 
 May import core, system, languages, gemm, space, consumers, source.
 """

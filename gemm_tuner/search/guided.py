@@ -1,4 +1,4 @@
-"""The guided search: predicted fast and varied, then what a regression learned from those, then a polish."""
+"""The guided search: a varied sample of the predicted best, then what a regression finds likely, then neighbours."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from gemm_tuner.search.neighbours import neighbours
 from gemm_tuner.search.spread import spread
 from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
-# Each doubles what was asked of a size: over a quarter of its candidates, and of a small space all, in the end.
+# Further first rounds of a size without a time. Each doubles what was asked for, up to a quarter of the candidates.
 MORE_FIRST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Guided:
-    """Three rounds, each a function of the rounds before it. docs/search.md says how the figures were chosen.
+    """Three rounds, each a function of the results of earlier rounds. docs/search.md says how the figures were chosen.
 
-    A size of which the first round timed nothing is asked for as many again, up to MORE_FIRST times, before the others.
+    A size without any time after the first round gets up to MORE_FIRST further first rounds of the same number.
 
-    Which round it is follows from what is known: the rounds are worked out again from the first on, until one asks for
-    something that is not known. So a run that was killed within a round goes on with the rest of that round.
+    The search has no state. ``propose`` recomputes the rounds from the first one on, each from the results that were
+    known when it was asked, until a round asks for something unknown. So a run that was killed in the middle of a round
+    continues with the rest of exactly that round.
 
-    first_share, learned_share, polish_share: of the candidates, by round; at least ``least`` in the first two.
-    likeness_cost: see ``spread``. optimism: by how many spreads of the trees an estimate is lowered.
-    leaders: how many have their neighbours tried by the polish. min_gain: expected gain below which it does not try.
+    first_share, learned_share, polish_share: share of the candidates, by round; at least ``least`` in the first two.
+    likeness_cost: see ``spread``.
+    optimism: how many standard deviations over the trees are subtracted from an estimate.
+    leaders:  how many of the fastest have their neighbours tried in the third round.
+    min_gain: the least expected gain, as a share of the best time, for which a neighbour is tried.
     """
 
     seed: int = 0
@@ -74,7 +77,7 @@ class Guided:
 
     @staticmethod
     def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
-        """As many as have failed, predicted best first, of the sizes without a time."""
+        """For each size without a time, as many further candidates as have failed, predicted best first."""
         untimed = [size for size in sizes if not size.timed_us]
         return {size.problem: not_asked(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
 
@@ -88,7 +91,7 @@ class Guided:
         chosen = {}
         for size, one in self._estimated(sizes, device):
             near = np.zeros(len(size.candidates), dtype=bool)
-            # Equal times go by name: the order in which they came to be known must not count.
+            # Equal times are ordered by name, so that the result does not depend on the order of arrival.
             for leader in sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self.leaders]:
                 near |= neighbours(size.candidates, leader)
             worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
@@ -100,12 +103,12 @@ class Guided:
         return max(self.least, int(share * len(size.candidates)))
 
     def _estimated(self, sizes: Sequence[SizeView], device: Device) -> list[tuple[SizeView, Estimate]]:
-        """Nothing when nothing has a time: then nothing can be learned."""
+        """Each size with its estimates; empty when nothing was timed yet, since the regression needs a time."""
         if not any(size.timed_us for size in sizes):
             return []
         return list(zip(sizes, estimates(sizes, device, seed=self.seed, jobs=self.jobs), strict=True))
 
     def _order(self, size: SizeView, one: Estimate) -> list[str]:
-        """All names, the most hopeful first."""
+        """All names, the lowest optimistic estimate first."""
         best_first = np.argsort(one.log_us - self.optimism * one.spread, kind="stable")
         return [str(name) for name in size.candidates.index[best_first]]

@@ -1,4 +1,4 @@
-"""A regression over everything timed in a run, all sizes together, so that neighbouring sizes teach each other."""
+"""A regression on everything that was timed in a run, all sizes together, so that sizes inform each other."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gemm_tuner.search.view import SizeView
 Floats = npt.NDArray[np.float64]
 
 TREES = 100
-# A failure counts as a configuration this many times slower than the slowest of its size.
+# A failure counts as a time of this factor over the slowest of its size.
 FAILURE = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """What is expected of the candidates of one size, in the order of its table.
+    """Expected times of the candidates of one size: arrays of shape (candidates,), in the order of its table.
 
-    log_us: natural logarithm of the time, us, mean over the trees. spread: its standard deviation over the trees.
-    gain:   by which share of the best time a candidate is expected to beat it, worse ones counted as 0.
+    log_us: natural logarithm of the time in microseconds, mean over trees. spread: its standard deviation over trees.
+    gain:   expected improvement over the best time, as a share of it; trees that expect none count as 0.
     """
 
     log_us: Floats
@@ -34,7 +34,10 @@ class Estimate:
 
 
 def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int) -> list[Estimate]:
-    """Learns from all that is known and estimates every candidate of every size. Some size must have a timing."""
+    """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
+
+    At least one size must have a time. seed: of the trees. jobs: threads of the fit.
+    """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
     families = features.families_of([size.candidates for size in sizes])
@@ -53,7 +56,7 @@ def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int
 
 
 def _targets(size: SizeView) -> Floats:
-    """Natural logarithm of measured over predicted time by candidate; NaN where nothing is known."""
+    """Natural logarithm of measured over predicted time, shape (candidates,); NaN where not timed and not failed."""
     predicted = size.candidates["predicted_us"]
     worst = max(size.timed_us.values(), default=float(predicted.max()))
     known = {**dict.fromkeys(size.failed, FAILURE * worst), **size.timed_us}
@@ -63,7 +66,7 @@ def _targets(size: SizeView) -> Floats:
 
 
 def _estimate(size: SizeView, ratios: Floats) -> Estimate:
-    """ratios: logarithm of time over prediction, (trees, candidates)."""
+    """ratios: logarithm of time over prediction, shape (trees, candidates)."""
     log_predicted = np.log(size.candidates["predicted_us"].to_numpy(np.float64))
     by_tree = ratios + log_predicted
     log_best = np.log(min(size.timed_us.values(), default=np.inf))

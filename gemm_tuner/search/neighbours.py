@@ -1,4 +1,4 @@
-"""The configurations next to one: what a polish around the leaders tries."""
+"""The configurations next to a given one, for the last round of the guided search."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pandas as pd
 
 from gemm_tuner.search.spread import AXES
 
-# Knobs of the launch and the loop, which keep the tile: a neighbour may have any value of one of them.
+# Axes that leave the tile as it is: a neighbour may have any value of one of them.
 LAUNCH_ONLY = ("GROUP_SIZE_M", "num_stages", "PROGRAMS_PER_SM", "EPILOGUE_SUBTILE")
 
 
 def neighbours(candidates: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
-    """Which candidates differ from the named one in one axis: by one step, or by any in a launch-only one.
+    """Mask, shape (candidates,): those that differ from ``name`` in exactly one axis, by one step of its values.
 
-    A step goes to the next value that the axis has among the family's candidates. Other families are no neighbours.
+    The values of an axis are those among the family's candidates. An axis of LAUNCH_ONLY may differ by any number of
+    steps. Configurations of other families are no neighbours.
     """
     of_family = (candidates["family"] == candidates.at[name, "family"]).to_numpy()
     differing = np.zeros(len(candidates), dtype=np.int64)

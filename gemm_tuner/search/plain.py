@@ -1,4 +1,4 @@
-"""The searches that learn nothing: all configurations, and the model's best."""
+"""The searches without learning: all configurations, and the best by prediction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Every candidate, in rounds of at most about ``round_size`` over all sizes together, the first of ``first_round``.
+    """Every candidate, in rounds of about ``round_size`` over all sizes together; the first has ``first_round``.
 
-    The first round is small because nothing can be timed while it is compiled. Each size gets the same share of what
-    it has left, predicted best first, so that a run that stops early has timed the likeliest of every size. While a
-    round is timed the next one can be compiled.
+    The first round is smaller because nothing can be timed until some of it is compiled; the next round is compiled
+    while one is timed. Each size gets the same share of its remaining candidates, predicted best first, so that a run
+    that stops early has timed the most promising of every size.
     """
 
     round_size: int
@@ -29,7 +29,7 @@ class Full:
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
         rest = self._share({size: not_asked(size, size.by_prediction(), asked) for size in sizes}, self.round_size)
-        return rest  # what is certain needs no bound
+        return rest  # all of it will be asked for, so ``count`` does not apply
 
     @staticmethod
     def _share(left: dict[SizeView, list[str]], round_size: int) -> Proposals:
@@ -40,7 +40,7 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The model's best ``count`` of every size, in one round."""
+    """The ``count`` best of every size by prediction, in one round."""
 
     count: int
     name: str = "quick"

@@ -8,17 +8,17 @@ from gemm_tuner.search.view import Search
 
 SEARCHES = ("guided", "full", "quick")
 QUICK_COUNT = 16
-# Configurations of a round of the full search, over all sizes: a profiler's start is then a few percent of it.
+# Configurations in a round of the full search over all sizes, so that a profiler's start is a few percent of its time.
 FULL_ROUND = 7500
 FULL_FIRST_ROUND = 1500
-# What guided asks for of a size's candidates: measured over benchmarks/landscapes (docs/search.md); two rounds of 16.
+# Share of a size's candidates that guided asks for, measured on benchmarks/landscapes (docs/search.md).
 GUIDED_ROUNDS = 3
 GUIDED_SHARE = 0.063
 GUIDED_LEAST = 32
 
 
 def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FULL_ROUND) -> Search:
-    """A search by name. seed: of the learned model. jobs: threads it may use. round_size: of the full search.
+    """The search of that name. seed: of the regression. jobs: threads it may use. round_size: of the full search.
 
     Raises UserError for a name that is not one of SEARCHES.
     """
@@ -34,7 +34,7 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
 
 
 def about_rounds(name: str, asked: int) -> int:
-    """In how many rounds a search asks for so many configurations of all sizes."""
+    """About how many rounds a search takes to ask for ``asked`` configurations, all sizes together."""
     full = 1 + -(-max(0, asked - FULL_FIRST_ROUND) // FULL_ROUND)
     return {"guided": GUIDED_ROUNDS, "full": full}.get(name, 1)
 

@@ -1,4 +1,4 @@
-"""A first choice without timings: predicted fast, and unlike each other."""
+"""The first sample of a size, before anything is timed: predicted fast, and different from each other."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gemm_tuner.core.records import CONFIG_FIELDS
 Floats = npt.NDArray[np.float64]
 
 AXES = tuple(field for field in CONFIG_FIELDS if field != "family")
-# How much one doubling of an axis sets two configurations apart; 1 where nothing is said.
+# Distance of two configurations for each doubling of an axis; 1 for axes that are not listed.
 WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7, "PROGRAMS_PER_SM": 3.0}
-# Two families are this many doublings apart.
+# Distance of two families, in doublings.
 FAMILY_DISTANCE = 4.0
 
 
 def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[str]:
-    """``count`` names, one after the other the one of least log(predicted) + likeness_cost * likeness.
+    """``count`` names, chosen greedily by the least log(predicted time) + likeness_cost * exp(-distance).
 
-    likeness: exp(-distance) to the nearest that was chosen; distance: weighted doublings of all axes.
+    distance: to the nearest one chosen so far, the weighted sum of the doublings of all axes.
     """
     weights = np.array([WEIGHTS.get(axis, 1.0) for axis in AXES])
     position = np.log2(candidates[list(AXES)].to_numpy(np.float64) + 1) * weights

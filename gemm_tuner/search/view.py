@@ -1,4 +1,4 @@
-"""What a search sees of a size, and what it must answer."""
+"""The view of a size that a search gets, and the protocol of searches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Asked = Mapping[GemmProblem, Collection[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeView:
-    """All that a search may see of a size.
+    """Everything that a search may know of a size.
 
     candidates: what the rules kept, one row each: KernelConfig's fields and predicted_us; the index is the name.
-    timed_us:   median of the screening calls by name, us; of one stopped early, its first calls.
-    failed:     names that gave no time (compile errors, spills, crashes, wrong results); never asked again.
+    timed_us:   median of the screening calls in microseconds, by name; of the first calls where stopped early.
+    failed:     names without a time (compile errors, spills, crashes, wrong results); not asked for again.
     """
 
     problem: GemmProblem
@@ -34,35 +34,35 @@ class SizeView:
         return name in self.timed_us or name in self.failed
 
     def only(self, names: Collection[str]) -> SizeView:
-        """The same size when no more than these had been asked."""
+        """The view as it would be if only these names had been asked for."""
         timed = {name: us for name, us in self.timed_us.items() if name in names}
         return replace(self, timed_us=timed, failed=self.failed.intersection(names))
 
     def by_prediction(self) -> list[str]:
-        """All names, predicted best first; equal ones in the order of the candidates."""
+        """All names, predicted fastest first; equal ones in the order of the candidates."""
         return [str(name) for name in self.candidates.sort_values("predicted_us", kind="stable").index]
 
 
 class Search(Protocol):
-    """A pure function of the views: a run that was killed goes on with the rounds it would have had.
+    """A pure function of the views, so that a killed run continues with the rounds it would have had.
 
-    Whoever times must end every name that was asked in ``timed_us`` or ``failed``; a name in neither is asked again.
+    The caller must enter every name that was asked for in ``timed_us`` or ``failed``; other names are asked for again.
     """
 
     @property
     def name(self) -> str: ...
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        """The names of the next round, best first, none of them known. A finished size is absent; empty: all are."""
+        """The names of the next round by problem, best first, none of them known. Finished sizes are absent."""
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
-        """Up to ``count`` names a size that may be asked in the round after this one, the likeliest first.
+        """Up to ``count`` names for each size that the next round may ask for, the likeliest first.
 
-        ``asked`` holds the names of the round that is being timed; those and known ones are left out.
+        asked: the names of the round that is being timed; these and known names are left out.
         """
 
 
 def not_asked(size: SizeView, names: Sequence[str], asked: Asked) -> list[str]:
-    """The names that are neither known nor in the round that runs."""
+    """The names that are neither known nor in the round that is being timed (``asked``)."""
     running = frozenset(asked.get(size.problem, ()))
     return [name for name in names if name not in running and not size.knows(name)]
