@@ -120,7 +120,7 @@ class Tuning:
         for state in self.states:
             for timing in store.timings(state.problem, SCREEN):
                 state.record_timing(timing, SCREEN)
-            state.blame(store.begun(state.problem), MOST_DEATHS)
+            state.record_crashes(store.begun(state.problem), MOST_DEATHS)
             if settled[state.problem] is not None:
                 state.rows = store.outcomes_of(state.problem)
         finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])

@@ -35,7 +35,7 @@ class FunnelRow:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """kept: row positions that no rule cut. rejected_by: name of the first rule that cut a row, or ""."""
+    """kept: row positions that no rule cut. rejected_by: by row, the first rule that cut it, or ""."""
 
     kept: npt.NDArray[np.intp]
     rejected_by: npt.NDArray[np.object_]
@@ -79,9 +79,11 @@ def rules_sha(rules_dir: Path) -> str:
 
 
 def columns_of(configs: pd.DataFrame) -> Any:
-    """The columns as arrays under their names: what rules and the model compute with. ``family`` is a Categorical,
-    which compares with a name a hundred times as fast as names do. Of the whole space: ``largest``, the largest value
-    by axis, and ``families``, the names of all."""
+    """The columns of the space as arrays of shape (configurations,), on which rules and the model compute.
+
+    family: a Categorical, which compares with a name about a hundred times faster than an array of names.
+    largest, families: of the whole space, the largest value by axis and the names of all families.
+    """
     columns = {axis: configs[axis].to_numpy(np.int64) for axis in AXES}
     largest = {axis: int(column.max()) for axis, column in columns.items()} if len(configs) else {}
     family = pd.Categorical(configs["family"])
@@ -89,8 +91,8 @@ def columns_of(configs: pd.DataFrame) -> Any:
 
 
 class SomeRows:
-    """The columns of some configurations, each taken when it is first asked for; what is said of the whole space
-    stays."""
+    """The columns of some rows of ``columns_of``, each copied when it is first used. ``largest`` and ``families`` stay
+    those of the whole space."""
 
     def __init__(self, columns: Any, rows: npt.NDArray[np.intp]) -> None:
         self.families, self.largest = columns.families, columns.largest
@@ -105,11 +107,15 @@ class SomeRows:
 
 
 def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
-    """Asks every rule about the configurations that are left; the first that says no is the one recorded."""
+    """Applies all rules in order; a configuration is recorded as cut by the first rule that rejects it.
+
+    Rows that are cut are removed from the columns only when they are more than a quarter of them: copying the columns
+    costs more than evaluating a rule on a few rows too many.
+    """
     everything = columns
-    asked = np.arange(len(columns.BLOCK_SIZE_M))  # positions of the rows of ``columns``; alive says which are not cut
+    asked = np.arange(len(columns.BLOCK_SIZE_M))  # row positions of ``columns``; ``alive`` marks those not cut
     alive, left = np.ones(len(asked), dtype=bool), len(asked)
-    rejected_by = np.zeros(len(asked), dtype=np.int32)  # 0 for none, else 1 + the rule's place
+    rejected_by = np.zeros(len(asked), dtype=np.int32)  # 0: by none, else 1 + index of the rule
     funnel = []
     for place, rule in enumerate(rules):
         if rule.backend not in ("", device.target.backend):
@@ -124,7 +130,7 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
             alive[cut] = False
             left -= len(cut)
         funnel.append(FunnelRow(rule.name, rule.kind, rule.why, len(cut), left))
-        if 4 * left < 3 * len(asked):  # the rest are not worth asking about
+        if 4 * left < 3 * len(asked):
             asked = asked[alive]
             columns, alive = SomeRows(everything, asked), np.ones(len(asked), dtype=bool)
     names = np.array(["", *(rule.name for rule in rules)], dtype=object)
@@ -132,7 +138,7 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
 
 
 def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.NDArray[np.bool_]:
-    """The rule's answer, one truth value a configuration. Raises UserError when it has none to give."""
+    """The rule's answer, shape (configurations,). Raises UserError when it fails or has another type or shape."""
     code = getattr(rule.keep, "__code__", None)
     where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
     try:

@@ -1,10 +1,9 @@
 """What a rule file imports: the ``rule`` decorator and its two kinds.
 
-A rule is a function of the configurations' columns, the problem and the device. It says True for
-what it keeps, and its docstring's first line says why the others go. Columns are numpy arrays, one
-element a configuration, so ``&``, ``|`` and ``np.where`` take the place of and, or and if. The answer
-for a configuration must not depend on which others are asked about with it: ``c.largest["SPLIT_K"]``
-is the largest value of that axis in the whole space.
+A rule is a function of the configurations' columns, the problem and the device. It returns True for configurations to
+keep; the first line of its docstring is the reason for cutting the others. Columns are numpy arrays of shape
+(configurations,), so ``&``, ``|`` and ``np.where`` replace and, or and if. The answer for a configuration must not
+depend on which others are in the columns: ``c.largest["SPLIT_K"]`` is the largest of that axis in the whole space.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ Predicate = Callable[[Any, GemmProblem, Device], Any]
 
 
 class Kind(str, Enum):
-    """VALIDITY is a limit of the hardware or the kernel and never skipped; HEURISTIC comes from a
-    measurement or from experience, and ``--no_heuristics`` drops it."""
+    """VALIDITY: a limit of the hardware or the kernel, never skipped. HEURISTIC: from a measurement or from experience,
+    dropped by ``--no_heuristics``."""
 
     VALIDITY = "validity"
     HEURISTIC = "heuristic"
@@ -33,7 +32,7 @@ VALIDITY, HEURISTIC = Kind.VALIDITY, Kind.HEURISTIC
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named predicate; ``families`` empty means all."""
+    """A named predicate. families, backend: where it applies; empty means everywhere."""
 
     name: str
     kind: Kind
@@ -44,7 +43,10 @@ class Rule:
 
 
 def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Callable[[Predicate], Rule]:
-    """Makes a function a Rule. ``backend`` ("cuda" or "hip") and ``families`` say where it holds."""
+    """Makes a function a Rule. ``backend`` ("cuda" or "hip") and ``families`` restrict where it applies.
+
+    Raises ValueError for a function without a docstring.
+    """
 
     def decorate(predicate: Predicate) -> Rule:
         why = (predicate.__doc__ or "").strip().split("\n")[0]
@@ -56,5 +58,5 @@ def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Ca
 
 
 def next_power_of_2(value: float) -> int:
-    """The least power of two that is not below a positive whole number."""
+    """The smallest power of two not below ``value``, a positive whole number."""
     return 1 << max(0, int(value) - 1).bit_length()

@@ -1,4 +1,4 @@
-"""The account of one size: every configuration of the space and where it ended."""
+"""The state of one size in a run: every configuration of its space, and the status in which it ended."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 @dataclass
 class SizeState:
-    """The configurations that the rules kept, by name, and what became of each.
+    """The configurations of one size that the rules kept, by name, and the result of each.
 
     configs:      all rows of the space, as ``space.frame`` made them.
-    predicted_us: the model's time of the kept ones, by name; a prediction, never a result.
-    given:        names that the user gave: no heuristic drops them.
+    predicted_us: time of the kept ones by the model, microseconds, by name; never reported as measured.
+    rows:         results by name: ``status``, ``message`` and further keys of COLUMNS.
+    given:        names that the user gave; heuristics do not apply to them.
     """
 
     problem: GemmProblem
@@ -43,7 +44,7 @@ class SizeState:
     given: set[str] = field(default_factory=set)
 
     def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
-        """Sets where a kept configuration ended; a later record overrides an earlier one."""
+        """Sets the status of a kept configuration; a later call overrides an earlier one."""
         row = self.rows.setdefault(name, {})
         row.update(numbers, status=status.value, message=message)
 
@@ -59,8 +60,8 @@ class SizeState:
             self.record(name, result.status, result.message)
 
     def record_timing(self, timing: Timing, stage: str) -> None:
-        """Books a timing of stage ``screen`` or ``finals``. One that failed in the finals keeps its screening
-        numbers and has the status of its failure."""
+        """Enters a timing of stage ``screen`` or ``finals``. A failure in the finals sets the status and keeps the
+        screening numbers."""
         numbers: dict[str, Any] = {}
         if timing.samples_us:
             numbers = {
@@ -71,27 +72,27 @@ class SizeState:
         self.record(timing.name, timing.status, timing.message, **numbers)
 
     def record_finals(self, name: str, us: float, samples_us: Sequence[float]) -> None:
-        """Books the published time of a finalist, us, and the samples of the processes that it is from."""
+        """Enters the published time of a finalist and the samples of the publishing processes, microseconds."""
         times = {"finals_us": round(us, 3), "finals_min_us": round(min(samples_us), 3)}
         self.record(name, Status.OK, "", finals_samples=len(samples_us), **times)
 
     def forget_screening(self, but: Collection[str]) -> None:
-        """Forgets the screening times of all but these: another GPU than theirs took them."""
+        """Removes all screening times except those of the names ``but``: they were taken on another GPU."""
         for name, row in self.rows.items():
             if "screen_us" in row and name not in but:
                 for key in [key for key in row if key.startswith("screen_") or key in ("status", "message")]:
                     del row[key]
 
-    def copy_timing(self, twin: str, name: str) -> None:
-        """Books a configuration whose code is that of another with the other's times."""
-        row = self.rows.get(twin, {})
+    def copy_timing(self, timed: str, name: str) -> None:
+        """Gives ``name`` the status and times of ``timed``, which has the same machine code and launch."""
+        row = self.rows.get(timed, {})
         if "status" in row:
             numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
-            self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{twin}", **numbers)
+            self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{timed}", **numbers)
 
     def add(self, config: KernelConfig, predicted_us: float) -> None:
-        """Takes a configuration that the user gave among the kept ones, whether or not the space has it or the rules
-        keep it."""
+        """Adds a configuration that the user gave to the kept ones, whether or not it is in the space and passes the
+        rules."""
         self.given.add(config.name)
         if config.name in self.kept:
             return
@@ -106,12 +107,14 @@ class SizeState:
 
     @property
     def own(self) -> dict[str, KernelConfig]:
-        """Those that can be a size's own configuration: all but those of servers' own kernels."""
+        """The kept configurations that can be the size's own: all but those of servers' own kernels."""
         return {name: config for name, config in self.kept.items() if not config.is_of_a_server}
 
     def extend(self, configs: pd.DataFrame, found: Sequence[KernelConfig], predicted_us: Sequence[float]) -> None:
-        """Takes further configurations among the kept ones: those of servers' own kernels, which are in no space.
-        configs: their rows; predicted_us: the model's times."""
+        """Adds configurations of servers' own kernels, which are in no space, to the kept ones.
+
+        configs, found: the same configurations as rows and as records. predicted_us: their times by the model.
+        """
         places = np.arange(len(self.configs), len(self.configs) + len(configs))
         self.configs = pd.concat([self.configs, configs], ignore_index=True)
         self.pruned = replace(self.pruned, kept=np.append(self.pruned.kept, places))
@@ -120,15 +123,15 @@ class SizeState:
             self.predicted_us[config.name] = us
 
     def ended(self, name: str) -> bool:
-        """Whether it is known what became of a configuration."""
+        """Whether a configuration has a status."""
         return "status" in self.rows.get(name, {})
 
     def may_run(self, name: str) -> bool:
-        """Whether nothing that is known of a configuration speaks against timing it again."""
+        """Whether a configuration may be timed: it has no status yet, or one that came with a time."""
         return self.rows.get(name, {}).get("status") in (None, Status.OK.value, Status.EARLY_STOPPED.value)
 
     def why_not(self, name: str) -> str:
-        """What a configuration that did not run came to, in words; empty for one that may run."""
+        """Status and message of a configuration that must not be timed; empty for one that may run."""
         row = self.rows.get(name, {})
         return "" if self.may_run(name) else ": ".join(filter(None, (str(row["status"]), str(row.get("message", "")))))
 
@@ -136,47 +139,48 @@ class SizeState:
         return "registers" in self.rows.get(name, {}) and not self.ended(name)
 
     def has_binary(self, name: str) -> bool:
-        """Whether a configuration is compiled, whatever came of it since."""
+        """Whether a configuration was compiled, whatever its status is now."""
         return "registers" in self.rows.get(name, {})
 
     def screened_us(self) -> dict[str, float]:
-        """Median of the screening by name, us; of those stopped early, their first calls."""
+        """Median of the screening calls by name, microseconds; of the first calls where stopped early."""
         return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}
 
     def timed(self) -> list[str]:
-        """Those with a time that nothing speaks against, fastest first; of those with the same code one."""
+        """Names with a screening time that may run, fastest first; one name for each machine code."""
         us = {n: t for n, t in self.screened_us().items() if self.may_run(n) and not self.rows[n].get("message")}
         return sorted(us, key=lambda name: (us[name], name))
 
     def spread_failures(self) -> None:
-        """Books what a check found wrong for those with the same code too."""
+        """Gives configurations that a check found wrong or unstable to those with the same code the same status."""
         bad = {name: self.rows[name] for name in self.named(Status.WRONG) + self.named(Status.UNSTABLE)}
         for name, row in list(self.rows.items()):
-            twin = str(row.get("message", "")).removeprefix(SAME_CODE_AS)
-            if twin != row.get("message", "") and twin in bad:
-                text = f"{SAME_CODE_AS}{twin}: {bad[twin]['message']}"
-                self.record(name, Status(bad[twin]["status"]), text)
+            timed = str(row.get("message", "")).removeprefix(SAME_CODE_AS)
+            if timed != row.get("message", "") and timed in bad:
+                text = f"{SAME_CODE_AS}{timed}: {bad[timed]['message']}"
+                self.record(name, Status(bad[timed]["status"]), text)
 
     def best_screened_us(self) -> float:
-        """The least time of those that were screened to the end and that nothing speaks against; 0 when there is
-        none."""
+        """The smallest screening time of status OK, microseconds; 0 when there is none."""
         us = self.screened_us()
         return min((us[name] for name in us if self.rows[name].get("status") == Status.OK.value), default=0.0)
 
     def failed(self) -> frozenset[str]:
-        """Those that ended without a time."""
+        """The names that ended without a time."""
         return frozenset(name for name, row in self.rows.items() if "status" in row and "screen_us" not in row)
 
     def candidates(self) -> pd.DataFrame:
-        """The kept ones as a search sees them: their fields and predicted_us, by name."""
+        """The kept configurations as a search sees them: one row each, fields and predicted_us, indexed by name."""
         frame = self.configs.iloc[self.pruned.kept].copy()
         frame.index = pd.Index(list(self.kept), name="name")
         frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
         return frame
 
     def fastest(self, count: int, among: Collection[str] | None = None) -> list[str]:
-        """The names that were screened to the end and came out fastest, best first; of those with the same code one.
-        among: of these only."""
+        """The ``count`` fastest names whose screening was completed, best first; one name for each machine code.
+
+        among: consider these names only.
+        """
         full = {
             name: row["screen_us"]
             for name, row in self.rows.items()
@@ -188,12 +192,15 @@ class SizeState:
         return sorted(full, key=lambda name: (full[name], name))[:count]
 
     def cut(self, names: list[str], rule: str) -> None:
-        """Configurations that the search left out; ``rule`` says which search and how many it takes."""
+        """Marks configurations that the search did not ask for as pruned, by ``rule``."""
         for name in names:
             self.record(name, Status.PRUNED, rule=rule)
 
-    def blame(self, begun: dict[str, int], most: int) -> None:
-        """Gives up configurations that were running, ``most`` times or more, when the whole run died."""
+    def record_crashes(self, begun: dict[str, int], most: int) -> None:
+        """Marks configurations as crashed that were running ``most`` times or more when the whole run died.
+
+        begun: by name, how often that happened.
+        """
         for name, times in begun.items():
             if name in self.kept and times >= most and self.may_run(name):
                 self.record(name, Status.CRASHED, f"was running {times} times when the run died")
@@ -203,11 +210,11 @@ class SizeState:
         return [name for name, row in self.rows.items() if row.get("status") == status.value]
 
     def found_wrong(self) -> dict[str, str]:
-        """The configurations that a check found wrong or unstable, each with what it said."""
+        """Status and message of the configurations that a check found wrong or unstable, by name."""
         return {name: self.why_not(name) for status in FOUND_WRONG for name in self.named(status)}
 
     def counts(self) -> dict[str, int]:
-        """How many configurations ended in each status; the sum is the space."""
+        """How many configurations have each status; the sum is the size of the space."""
         counted = {Status.PRUNED.value: len(self.configs) - len(self.kept)}
         for name in self.kept:
             status = self.rows.get(name, {}).get("status", "")
@@ -215,14 +222,14 @@ class SizeState:
         return counted
 
     def assert_complete(self) -> None:
-        """Every configuration ended somewhere, exactly once. A failure is a bug of the tuner."""
+        """Raises AssertionError unless every configuration has exactly one status: a bug of the tuner."""
         counted = self.counts()
         unaccounted = set(counted) - {status.value for status in Status}
         if unaccounted or sum(counted.values()) != len(self.configs):
             raise AssertionError(f"{self.problem.key}: the statuses do not add up to the space: {counted}")
 
     def table(self) -> pd.DataFrame:
-        """One row a configuration that the rules kept: its fields, name and COLUMNS. The funnel counts the others."""
+        """One row for each configuration that the rules kept: name, fields and COLUMNS."""
         table = self.configs.iloc[self.pruned.kept].copy()
         table.insert(0, "name", list(self.kept))
         table = table.reset_index(drop=True)
@@ -234,7 +241,7 @@ class SizeState:
         return table
 
     def write(self, folder: Path) -> Path:
-        """Writes the table as ``<problem>.csv.gz``, whole or not at all; blank cells are what was not measured.
+        """Writes the table atomically as ``<problem>.csv.gz``; cells of what was not measured are empty.
 
         Raises EnvironmentFault when it cannot be written.
         """

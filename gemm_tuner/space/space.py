@@ -1,4 +1,4 @@
-"""The space of configurations: axes per architecture as data, one DataFrame row a configuration."""
+"""The space of configurations: axes of each architecture as data, spanned to a DataFrame, one row each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gemm_tuner.system.input_files import printable
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
-# Axes that a family may be silent on: it does not use them.
+# Axes that a family need not name: it does not use them.
 OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
 FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
 FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
@@ -54,9 +54,9 @@ RATES = ("dram_gbps", "l2_gbps")  # may be fractions; the other numbers of a dev
 
 @dataclass(frozen=True, slots=True)
 class SpaceFile:
-    """What a space file says: the assumed device of its architecture, and axes by family.
+    """The content of a space file: the device assumed for its architecture, and the values of axes by family.
 
-    gpus: shared memory (LDS) of a block, bytes, by the names that ``export --for`` knows GPUs by.
+    gpus: (name for ``export --for``, shared memory or LDS of a block in bytes) of the architecture's GPUs.
     """
 
     path: Path
@@ -124,7 +124,7 @@ def _check_size(families: dict[str, dict[str, tuple[int, ...]]], where: str) -> 
 
 
 def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The value, a mapping with these keys and no others. Raises UserError naming the key."""
+    """The value, a mapping with exactly these keys; ``optional`` ones may be absent. Raises UserError."""
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
     refuse_unknown(value, keys, where)
@@ -220,7 +220,7 @@ def _check_axis(axis: str, values: Any, where: str) -> None:
 
 
 def frame(space: SpaceFile) -> pd.DataFrame:
-    """All configurations, one row each, columns as KernelConfig's fields; nothing is cut yet."""
+    """All configurations of the axes, one row each; the columns are KernelConfig's fields."""
     parts = []
     for family, axes in space.families.items():
         grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
@@ -251,6 +251,6 @@ def names(configs: pd.DataFrame) -> pd.Series:
 
 
 def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
-    """What an axis adds to the names; nothing where it is not used. Each value is put into words once."""
+    """The part of the names that an axis adds, shape (configurations,); "" where the value is ``unused``."""
     place, different = pd.factorize(values)
     return np.array(["" if value == unused else f"_{short}{value}" for value in different], dtype=object)[place]

@@ -170,6 +170,6 @@ def test_what_a_search_learns_from(state: SizeState) -> None:
 def test_one_is_blamed_for_deaths_that_it_was_at_often(state: SizeState) -> None:
     often, once, timed, *_ = list(state.kept)
     state.record_timing(Timing(SIZE, timed, Status.OK, (1.0,)), "screen")
-    state.blame({often: 2, once: 1, timed: 5, "of another space": 9}, 2)
+    state.record_crashes({often: 2, once: 1, timed: 5, "of another space": 9}, 2)
     assert state.failed() == {often} and not state.ended(once)
     assert not state.may_run(timed)  # in finals or a check: it has a time, and kills the run
