@@ -315,6 +315,7 @@ class Choice:
     processes:  of the finals in which it ran; None when that is not known.
     process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.
+    overruled:  the finalists that came before it and were passed over: name and reason.
     """
 
     problem: GemmProblem
@@ -335,6 +336,7 @@ class Choice:
     processes: int | None = None
     process_spread_pct: float | None = None
     served: tuple[ServedChoice, ...] = ()
+    overruled: tuple[tuple[str, str], ...] = ()
 
     @property
     def tflops(self) -> float:

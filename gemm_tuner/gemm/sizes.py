@@ -32,7 +32,7 @@ _TIMED_NUMBERS = (
 TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "processes": "count", "tie": "flag"}
 _NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
 _OTHER_FACTS = {
-    **dict.fromkeys(("name", "source", "runner_up", "kept_from", "found_wrong"), "text"),
+    **dict.fromkeys(("name", "source", "runner_up", "kept_from", "found_wrong", "overruled"), "text"),
     **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
 }
 FACTS = {**_OTHER_FACTS, **TIMED_FACTS}

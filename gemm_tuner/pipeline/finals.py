@@ -29,6 +29,8 @@ from gemm_tuner.system import progress
 # Once more, where another than the chosen one was clearly faster in the publishing processes.
 PUBLISH_AGAIN = 2
 TITLE = "finals"
+# The store's fact on a size: the finalist that came first, and the one that took its place.
+OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
 
 Finalists = Sequence[tuple[SizeState, list[str]]]
@@ -74,6 +76,7 @@ class Finals:
         for state, _ in finalists:
             self._times.begin(state.problem, labels[self.fleet.home[state.problem]])
             self.session.store.drop_checks(state.problem)
+            self.session.store.drop_fact(OVERRULED + state.problem.key)
             for known in (self.sheets, self.rankings):
                 known.pop(state.problem, None)
             self.states[state.problem] = state
@@ -141,22 +144,34 @@ class Finals:
             better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
             stored = self._stored([(state, names)], PUBLISH_AGAIN)
             if better and (stored or self._may_go_on(PUBLISH_AGAIN)):
-                overruled.append((state, names, better))
+                overruled.append((state, names, order[0], better))
                 self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
             return
         moved: set[GemmProblem] = set()
         for _ in range(PUBLISH_AGAIN):
-            self._process([(state, names) for state, names, _ in overruled], Role.PUBLISH)
+            self._process([(state, names) for state, names, *_ in overruled], Role.PUBLISH)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
         self._judge()
-        for state, _, better in overruled:
-            held = self.rankings[state.problem]
-            if better in held.ties and state.problem not in moved:
-                order = (better, *(name for name in held.order if name != better))
-                self.rankings[state.problem] = replace(held, order=order)
+        for state, _, slower, better in overruled:
+            if better in self.rankings[state.problem].ties and state.problem not in moved:
+                self.session.store.set_fact(OVERRULED + state.problem.key, (slower, better))
+                self._put_first(state.problem)
+
+    def _put_first(self, problem: GemmProblem) -> None:
+        """Puts the finalist that overruled another where figures are published first, if there is one."""
+        _, better = self.session.store.fact(OVERRULED + problem.key, ("", ""))
+        ranked = self.rankings[problem]
+        if better in ranked.order:
+            order = (better, *(name for name in ranked.order if name != better))
+            self.rankings[problem] = replace(ranked, order=order)
+
+    def overruled(self, state: SizeState, name: str) -> dict[str, str]:
+        """The finalist in whose place the chosen one came by the publishing processes, with the reason."""
+        slower, better = self.session.store.fact(OVERRULED + state.problem.key, ("", ""))
+        return {slower: "clearly slower in the processes that publish"} if name == better != slower else {}
 
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
@@ -281,6 +296,8 @@ class Finals:
             if timings:
                 self.timings[state.problem], self.states[state.problem] = timings, state
         self._judge()
+        for problem in self.rankings:
+            self._put_first(problem)
         for state in settled:
             self._book(state)
 

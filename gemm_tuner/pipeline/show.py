@@ -105,6 +105,10 @@ def results(
         rows = [(named.of[choice.problem], *_choice_cells(console, choice)) for choice in chosen]
         left_out = print_table(console, with_common(title, named), columns, rows)
         say_left_out(console, left_out, "--verbose")
+        for choice in chosen:
+            for name, why in choice.overruled:
+                line = f"{named.of[choice.problem]}: passed over {config_name(console, name)}: {why}"
+                console.print(Text(line), soft_wrap=not console.is_terminal)
         served_table(console, named, chosen)
     for problem in problems:
         if problem not in choices:

@@ -274,7 +274,9 @@ class Tuning:
             self.session.record_outcome(problem, None, reason, serving.judgement(self._servers, state))
             return
         device, source = self.session.environment.device, self.launchers[0].source
-        sound = choose.without(finals.ranked(state), state.found_wrong())
+        ranked = finals.ranked(state)
+        sound = choose.without(ranked, state.found_wrong())
+        overruled = {**state.passed_over(ranked.order, name), **finals.overruled(state, name)}
         ties = finals.rankings[problem].ties if problem in finals.rankings else frozenset()
         store.record_outcome(problem, name)
         baseline_configs.note_chosen(self.session, state, name)
@@ -282,7 +284,8 @@ class Tuning:
         us, published = finals_us(finals, state), self.session.published.get(problem)
         served = serving.served_choices(self._servers, state, us, store.verdicts, published=published)
         judgement = serving.judgement(self._servers, state)
-        self.session.record_outcome(problem, replace(chosen, served=served), judgement=judgement)
+        chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))
+        self.session.record_outcome(problem, chosen, judgement=judgement)
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:

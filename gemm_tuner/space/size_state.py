@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -212,6 +213,13 @@ class SizeState:
     def found_wrong(self) -> dict[str, str]:
         """Status and message of the configurations that a check found wrong or unstable, by name."""
         return {name: self.why_not(name) for status in FOUND_WRONG for name in self.named(status)}
+
+    def passed_over(self, order: Sequence[str], name: str) -> dict[str, str]:
+        """The finalists before the chosen one of which a check speaks against, each with the reason: those before it in
+        ``order``, and of earlier finals those that were faster."""
+        before, us = order[: order.index(name)], self.rows[name].get("finals_us", 0.0)
+        faster = (other for other in self.own if self.rows.get(other, {}).get("finals_us", math.inf) < us)
+        return {other: self.why_not(other) for other in dict.fromkeys((*before, *faster)) if not self.may_run(other)}
 
     def counts(self) -> dict[str, int]:
         """How many configurations have each status; the sum is the size of the space."""

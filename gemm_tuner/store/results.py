@@ -212,6 +212,7 @@ def _timed(choice: Choice) -> dict[str, Any]:
         "runner_up": choice.runner_up or None,
         "gap_pct": _decimals(choice.gap_pct, 2),
         "tie": bool(choice.tie),
+        "overruled": "; ".join(f"{name}: {why}" for name, why in choice.overruled) or None,
     }
 
 

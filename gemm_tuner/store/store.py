@@ -126,6 +126,9 @@ class Store:
         """Facts are JSON values: the run's fingerprint, its state, what was spent."""
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
+    def drop_fact(self, name: str) -> None:
+        self._write("DELETE FROM facts WHERE name = ?", [(name,)])
+
     @reads
     def fact(self, name: str, default: Any = None) -> Any:
         rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))

@@ -24,7 +24,7 @@ from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
-from gemm_tuner.pipeline.finals import Finals
+from gemm_tuner.pipeline.finals import OVERRULED, Finals
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
 
@@ -145,6 +145,29 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_meas
     assert [number for number, role in stored.items() if role == Role.PUBLISH] == [5, 6]
 
 
+def test_what_was_overruled_in_the_publishing_processes_is_known_in_a_run_that_goes_on(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
+    finals = match.run()
+    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed.restore(match.states, match.states)
+    for one in (finals, resumed):
+        assert one.rankings[ONE].order[0] == B
+        assert list(one.overruled(match.states[0], B)) == [A] and one.overruled(match.states[0], C) == {}
+    match.gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0})
+    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals.next_process = 7
+    assert match.run().overruled(match.states[0], A) == {}  # of other finals
+
+
+def test_a_run_that_goes_on_keeps_the_first_of_a_tie_that_publishing_decided(tmp_path: Path) -> None:
+    match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, SURE))
+    assert match.run().rankings[ONE].order[0] == A
+    match.session.store.set_fact(OVERRULED + ONE.key, (A, B))
+    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed.restore(match.states, match.states)
+    assert [resumed.rankings[size].order[0] for size in (ONE, TWO)] == [B, A]
+
+
 @pytest.mark.parametrize("why", ["asked to end", "out of time"])
 def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
@@ -201,7 +224,7 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
 
 
 SURE, UNSURE = (0.0, 0.0, 0.0), (0.03, 0.0, 0.0)
-OVERRULED = {1: {A: 1.2}, 3: {A: 1.2}}
+CONTRADICTED = {1: {A: 1.2}, 3: {A: 1.2}}
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -210,7 +233,7 @@ OVERRULED = {1: {A: 1.2}, 3: {A: 1.2}}
     [
         ({A: 1.0, B: 1.2, C: 1.5}, SURE, {}, 5),
         ({A: 1.0, B: 1.0, C: 1.5}, UNSURE, {}, 7),
-        ({A: 1.0, B: 1.02, C: 1.5}, SURE, OVERRULED, 7),
+        ({A: 1.0, B: 1.02, C: 1.5}, SURE, CONTRADICTED, 7),
     ],
 )
 def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(

@@ -74,6 +74,16 @@ def test_a_size_without_a_configuration_says_why(width: int) -> None:
     assert reason in " ".join(results_of([], width, {SIZE: reason}))
 
 
+@pytest.mark.parametrize("width", [0, 60])
+def test_what_was_passed_over_is_named_with_the_reason(width: int) -> None:
+    one, other = choices_of(TUNED[0])[:2]
+    lines = results_of([replace(one, overruled=((other.config.name, "wrong: off by 3"),)), other], width)
+    told = " ".join(lines)
+    name = short_config(other.config.name) if width else other.config.name
+    assert f"passed over {name}: wrong: off by 3" in told and told.count("passed over") == 1
+    assert not width or max(map(len, lines)) <= width
+
+
 @pytest.mark.parametrize("width", [0, *WIDTHS])
 def test_what_is_served_stands_in_a_table_of_its_own(width: int) -> None:
     choices = [

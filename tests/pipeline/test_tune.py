@@ -367,6 +367,20 @@ def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> 
     assert [state.counts() for state in second.states] == [state.counts() for state in first.states]
 
 
+def test_the_row_names_what_was_faster_and_found_wrong(tmp_path: Path) -> None:
+    """Also of earlier finals, in a settled size of a run that goes on, and not what is slower."""
+    for at, finalists in (("a", 8), ("b", 1)):
+        first = Run(tmp_path / at, StandInGpu(us=TIMES, wrong=frozenset((B, A, D))), finalists=finalists, compare="all")
+        before = first.run()
+        after = first.again(StandInGpu()).run()
+        assert chosen(before) == {512: C, 64: C}
+        for choice in (before.choices[ONE], after.choices[ONE]):
+            assert {name: why.partition(":")[0] for name, why in choice.overruled} == {A: "wrong", B: "wrong"}
+        (row, _) = results.read(before.results_path).rows
+        assert A in row.facts["overruled"] and B in row.facts["overruled"] and D not in row.facts["overruled"]
+    assert Run(tmp_path / "c").run().choices[ONE].overruled == ()
+
+
 def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
     class AskedToEnd(StandInGpu):
         def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
