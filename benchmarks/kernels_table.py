@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from gemm_tuner.core.errors import EXIT_OK, UserError
-from gemm_tuner.core.records import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, Device, KernelConfig
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, KernelConfig
 from gemm_tuner.gemm.model import roofline_us
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space

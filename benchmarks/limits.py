@@ -34,7 +34,8 @@ sys.path.append(str(ROOT))
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
-from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.core.records import Target
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.kernel_env import launcher_env
 from gemm_tuner.launch.plan import FINALS, VENDOR, Method, Plan, Work
@@ -152,7 +153,7 @@ def run_child(plan: Plan) -> None:
     """Runs every work of the plan: only one call of each candidate is inside the range that ncu records."""
     import torch
 
-    from gemm_tuner.gemm.kernels import load_script
+    from gemm_tuner.languages.triton.scripts import load_script
     from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 
     scripts = [load_script(path) for path in plan.scripts]
@@ -165,10 +166,11 @@ def run_child(plan: Plan) -> None:
 
 def profile_work(work: Work, scripts: list[ModuleType], marks: dict[str, Any], method: Method) -> None:
     """The size's own configuration, then torch.mm, each between two marker kernels of its own."""
-    from gemm_tuner.gemm.kernels import launch_all
     from gemm_tuner.gemm.operands import make_operands, require_memory
-    from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
+    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.gemm.vendor import vendor_call
+    from gemm_tuner.languages.triton.scratch import count_sms, provide_descriptor_memory
+    from gemm_tuner.languages.triton.scripts import launch_all
 
     provide_descriptor_memory()
     require_memory(work.problem, 0, "cuda")

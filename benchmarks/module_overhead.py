@@ -34,13 +34,15 @@ sys.path.append(str(ROOT))
 
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
-from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.core.records import Target
 from gemm_tuner.export.module import write_module
-from gemm_tuner.gemm.kernels import launch_all, load_script
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.scratch import call_size, count_sms, make_scratch, provide_descriptor_memory
+from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.gemm.sizes import Row
+from gemm_tuner.languages.triton.scratch import count_sms, provide_descriptor_memory
+from gemm_tuner.languages.triton.scripts import launch_all, load_script
 from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space

@@ -21,9 +21,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
-from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.decide.estimates import Cells
 from gemm_tuner.decide.ranking import Judge, contenders, judge_of, sheet_of
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.pipeline import prepare

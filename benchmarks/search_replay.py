@@ -26,8 +26,9 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gemm_tuner.core.records import CONFIG_FIELDS, Device
+from gemm_tuner.core.records import Device
 from gemm_tuner.gemm import model
+from gemm_tuner.gemm.config import CONFIG_FIELDS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
 from gemm_tuner.space import space

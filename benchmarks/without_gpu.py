@@ -30,7 +30,8 @@ sys.path.insert(1, str(ROOT / "benchmarks"))
 from rules_speed import ROCM_AXES
 
 from gemm_tuner.core.architecture import Architecture
-from gemm_tuner.core.records import KernelConfig, Status, Target, Timing
+from gemm_tuner.core.records import Status, Target, Timing
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.source import codegen

@@ -18,8 +18,8 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.parser import see_help
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
-from gemm_tuner.core.records import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.gemm.problem import Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import NAMES as SERVERS
 from gemm_tuner.gemm.sizes import SizeEntry, load_file, one_size, sizes_of
@@ -158,7 +158,7 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
 
-def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
+def read_older(path: Path | None) -> dict[Problem, Config]:
     """The configurations of the file of --update, by problem. Raises UserError."""
     if path is None:
         return {}
@@ -167,7 +167,7 @@ def read_older(path: Path | None) -> dict[GemmProblem, KernelConfig]:
     return older_configs.read(path)
 
 
-def read_older_served(path: Path | None) -> dict[GemmProblem, dict[str, KernelConfig]]:
+def read_older_served(path: Path | None) -> dict[Problem, dict[str, Config]]:
     """What the file of --update has for servers, by problem. Raises UserError."""
     if path is None:
         return {}
@@ -176,7 +176,7 @@ def read_older_served(path: Path | None) -> dict[GemmProblem, dict[str, KernelCo
     return older_configs.read_served(path)
 
 
-def servers_of(asked: list[str], older: Mapping[GemmProblem, Mapping[str, KernelConfig]]) -> tuple[str, ...]:
+def servers_of(asked: list[str], older: Mapping[Problem, Mapping[str, Config]]) -> tuple[str, ...]:
     """The servers of --serve, and those that an older results file has configurations for."""
     return tuple(name for name in SERVERS if name in asked or any(name in one for one in older.values()))
 

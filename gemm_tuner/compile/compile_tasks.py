@@ -9,17 +9,17 @@ from pathlib import Path
 
 from gemm_tuner.compile.task_queue import TaskKey
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
-from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status, Target
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import CompileResult, Config, Device, Problem, Status, Target
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import Script, specialization
+from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
 
-Wanted = Iterable[tuple[GemmProblem, KernelConfig]]
+Wanted = Iterable[tuple[Problem, Config]]
 StoredKey = tuple[str, str, str, str]  # family, signature, kernel symbol, specialization: holds in any run folder
 
 
@@ -32,8 +32,8 @@ def write_scripts(
 ) -> dict[tuple[str, str], Script]:
     """One script a family and problem class, by (family, class key). kernels: servers' own, each a family."""
     of_family = {kernel.family: kernel for kernel in kernels}
-    by_script: dict[tuple[str, str], dict[str, KernelConfig]] = {}
-    classes: dict[str, GemmProblem] = {}
+    by_script: dict[tuple[str, str], dict[str, Config]] = {}
+    classes: dict[str, Problem] = {}
     for problem, config in wanted:
         classes.setdefault(problem.signature, problem)
         by_script.setdefault((config.family, problem.signature), {})[config.name] = config
@@ -58,23 +58,15 @@ def tasks_for(
     for problem, config in wanted:
         key = binary_of(scripts, problem, config, target)
         if key not in tasks:
-            tasks[key] = (compile_cost(config), CompileTask(*key, problem))
+            tasks[key] = (workload_of(problem.kind).compile_cost(config), CompileTask(*key, problem))
     in_order = sorted(tasks.values(), key=lambda pair: -pair[0]) if longest_first else tasks.values()
     return [task for _, task in in_order]
 
 
-def binary_of(
-    scripts: dict[tuple[str, str], Script], problem: GemmProblem, config: KernelConfig, target: Target
-) -> TaskKey:
+def binary_of(scripts: dict[tuple[str, str], Script], problem: Problem, config: Config, target: Target) -> TaskKey:
     """The binary that a size and a configuration run."""
     script = str(scripts[config.family, problem.signature].path)
-    return script, config.kernel_symbol, specialization(problem, config, target)
-
-
-def compile_cost(config: KernelConfig) -> float:
-    """Orders tasks longest first: compile time grows with the accumulators of a thread and the tile."""
-    tile = config.BLOCK_SIZE_M * config.BLOCK_SIZE_N
-    return tile / (32 * config.num_warps) * config.BLOCK_SIZE_K + tile * config.num_stages / 64
+    return script, config.kernel_symbol, workload_of(problem.kind).specialization(problem, config, target)
 
 
 def support_task(like: CompileTask) -> CompileTask:
@@ -130,7 +122,7 @@ def results_of(
     return found
 
 
-def in_turn(wanted: Iterable[tuple[SizeState, list[str]]]) -> list[tuple[GemmProblem, KernelConfig]]:
+def in_turn(wanted: Iterable[tuple[SizeState, list[str]]]) -> list[tuple[Problem, Config]]:
     """The named configurations of these sizes, the sizes in turn: the first of each, then the second."""
     rows = [[(state.problem, state.kept[name]) for name in names] for state, names in wanted]
     return [pair for turn in zip_longest(*rows) for pair in turn if pair is not None]

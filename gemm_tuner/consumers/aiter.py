@@ -24,7 +24,7 @@ from gemm_tuner.consumers.consumer import (
 )
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.system.documents import show
 

@@ -27,7 +27,7 @@ from gemm_tuner.consumers.consumer import (
 )
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")

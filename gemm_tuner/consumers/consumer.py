@@ -12,7 +12,7 @@ from typing import Any
 from gemm_tuner.consumers import sidecar
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.system.documents import show
 

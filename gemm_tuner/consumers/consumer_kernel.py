@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KERNEL_FAMILIES
+from gemm_tuner.gemm.config import KERNEL_FAMILIES
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable, read_text
 

@@ -11,7 +11,7 @@ from typing import Any
 from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Target, tile_fault
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import problem_row
 from gemm_tuner.gemm.sizes import KNOWN_KEYS

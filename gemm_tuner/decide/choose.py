@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemm_tuner.core.records import Choice, Device, KernelConfig, Status, Timing, Verdict, Verified
+from gemm_tuner.core.records import Choice, Config, Device, Problem, Status, Timing, Verdict, Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.decide.ranking import Published
-from gemm_tuner.gemm.model import roofline_us
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
 
 
@@ -19,7 +18,7 @@ from gemm_tuner.launch.plan import VENDOR
 class Ranked:
     """order: a size's timed configurations, best first. times: theirs and the vendor library's, by name."""
 
-    problem: GemmProblem
+    problem: Problem
     order: tuple[str, ...]
     times: Mapping[str, Published]
 
@@ -33,7 +32,7 @@ def median_us(timing: Timing) -> float:
     return float(np.median(timing.samples_us))
 
 
-def rank_screened(problem: GemmProblem, timings: Iterable[Timing]) -> Ranked:
+def rank_screened(problem: Problem, timings: Iterable[Timing]) -> Ranked:
     """Sorts the configurations whose screening was completed, by median."""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
     times = {timing.name: Published(median_us(timing), timing.samples_us) for timing in mine}
@@ -49,7 +48,7 @@ def without(ranked: Ranked, names: Container[str]) -> Ranked:
 def measured_choice(
     ranked: Ranked,
     name: str,
-    config: KernelConfig,
+    config: Config,
     verdicts: Sequence[Verdict],
     device: Device,
     source: str,
@@ -79,16 +78,16 @@ def measured_choice(
         runner_up=runner_up,
         gap_pct=(ranked.times[runner_up].us / ours.us - 1) * 100 if runner_up else None,
         tie=name in ties and any(other in ties for other in others),
-        roofline_pct=roofline_us(ranked.problem, device) / ours.us * 100,
+        roofline_pct=share_of_roofline_pct(ranked.problem, device, ours.us),
         processes=ours.processes,
         process_spread_pct=ours.spread_pct,
     )
 
 
 def predicted_choice(
-    problem: GemmProblem,
+    problem: Problem,
     name: str,
-    kept: dict[str, KernelConfig],
+    kept: dict[str, Config],
     predicted_us: dict[str, float],
     verdicts: Sequence[Verdict],
     device: Device,
@@ -112,5 +111,11 @@ def predicted_choice(
         runner_up=runner_up,
         gap_pct=(predicted_us[runner_up] / ours - 1) * 100 if runner_up else None,
         tie=False,
-        roofline_pct=roofline_us(problem, device) / ours * 100,
+        roofline_pct=share_of_roofline_pct(problem, device, ours),
     )
+
+
+def share_of_roofline_pct(problem: Problem, device: Device, us: float) -> float:
+    """Percent of the least time that the device's datasheet allows; 0 where that is not known."""
+    least_us = workload_of(problem.kind).roofline_us(problem, device)
+    return least_us / us * 100 if least_us else 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gemm_tuner.core.records import KernelConfig, Role, Status, Timing
+from gemm_tuner.core.records import Config, Role, Status, Timing
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
@@ -155,7 +155,7 @@ class Judge:
         width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
         return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
-    def rank_finalists(self, sheet: Sheet, configs: Mapping[str, KernelConfig], most_processes: int = 0) -> Ranking:
+    def rank_finalists(self, sheet: Sheet, configs: Mapping[str, Config], most_processes: int = 0) -> Ranking:
         """Ranks the finalists of the choosing processes, without the vendor library.
 
         most_processes: the most processes that may choose; decides for which finalists further ones are worthwhile.
@@ -167,7 +167,7 @@ class Judge:
         gaps = self.gaps(cells, fastest, whole=whole)
         ties = {fastest} | {name for name, gap in gaps.items() if not gap.is_clear}
         near = [name for name in ties if name == fastest or gaps[name].middle_pct <= TIE_PCT]
-        preferred = min(near, key=lambda name: (simplicity(configs[name]), name))
+        preferred = min(near, key=lambda name: (configs[name].simplicity, name))
         behind = sorted(cells.names, key=lambda name: gaps[name].middle_pct if name in gaps else 0.0)
         order = (preferred, *(name for name in behind if name != preferred))
         noise = noise_pct(sheet)
@@ -177,7 +177,7 @@ class Judge:
         undecided = sorted(name for name in ties - {fastest} if more_tell(gaps[name], then[name]))
         return Ranking(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
-    def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, KernelConfig]) -> str:
+    def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, Config]) -> str:
         """The finalist that was significantly faster than the chosen one in the publishing processes; "" for none."""
         cells = finalists_of(sheet.publishing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
@@ -287,19 +287,6 @@ def fastest_of(cells: Cells) -> str:
     base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
     apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
     return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
-
-
-def simplicity(config: KernelConfig) -> tuple[int, ...]:
-    """Sort key among ties: fewer kernels and programs, then fewer stages and warps, then the smaller tile."""
-    return (
-        config.SPLIT_K,
-        config.WARP_SPECIALIZE,
-        config.num_stages,
-        config.num_warps,
-        config.EPILOGUE_SUBTILE,
-        config.GROUP_SIZE_M,
-        config.BLOCK_SIZE_M * config.BLOCK_SIZE_N * config.BLOCK_SIZE_K,
-    )
 
 
 def noise_pct(sheet: Sheet) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import prune, space
 from gemm_tuner.system.values import did_you_mean

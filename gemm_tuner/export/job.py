@@ -13,11 +13,11 @@ from gemm_tuner.consumers import sidecar
 from gemm_tuner.consumers.consumer import Consumer, Target
 from gemm_tuner.consumers.sidecar import Sidecar
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.export import offers, plan
 from gemm_tuner.export.devices import Fits
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import FilePlan
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.space import space

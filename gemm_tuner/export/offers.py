@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import KernelConfig, Verified
+from gemm_tuner.core.records import Config, Problem, Verified
+from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
@@ -23,6 +24,9 @@ from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # of the configs of a size that could stand in
+
+P = TypeVar("P", bound=Problem)
+C = TypeVar("C", bound=Config)
 
 # From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
@@ -54,7 +58,7 @@ class StandInCheck(Protocol):
     @property
     def how(self) -> Verified: ...
 
-    def first_right(self, candidates: Mapping[GemmProblem, Sequence[KernelConfig]]) -> Mapping[GemmProblem, Finding]:
+    def first_right(self, candidates: Mapping[P, Sequence[C]]) -> Mapping[P, Finding]:
         """For each size the first right one. Raises UserError or EnvironmentFault where nothing can be checked."""
 
 
@@ -91,7 +95,7 @@ def collect(
         served = _served(row, source, consumer)
         if served is not None and not (
             problem_fault(row.problem)
-            or config_fault(row.problem, served.config)
+            or config_fault(row.problem, tile(served.config))
             or trust.fault(served.verified, source)
         ):
             offers[row.problem] = served
@@ -121,7 +125,7 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
             time_us = None if source == "predicted" else one.time_us
             facts = {} if one.default_us is None else {"default_us": one.default_us}
             return Offer(
-                row.problem, one.config, time_us, SERVED, source, verified=one.verified, tuned=row.config.name,
+                row.problem, tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=row.config.name,
                 tuned_us=row.facts.get("median_us"), facts=facts,
                 timings={} if time_us is None else {one.config.name: time_us},
             )  # fmt: skip
@@ -208,7 +212,7 @@ def _table(folder: Path, key: str, chosen: str, *, predicted: bool) -> list[tupl
         where = f"is not in {folder}" if folder.is_dir() else f"is gone with the run's folder, {folder}"
         raise UserError(f"its table, {TABLES}/{key}.csv.gz, {where}")
     if predicted:
-        return [(config, us, MODEL) for config, us in read_predictions(folder, key, chosen)]
+        return [(tile(config), us, MODEL) for config, us in read_predictions(folder, key, chosen)]
     timed = read_timings(folder, key, chosen).values()
     in_order = sorted(timed, key=lambda one: (one.stage == SCREEN, one.time_us))
-    return [(one.config, one.time_us, one.stage) for one in in_order]
+    return [(tile(one.config), one.time_us, one.stage) for one in in_order]

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from gemm_tuner.core.records import Verdict
+from gemm_tuner.core.workload import Launch
 from gemm_tuner.gemm.exact_check import Wrong, exact_fault
 from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
-from gemm_tuner.gemm.kernels import Launch, launch_all
 from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference
-from gemm_tuner.gemm.scratch import Scratch, call_size, count_sms, make_scratch
+from gemm_tuner.gemm.scratch import call_size, make_scratch
+from gemm_tuner.languages.triton.scratch import Scratch, count_sms
+from gemm_tuner.languages.triton.scripts import launch_all
 
 # Elements of a block of A, B or C when results are compared: 0.5 GiB in float64.
 COMPARE_ELEMENTS = 2**26
@@ -63,7 +65,7 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
     for number in range(count_sets(problem)):
         if not verdict.ok:
             break
-        verdict = check_exact(caller, verdict, number, seed)
+        verdict = check_exact(caller, problem, verdict, number, seed)
     return verdict
 
 
@@ -111,14 +113,14 @@ def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> 
         )
         worst = part if worst is None else worse(worst, part)
     assert worst is not None
-    return again(launches, c, actual, worst) if caller.device != "cpu" else worst
+    return repeated(launches, c, actual, problem, worst) if caller.device != "cpu" else worst
 
 
-def check_exact(caller: Caller, verdict: Verdict, number: int, seed: int) -> Verdict:
+def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: int, seed: int) -> Verdict:
     """The verdict as it was when C is the exact one for this set of operands; else wrong, with the set and the element.
 
     verdict: on random operands, and right."""
-    problem = with_exact_factors(verdict.problem)
+    problem = with_exact_factors(problem)
     operands = make_exact_operands(problem, number, seed, caller.device)
     found = exact_difference(caller.result(problem, operands), problem, operands)
     if found is None:
@@ -144,17 +146,17 @@ def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
     return int((matrices.start or 0) * problem.m + (rows.start or 0))
 
 
-def again(launches: Sequence[Launch], c: Any, first: Any, verdict: Verdict) -> Verdict:
+def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProblem, verdict: Verdict) -> Verdict:
     """The verdict after the same call has run REPEATS times: as it was when all gave the bits of ``first``, which is
     (matrices, m, n); else that of the first element that differs, and neither right nor stable."""
     for turn in range(2, REPEATS + 1):
-        c.copy_(unwritten(c.shape, verdict.problem.dtype_c, c.device))
+        c.copy_(unwritten(c.shape, problem.dtype_c, c.device))
         launch_all(launches)
         now = batched(c)
         where = first_difference(first, now)
         if where is not None:
             matrix, row, column = where
-            at = (matrix * verdict.problem.m + row, column)
+            at = (matrix * problem.m + row, column)
             values = f"{float(first[where]):.9g} and in call {turn} {float(now[where]):.9g}"
             return replace(
                 verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}"

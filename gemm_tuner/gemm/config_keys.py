@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import AMD_NAME_PARTS, CONFIG_FIELDS, UNUSED, KernelConfig, has_legal_shape, legal_shapes
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, CONFIG_FIELDS, UNUSED, KernelConfig, has_legal_shape, legal_shapes
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import integer
 

@@ -1,48 +1,16 @@
-"""Loads generated scripts and turns their launches into warm-ups or real launches."""
+"""The launches of a GEMM with no memory behind them, for compiling."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.workload import Launch
 from gemm_tuner.gemm.operands import Operands
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.scratch import STAND_IN_SMS, Scratch, call_size
-
-Launch = tuple[str, Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]
-
-
-def load_script(path: str) -> ModuleType:
-    """Imports a generated script under a name of its own; needs Triton, no torch, no GPU."""
-    spec = importlib.util.spec_from_file_location(f"generated_{Path(path).stem}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python script")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class ShapeOnly:
-    """Stands for a tensor when compiling: a type, an aligned address and an extent in bytes.
-
-    The extent matters on AMD, where Triton addresses buffers under 2 GiB with 32-bit offsets.
-    """
-
-    def __init__(self, dtype: str, elements: int) -> None:
-        import triton.language as tl
-
-        self.dtype = getattr(tl, DTYPES[dtype].triton_name)
-        self._bytes = elements * DTYPES[dtype].size_bytes
-
-    def data_ptr(self) -> int:
-        return 0
-
-    def ptr_range(self) -> int:
-        return self._bytes
+from gemm_tuner.gemm.scratch import call_size
+from gemm_tuner.languages.triton.scratch import STAND_IN_SMS, Scratch
+from gemm_tuner.languages.triton.scripts import ShapeOnly
 
 
 def shape_only_calls(script: ModuleType, config: dict[str, Any], problem: GemmProblem) -> list[Launch]:
@@ -72,9 +40,3 @@ def shape_only_operands(problem: GemmProblem) -> Operands:
         alpha=problem.alpha,
         beta=problem.beta,
     )
-
-
-def launch_all(launches: Iterable[Launch]) -> None:
-    """Starts the kernels of one call; does not wait for them."""
-    for _, kernel, grid, positional, options in launches:
-        kernel[grid](*positional, **options)

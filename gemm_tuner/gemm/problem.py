@@ -5,12 +5,13 @@ Sizes are in elements unless a name ends in a unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import Problem
 
 
 class Layout(str, Enum):
@@ -41,6 +42,7 @@ class GemmProblem:
     precision:  how fp32 is multiplied: ieee, or tf32, which keeps 10 bits of each fraction. ieee for other types.
     """
 
+    kind: ClassVar[str] = "gemm"
     m: int
     n: int
     k: int
@@ -104,6 +106,12 @@ class GemmProblem:
         return shapes[self.scaling]
 
     @property
+    def shape(self) -> str:
+        """M, N and K, such as ``512 x 512 x 512``, and of how many matrices."""
+        batch = f"{self.batch} of " if self.batch > 1 else ""
+        return f"{batch}{self.m} x {self.n} x {self.k}"
+
+    @property
     def signature(self) -> str:
         """Names what is compiled into a kernel and not passed to it: types, layouts, scales, epilogue."""
         types = (
@@ -133,14 +141,18 @@ class GemmProblem:
         return replace(self, m=0, n=0, k=0, batch=2 if self.batch > 1 else 1, alpha=alpha, beta=beta)
 
     def to_dict(self) -> dict[str, Any]:
-        row = asdict(self)
+        row = {"kind": self.kind, **asdict(self)}
         row["layout_a"], row["layout_b"] = self.layout_a.value, self.layout_b.value
         return row
 
     @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> GemmProblem:
-        """What ``to_dict`` gave. Raises ValueError for a row that no problem is: its name becomes part of paths."""
-        unknown = [key for key in row if key not in cls.__dataclass_fields__]
+    def from_dict(cls, row: Mapping[str, Any]) -> GemmProblem:
+        """What ``to_dict`` gave, with or without ``kind``.
+
+        Raises ValueError for a row that no problem is: its name becomes part of paths.
+        """
+        row = {key: value for key, value in row.items() if key != "kind"}
+        unknown = [key for key in row if key not in _ACCEPTS]
         if unknown or not {"m", "n", "k"} <= row.keys():
             raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
         for key, value in row.items():
@@ -150,6 +162,13 @@ class GemmProblem:
         values.update({key: float(row[key]) for key in ("alpha", "beta") if key in row})
         values.update({key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row})
         return cls(**values)
+
+
+def as_gemm(problem: Problem) -> GemmProblem:
+    """The problem as a GEMM. Raises TypeError for one of another kind."""
+    if not isinstance(problem, GemmProblem):
+        raise TypeError(f"{problem.key} is a problem of the kind {problem.kind}, not {GemmProblem.kind}")
+    return problem
 
 
 def _whole(highest: int) -> Callable[[Any], bool]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, ServedChoice, Verified
+from gemm_tuner.core.records import Config, ServedChoice, Verified
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KERNEL_FAMILIES, tile
 from gemm_tuner.gemm.config_keys import config_form, config_of
 from gemm_tuner.system.documents import check_kind, refuse_unknown, show
 
@@ -100,3 +101,9 @@ def verified_of(entry: dict[Any, Any], where: str) -> Verified:
             return one
     accepted = ", ".join(one.value for one in Verified)
     raise UserError(f"verified is {show(value)}", where=where, accepted=accepted)
+
+
+def measured(one: ServedChoice) -> Config:
+    """The configuration as it was launched: of the server's own kernel where --kernel_from gave it."""
+    family = KERNEL_FAMILIES.get(one.consumer) if one.kernel else None
+    return replace(tile(one.config), family=family) if family else one.config

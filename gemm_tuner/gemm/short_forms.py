@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gemm_tuner.core.records import AMD_NAME_PARTS, NAME_PARTS
+from gemm_tuner.core.records import Problem
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, NAME_PARTS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import dtype_c_for
 
@@ -37,10 +38,10 @@ class Labels:
     """
 
     common: str
-    of: dict[GemmProblem, str]
+    of: Mapping[Problem, str]
 
 
-def labels(problems: Iterable[GemmProblem]) -> Labels:
+def labels(problems: Iterable[Problem]) -> Labels:
     """Labels of sizes that stand in one table."""
     parts = {problem: _parts(problem) for problem in problems}
     places = list(zip(*parts.values(), strict=True)) if len(parts) > 1 else []
@@ -49,16 +50,16 @@ def labels(problems: Iterable[GemmProblem]) -> Labels:
     of = {}
     for problem, values in parts.items():
         told = [value for place, value in enumerate(values) if value and not (shared and shared[place])]
-        of[problem] = " ".join([_dimensions(problem), *told])
+        of[problem] = " ".join([problem.shape.replace(" of ", "x").replace(" ", ""), *told])
     return Labels(" ".join(common), of)
 
 
-def label(problem: GemmProblem) -> str:
+def label(problem: Problem) -> str:
     """The label of a size that stands alone, such as ``4096x4096x4096 bf16 nn``."""
     return labels([problem]).of[problem]
 
 
-def legend(problems: Iterable[GemmProblem]) -> dict[str, str]:
+def legend(problems: Iterable[Problem]) -> dict[str, str]:
     """What the parts of labels mean, of those that occur in the labels of these sizes."""
     used = {part for problem in problems for part in _parts(problem)}
     return {part: meaning for part, meaning in _MEANINGS.items() if part in used}
@@ -99,14 +100,11 @@ def short_entry(entry: Mapping[str, object]) -> str:
     return " ".join((["x".join(blocks)] if len(blocks) == len(_BLOCKS) else []) + fields)
 
 
-def _dimensions(problem: GemmProblem) -> str:
-    batch = f"{problem.batch}x" if problem.batch > 1 else ""
-    return f"{batch}{problem.m}x{problem.n}x{problem.k}"
-
-
-def _parts(problem: GemmProblem) -> tuple[str, ...]:
+def _parts(problem: Problem) -> tuple[str, ...]:
     """What a problem is beside its dimensions, one text a property, empty where it is not used. The type of C is
     named where it is not the one that follows from A's."""
+    if not isinstance(problem, GemmProblem):
+        return (problem.signature,)
     inputs = problem.dtype_a if problem.dtype_a == problem.dtype_b else f"{problem.dtype_a}*{problem.dtype_b}"
     return (
         inputs if problem.dtype_c == dtype_c_for(problem) else f"{inputs}->{problem.dtype_c}",

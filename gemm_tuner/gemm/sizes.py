@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, ServedChoice, Verified
+from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.config_keys import CONFIG_KEYS, config_form, config_of
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import SIZE_KEYS, Defaults, problem_of

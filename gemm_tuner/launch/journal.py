@@ -8,7 +8,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.system.documents import LARGEST_INT, show
 from gemm_tuner.system.input_files import printable, read_text
 from gemm_tuner.system.json_records import parse_json
@@ -49,7 +49,7 @@ def _is_status(value: Any) -> bool:
 
 def _is_problem(value: Any) -> bool:
     try:
-        GemmProblem.from_dict(value)
+        problem_from_dict(value)
     except (ValueError, TypeError, AttributeError):
         return False
     return True

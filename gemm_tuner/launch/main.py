@@ -13,10 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.kernels import load_script
-from gemm_tuner.gemm.operands import make_operands, require_memory
-from gemm_tuner.gemm.scratch import provide_descriptor_memory
-from gemm_tuner.gemm.vendor import vendor_call
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
+from gemm_tuner.languages.triton.scripts import load_script
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Journal, Plan
 from gemm_tuner.launch.timing import Bench, StickyError, finals, report_failure, screen
 from gemm_tuner.system.documents import show
@@ -137,8 +136,10 @@ def warm_vendor(plan: Plan) -> None:
     for work in plan.work:
         if work.vendor:
             with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # its finals will say so
-                require_memory(work.problem, 0, plan.device)
-                call = vendor_call(work.problem, make_operands(work.problem, "zeros", 0, plan.device))
+                workload = workload_of(work.problem.kind)
+                workload.require_memory(work.problem, 0, plan.device)
+                (operands,) = workload.operands(work.problem, 0, "zeros", 0, plan.device)
+                call = workload.baseline_call(work.problem, operands)
                 if call is not None:
                     call()
     torch.cuda.synchronize()
@@ -147,20 +148,18 @@ def warm_vendor(plan: Plan) -> None:
 
 def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
     """Checks each work's entries best first, each at the tuned size and at odd sizes."""
-    from gemm_tuner.gemm.check import check
-    from gemm_tuner.gemm.companions import odd_companion, small_companion
-
     for index, work in enumerate(plan.work):
         for script, name in work.entries:
             if stop.exists() or plan.is_over():
                 return
             journal.write("begin", work=index, name=name)
+            workload, interpreted, right = workload_of(work.problem.kind), plan.device == "cpu", True
             config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
-            sized = work.problem if plan.device == "cuda" else small_companion(work.problem, config)
-            right = True
             try:
-                for problem in (sized, odd_companion(work.problem, config, descriptors)):
-                    verdict = check(scripts[script], problem, name, plan.method.seed, plan.device)
+                for problem in workload.check_problems(
+                    work.problem, config, descriptors=descriptors, interpreted=interpreted
+                ):
+                    verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
                     row = {**asdict(verdict), "problem": problem.to_dict()}
                     journal.write("verdict", work=index, **row)
                     right = right and verdict.ok

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json, record_of
@@ -62,7 +62,7 @@ class Work:
     best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
     """
 
-    problem: GemmProblem
+    problem: Problem
     entries: tuple[tuple[int, str], ...]
     vendor: bool = False
     again: str = ""

@@ -13,12 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.gemm.kernels import Launch, launch_all
-from gemm_tuner.gemm.operands import Operands, require_memory, rotation
-from gemm_tuner.gemm.placement import Placement
-from gemm_tuner.gemm.scratch import ScratchPool, call_size, count_sms
-from gemm_tuner.gemm.vendor import vendor_call
+from gemm_tuner.core.workload import Launch, workload_of
+from gemm_tuner.languages.triton.scratch import ScratchPool, count_sms
+from gemm_tuner.languages.triton.scripts import launch_all
 from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import AA_TEST, REST_S, TIRING_CALL_US, VENDOR, Journal, Method, Work
 
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
@@ -173,9 +172,10 @@ class WorkOperands:
     def __init__(self, work: Work, bench: Bench) -> None:
         method, device = bench.method, bench.device
         self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
-        require_memory(work.problem, method.rotating_bytes, device)
-        made = rotation(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
-        self.sets: list[Operands] = [bench.placement.moved(operands) for operands in made]
+        self._workload = workload_of(work.problem.kind)
+        self._workload.require_memory(work.problem, method.rotating_bytes, device)
+        made = self._workload.operands(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
+        self.sets: list[Any] = [bench.placement.moved(operands) for operands in made]
 
     def outgrow(self, flush_bytes: int) -> bool:
         """Whether the copies together are so large that rotating through them alone leaves none in L2."""
@@ -183,14 +183,18 @@ class WorkOperands:
 
     def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
         """(fp32 partial sums, int32 locks) that a configuration needs."""
-        elements, locks = script.scratch(script.CONFIGS[name], call_size(self.problem), self._num_sms)
-        return elements, locks
+        return self._workload.scratch(script, script.CONFIGS[name], self.problem, self._num_sms)
 
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         """The launches of a configuration on each set of operands."""
-        config, size = script.CONFIGS[name], call_size(self.problem)
-        scratch = self._scratch.take(*self.scratch_of(script, name))
-        return [script.calls(config, size, s, scratch, self._num_sms) for s in self.sets]
+        config, scratch = script.CONFIGS[name], self._scratch.take(*self.scratch_of(script, name))
+        calls = self._workload.launches
+        return [calls(script, config, self.problem, operands, scratch, self._num_sms) for operands in self.sets]
+
+    def baseline_calls(self) -> list[Any]:
+        """The vendor library's call on each set of operands; empty where it has none."""
+        calls = [self._workload.baseline_call(self.problem, operands) for operands in self.sets]
+        return [] if None in calls else calls
 
 
 def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
@@ -284,8 +288,8 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
     if again is not None and any(candidate.name == work.again for candidate in running):
         launches = operands.launches(scripts[again], work.again)
         running.append(tried(bench, Candidate(index, AA_TEST, launches)))
-    calls = [vendor_call(work.problem, s) for s in operands.sets] if work.vendor else [None]
-    if calls[0] is not None:
+    calls = operands.baseline_calls() if work.vendor else []
+    if calls:
         bench.journal.write("begin", work=index, name=VENDOR)
         try:
             running.append(tried(bench, VendorCandidate(index, calls)))

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
-from gemm_tuner.core.records import Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.launch.plan import Plan, Work
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -49,7 +48,7 @@ class Fleet:
 
     launchers: Sequence[Launcher]
     say: Callable[[str], None]
-    home: dict[GemmProblem, int] = field(default_factory=dict)
+    home: dict[Problem, int] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
 
     def alive(self) -> list[int]:
@@ -59,7 +58,7 @@ class Fleet:
         """Where checks run."""
         return self.launchers[self.alive()[0]]
 
-    def deal(self, cost: dict[GemmProblem, float]) -> None:
+    def deal(self, cost: dict[Problem, float]) -> None:
         """Gives sizes without a GPU one: the dearest first, each to the GPU with the least to do."""
         loads = dict.fromkeys(self.alive(), 0.0)
         for problem, gpu in self.home.items():

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.records import Status, Timing, Verdict
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Status, Timing, Verdict
+from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.launch.plan import AA_TEST, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import attribution
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.processes import Ended
 
-Key = tuple[GemmProblem, str]
+Key = tuple[Problem, str]
 
 
 def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
@@ -81,7 +81,7 @@ def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | N
     return blamed(plan.work[at[0]].problem, at[1], ended)
 
 
-def blamed(problem: GemmProblem, name: str, ended: Ended) -> Timing:
+def blamed(problem: Problem, name: str, ended: Ended) -> Timing:
     """What a launcher's end says of the configuration that did it."""
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
     words = [ended.how()] if ended.stalled else [ended.how(), ended.log_tail()]
@@ -157,6 +157,6 @@ def joined(works: list[Work]) -> tuple[Work, ...]:
 def verdict_of(event: dict[str, Any]) -> Verdict:
     """The verdict in a journal event."""
     row = {k: event[k] for k in ("name", "ok", "max_abs_error", "error_over_bound", "message")}
-    problem = GemmProblem.from_dict(event["problem"])
+    problem = problem_from_dict(event["problem"])
     stable = event.get("stable", True)  # recordings of earlier versions do not say
     return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), stable=stable, **row)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Status, Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
@@ -143,7 +142,7 @@ class ReplayLauncher:
             yield where, plan, read_journal(where / "journal.jsonl", len(plan.work))
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
-        found: dict[GemmProblem, list[Timing]] = {}
+        found: dict[Problem, list[Timing]] = {}
         run = StageRun()
         one_process = plan.stage != FINALS or self.recording.finals_processes() == {0}
         for where, old_plan, journal in self._starts(plan.stage):

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
-from gemm_tuner.core.records import Status, Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
 from gemm_tuner.measure.parse_run import (
@@ -126,7 +125,7 @@ class Stage:
     parts: deque[Part] = field(default_factory=deque)
     run: StageRun = field(default_factory=StageRun)
     crashes: Counter[Key] = field(default_factory=Counter)
-    probed: dict[GemmProblem, int] = field(default_factory=dict)
+    probed: dict[Problem, int] = field(default_factory=dict)
 
     def take(self, part: Part, where: Path, ended: Ended) -> None:
         """Enters what a start brought and queues what is left of its part. Raises EnvironmentFault when the profiler

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gemm_tuner.core.records import KernelConfig, Status
+from gemm_tuner.core.records import Config, Status
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
 
 
-def older(session: Session, state: SizeState) -> KernelConfig | None:
+def older(session: Session, state: SizeState) -> Config | None:
     """The older configuration of a size, if the file given has one."""
     return session.settings.older.get(state.problem)
 

@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from gemm_tuner import profilers
 from gemm_tuner.compile import compile_tasks
-from gemm_tuner.core.records import KernelConfig, Status, Target, Verdict, Verified
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Config, Problem, Status, Target, Verdict, Verified
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.pipeline.verify import Checker, Verification, verify_plan
@@ -22,7 +22,8 @@ from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import gpu_lock
 
-Candidates = Mapping[GemmProblem, Sequence[KernelConfig]]
+P = TypeVar("P", bound=Problem)
+C = TypeVar("C", bound=Config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,10 @@ class Finding:
 class _NoStore:
     """Keeps no verdict: they are asked for once."""
 
-    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None:
+    def add_verdict(self, problem: Problem, verdict: Verdict) -> None:
         pass
 
-    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None:
+    def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
         pass
 
 
@@ -57,7 +58,7 @@ class CheckNow:
     say: Callable[[str], None] = print
     wait_s: float | None = None
 
-    def first_right(self, candidates: Candidates) -> dict[GemmProblem, Finding]:
+    def first_right(self, candidates: Mapping[P, Sequence[C]]) -> Mapping[P, Finding]:
         """For each size the first of its configurations, in the order given, whose result is right.
 
         Raises EnvironmentFault where the check as a whole fails, GpuInUse when the wait for the GPU is over, UserError
@@ -69,9 +70,9 @@ class CheckNow:
         work = Path(tempfile.mkdtemp(dir=self.work))
         (work / "scripts").mkdir()
         scripts = compile_tasks.write_scripts(self.templates, work / "scripts", wanted, self.target)
-        found: dict[GemmProblem, Finding] = {}
+        found: dict[Any, Finding] = {}
 
-        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
         def script_of(state: SizeState, name: str) -> str:
@@ -104,7 +105,7 @@ def find(
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)
 
 
-def state_of(problem: GemmProblem, configs: Sequence[KernelConfig]) -> SizeState:
+def state_of(problem: Problem, configs: Sequence[Config]) -> SizeState:
     """The account of a size whose configurations were given, not searched for."""
     kept = {config.name: config for config in configs}
     rows = pd.DataFrame([config.to_dict() for config in kept.values()])

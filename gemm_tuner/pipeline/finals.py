@@ -7,12 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from gemm_tuner.core.records import Role, Status, Timing
+from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
 from gemm_tuner.decide import ranking as ranking
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Ranking, Sheet
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
@@ -49,21 +48,21 @@ class Finals:
     scripts: dict[tuple[str, str], Script]
     fleet: Fleet
     plan: FinalsPlan = field(default_factory=FinalsPlan)
-    states: dict[GemmProblem, SizeState] = field(default_factory=dict)
-    sheets: dict[GemmProblem, Sheet] = field(default_factory=dict)
-    rankings: dict[GemmProblem, Ranking] = field(default_factory=dict)
+    states: dict[Problem, SizeState] = field(default_factory=dict)
+    sheets: dict[Problem, Sheet] = field(default_factory=dict)
+    rankings: dict[Problem, Ranking] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     next_process: int = 0
     longest_s: float = 0.0
     watched: dict[str, list[Sample]] = field(default_factory=dict)
     _first: int = 0
-    _planned: dict[GemmProblem, int] = field(default_factory=dict)
+    _planned: dict[Problem, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._times = FinalsTimes(self.session.store)
 
     @property
-    def timings(self) -> dict[GemmProblem, list[Timing]]:
+    def timings(self) -> dict[Problem, list[Timing]]:
         """Of all processes that count, one a finalist and process."""
         return self._times.by_size
 
@@ -111,7 +110,7 @@ class Finals:
         ran = max(self._planned.values(), default=0)
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
 
-    def _take_moved(self) -> set[GemmProblem]:
+    def _take_moved(self) -> set[Problem]:
         """The sizes that moved to another GPU since this was asked last."""
         moved = self._times.take_moved()
         self._planned.update(dict.fromkeys(moved, 0))
@@ -148,7 +147,7 @@ class Finals:
                 self._times.set_role(problem, Role.CHOOSE)
         if not overruled:
             return
-        moved: set[GemmProblem] = set()
+        moved: set[Problem] = set()
         for _ in range(PUBLISH_AGAIN):
             self._process([(state, names) for state, names, *_ in overruled], Role.PUBLISH)
             moved |= self._take_moved()
@@ -160,7 +159,7 @@ class Finals:
                 self.session.store.set_fact(OVERRULED + state.problem.key, (slower, better))
                 self._put_first(state.problem)
 
-    def _put_first(self, problem: GemmProblem) -> None:
+    def _put_first(self, problem: Problem) -> None:
         """Puts the finalist that overruled another where figures are published first, if there is one."""
         _, better = self.session.store.fact(OVERRULED + problem.key, ("", ""))
         ranked = self.rankings[problem]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import in_turn
-from gemm_tuner.core.records import Status, Verdict, Verified
+from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.decide import choose
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -96,7 +95,7 @@ def check(
     """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
     by_problem = {state.problem: state for state, _ in order}
 
-    def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+    def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         reason = "" if name else "none of the best candidates is right in the interpreter"
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], name, verdicts, reason)

@@ -11,10 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import Device, KernelConfig
-from gemm_tuner.gemm import model
-from gemm_tuner.gemm.arch_types import type_fault
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure import replay
@@ -132,25 +130,26 @@ def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
     return configs[configs["family"].isin(families)].reset_index(drop=True) if families else configs
 
 
-def cut_space(candidates: Space, problem: GemmProblem, device: Device) -> Pruned:
+def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
     """Applies the rules for one size."""
     return prune.apply(candidates.columns, problem, device, candidates.rules)
 
 
-def state_of(candidates: Space, problem: GemmProblem, device: Device, pruned: Pruned) -> SizeState:
+def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned) -> SizeState:
     """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
-    fault = type_fault(problem, device)
+    workload = workload_of(problem.kind)
+    fault = workload.type_fault(problem, device)
     if fault is not None:
         raise fault
     prune.require_some(pruned, problem)
     kept_rows = candidates.configs.iloc[pruned.kept]
     kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
-    predicted = model.predict_us(prune.columns_of(kept_rows), problem, device)
+    predicted = workload.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
 
 
-def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> SizeState:
+def given_ledger(problem: Problem, config: Config, device: Device) -> SizeState:
     """The account of a size whose single configuration was given, not searched for."""
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
@@ -158,10 +157,10 @@ def given_ledger(problem: GemmProblem, config: KernelConfig, device: Device) -> 
     return SizeState(problem, row, pruned, {config.name: config}, predicted, given={config.name})
 
 
-def predicted_us(problem: GemmProblem, config: KernelConfig, device: Device) -> float:
+def predicted_us(problem: Problem, config: Config, device: Device) -> float:
     """The model's time of one configuration."""
     row = pd.DataFrame([config.to_dict()])
-    return float(model.predict_us(prune.columns_of(row), problem, device)[0])
+    return float(workload_of(problem.kind).predict_us(prune.columns_of(row), problem, device)[0])
 
 
 def best_predicted(state: SizeState, names: Sequence[str], count: int) -> list[str]:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from rich.console import Console
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Device, KernelConfig
+from gemm_tuner.core.records import Config, Device
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.gemm.arch_types import require_a_type
 from gemm_tuner.launch.plan import Method
@@ -22,7 +23,6 @@ from gemm_tuner.pipeline import predict, prepare, serving, serving_refusal, show
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
-from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.space.space import AXES
 from gemm_tuner.system.documents import show as show_value
@@ -129,12 +129,18 @@ def count_kernels_of(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: 
     binary_names: dict[str, str] = {}
     for state, names in wanted:
         signature = state.problem.signature
-        by_binary: dict[str, KernelConfig] = {}
+        by_binary: dict[str, Config] = {}
         for name in names:
             config = state.kept[name]
             by_binary[binary_names.get(name) or binary_names.setdefault(name, config.kernel_symbol)] = config
         for binary, config in by_binary.items():
-            found.add((signature, binary, codegen.specialization(state.problem, config, device.target)))
+            found.add(
+                (
+                    signature,
+                    binary,
+                    workload_of(state.problem.kind).specialization(state.problem, config, device.target),
+                )
+            )
     return len(found)
 
 

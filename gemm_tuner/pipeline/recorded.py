@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.replay import Recording
 from gemm_tuner.pipeline import prepare
@@ -29,9 +28,9 @@ def made_with(settings: Settings) -> str:
     return shlex.join(words)
 
 
-def timed_in(recording: Recording) -> dict[GemmProblem, set[str]]:
+def timed_in(recording: Recording) -> dict[Problem, set[str]]:
     """The configurations that the recording's plans hand out to be timed, by problem. Raises UserError."""
-    found: dict[GemmProblem, set[str]] = {}
+    found: dict[Problem, set[str]] = {}
     for path in sorted(recording.folder.glob("[0-9]*-*/start*/plan.json")):
         plan = Plan.read(path)
         for work in plan.work if plan.stage != VERIFY else ():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.parse_run import running_at_end
@@ -34,7 +34,7 @@ def require_same(store: Store, now: Mapping[str, Any], where: Path) -> None:
         )
 
 
-def going_on(store: Store, problems: Sequence[GemmProblem], where: Path) -> str:
+def going_on(store: Store, problems: Sequence[Problem], where: Path) -> str:
     """The line that a run which goes on begins with."""
     compiled = store.num_compiles()
     wanted = max(compiled, int(store.fact(KERNELS_WANTED, 0)))
@@ -44,11 +44,11 @@ def going_on(store: Store, problems: Sequence[GemmProblem], where: Path) -> str:
     return f"going on with {shown}: {kernels}{finished} of {len(problems)} sizes finished"
 
 
-def unfinished(store: Store, problems: Iterable[GemmProblem]) -> list[GemmProblem]:
+def unfinished(store: Store, problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if store.settled(problem) is None]
 
 
-def keep_to_gpus(store: Store, problems: Iterable[GemmProblem], gpus: Sequence[str]) -> int:
+def keep_to_gpus(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> int:
     """Drops the screenings of unfinished sizes that are from another GPU than the rest of them can be from: those of
     one size are compared with each other. Returns how many sizes are timed anew.
 
@@ -77,7 +77,7 @@ def moved(before: Sequence[str], now: Sequence[str], anew: int) -> str:
     )
 
 
-def homes(store: Store, problems: Iterable[GemmProblem], gpus: Sequence[str]) -> dict[GemmProblem, int]:
+def homes(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> dict[Problem, int]:
     """Which of the run's GPUs has screened a size, by its place among them."""
     found = {}
     for problem in problems:

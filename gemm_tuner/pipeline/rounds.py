@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gemm_tuner.compile.same_code import duplicates
-from gemm_tuner.core.records import Status, Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
@@ -44,7 +43,7 @@ class Rounds:
         self._compiling, self._search = compiling, search
         self._planner = Planner(session, scripts)
         # Sizes whose GPU failed in the last round, and that another one screens anew.
-        self._moved: set[GemmProblem] = set()
+        self._moved: set[Problem] = set()
 
     def run(self) -> None:
         by_problem = {state.problem: state for state in self._ledgers}

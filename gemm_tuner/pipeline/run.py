@@ -12,9 +12,8 @@ from rich.console import Console
 
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
-from gemm_tuner.core.records import Verdict
+from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.gemm.arch_types import require_a_type
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton import kernel_cache
 from gemm_tuner.measure import replay
 from gemm_tuner.measure.budget import COSTS_FILE, Budget, Costs
@@ -303,9 +302,9 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     settings, environment = session.settings, session.environment
     wanted = [(state.problem, config) for state in states for config in state.kept.values()]
     scripts = write_scripts(session, wanted)
-    found: dict[GemmProblem, tuple[str, list[Verdict]]] = {}
+    found: dict[Problem, tuple[str, list[Verdict]]] = {}
 
-    def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+    def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         found[problem] = (name or "", verdicts)
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner import __version__
-from gemm_tuner.core.records import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.languages.triton.kernel_env import counting_variables
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
@@ -95,12 +94,12 @@ def gpu_labels(environment: Environment) -> list[str]:
     return [str(row.get("uuid") or f"{socket.gethostname()} {row.get('pci') or gpu}") for gpu, row in rows]
 
 
-def older_text(older: Mapping[GemmProblem, KernelConfig], improvement_pct: float) -> str:
+def older_text(older: Mapping[Problem, Config], improvement_pct: float) -> str:
     """What a fingerprint says of the configurations to be beaten; empty for none."""
     return f"{configs_sha(older)}, to be beaten by {improvement_pct:g} %" if older else ""
 
 
-def configs_sha(configs: Mapping[GemmProblem, KernelConfig]) -> str:
+def configs_sha(configs: Mapping[Problem, Config]) -> str:
     """12 hex digits over the configurations of sizes."""
     names = sorted((problem.key, config.name) for problem, config in configs.items())
     return hashlib.sha256(repr(names).encode()).hexdigest()[:12]

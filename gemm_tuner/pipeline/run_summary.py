@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from gemm_tuner.gemm.model import roofline_us
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -45,7 +45,7 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
         total=len(state.configs),
         funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in state.pruned.funnel if row.cut),
         counts=state.counts(),
-        roofline_us=round(roofline_us(problem, session.environment.device), 4),
+        roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.environment.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
         failure=session.failures.get(problem, ""),

@@ -16,10 +16,11 @@ import numpy as np
 from gemm_tuner.consumers.consumer import Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.consumers.registry import CONSUMERS
-from gemm_tuner.core.records import Device, KernelConfig, ServedChoice, Verdict, Verified
+from gemm_tuner.core.records import Config, Device, Problem, ServedChoice, Verdict, Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.ranking import Published
-from gemm_tuner.gemm import model
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.config import tile
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline import prepare
@@ -33,7 +34,7 @@ from gemm_tuner.store.results_file import Judgement
 FINALISTS = 4  # of each size and server, beside its default
 PREDICTED = 16  # of each size and server that are compiled where there is no GPU
 
-Verdicts = Callable[[GemmProblem, str], Sequence[Verdict]]
+Verdicts = Callable[[Problem, str], Sequence[Verdict]]
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Server:
 
     consumer: Consumer
     device: Device
-    given: Mapping[GemmProblem, str] | None = None
-    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
+    given: Mapping[Problem, str] | None = None
+    older: Mapping[Problem, Config] = field(default_factory=dict)
     least_pct: float = 0.0
     kernel: ConsumerKernel | None = None
 
@@ -64,27 +65,29 @@ class Server:
     def _arch(self) -> str:
         return self.device.target.arch
 
-    def fault(self, problem: GemmProblem) -> str:
+    def fault(self, problem: Problem) -> str:
         """Why its kernel does not compute a problem; empty when it does."""
+        if not isinstance(problem, GemmProblem):
+            return f"is of the kind {problem.kind}, which no server has a file for"
         return self.consumer.problem_fault(problem, self._arch)
 
-    def can_launch(self, problem: GemmProblem, config: KernelConfig) -> bool:
+    def can_launch(self, problem: Problem, config: Config) -> bool:
         if self.given is not None and self.given.get(problem) != config.name:
             return False
         if config.family != self.family or self.fault(problem):
             return False
-        return not self.consumer.config_fault(problem, replace(config, family=STAND_IN), self._arch)
+        return not self.consumer.config_fault(as_gemm(problem), replace(tile(config), family=STAND_IN), self._arch)
 
-    def launched(self, config: KernelConfig) -> KernelConfig:
+    def launched(self, config: Config) -> Config:
         """A configuration of STAND_IN as it is measured."""
-        return replace(config, family=self.family) if config.family == STAND_IN else config
+        return replace(tile(config), family=self.family) if config.family == STAND_IN else config
 
-    def default(self, problem: GemmProblem) -> KernelConfig | None:
+    def default(self, problem: Problem) -> Config | None:
         """What it launches without a tuned file; None where that is not known."""
-        found = None if self.fault(problem) else self.consumer.default_config(problem, self._arch)
+        found = None if self.fault(problem) else self.consumer.default_config(as_gemm(problem), self._arch)
         return None if found is None else self.launched(found)
 
-    def musts(self, problem: GemmProblem) -> list[KernelConfig]:
+    def musts(self, problem: Problem) -> list[Config]:
         """What is timed whatever the search finds: the default and the older configuration."""
         older = self.older.get(problem)
         return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
@@ -97,7 +100,7 @@ class Server:
 def servers(
     names: Iterable[str],
     device: Device,
-    older: Mapping[GemmProblem, Mapping[str, KernelConfig]] | None = None,
+    older: Mapping[Problem, Mapping[str, Config]] | None = None,
     least_pct: float = 0.0,
     kernels: Mapping[str, ConsumerKernel] | None = None,
 ) -> tuple[Server, ...]:
@@ -116,7 +119,7 @@ def given(
 ) -> tuple[Server, ...]:
     """The servers of a results file's rows, each with the configurations that its rows give it. kernels: servers' own,
     by server."""
-    by_name: dict[str, dict[GemmProblem, KernelConfig]] = {}
+    by_name: dict[str, dict[Problem, Config]] = {}
     for entry in entries:
         for one in entry.served:
             by_name.setdefault(one.consumer, {})[entry.problem] = one.config
@@ -137,12 +140,12 @@ def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: It
             state.add(config, prepare.predicted_us(state.problem, config, server.device))
 
 
-def cut_space(candidates: Space, problem: GemmProblem, device: Device, wanted: Iterable[Server]) -> Pruned:
+def cut_space(candidates: Space, problem: Problem, device: Device, wanted: Iterable[Server]) -> Pruned:
     """What the rules keep of a size and of each server's space."""
     return widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
 
 
-def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: GemmProblem) -> Pruned:
+def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
     """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
     compare with families that the server does not have."""
     kept = set(pruned.kept.tolist())
@@ -155,7 +158,7 @@ def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem
     return replace(pruned, kept=places, rejected_by=rejected_by)
 
 
-def places_of(server: Server, candidates: Space, problem: GemmProblem) -> list[int]:
+def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
     """Where in the space the configurations of STAND_IN are that the rules keep and a server can launch."""
     family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
     mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
@@ -181,13 +184,15 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
             continue
         rows = candidates.configs.iloc[places_of(server, candidates, state.problem)].assign(family=server.family)
         if len(rows):
-            predicted_us = model.predict_us(prune.columns_of(rows), state.problem, server.device)
+            predicted_us = workload_of(state.problem.kind).predict_us(
+                prune.columns_of(rows), state.problem, server.device
+            )
             state.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
 def state_of(
     candidates: Space,
-    problem: GemmProblem,
+    problem: Problem,
     pruned: Pruned,
     wanted: Iterable[Server],
     own: Space | None,
@@ -251,7 +256,7 @@ def served_choices(
         if name is not None:
             default = server.default(state.problem) if verified is Verified.TRUE else None
             default_us = round(us[default.name], 3) if default is not None and default.name in us else None
-            config = replace(state.kept[name], family=STAND_IN)
+            config = replace(tile(state.kept[name]), family=STAND_IN)
             kernel = server.kernel.label if server.kernel else ""
             made = ServedChoice(server.name, config, round(us[name], 3), verified, default_us, kernel=kernel)
             found.append(replace(made, **_processes(published[name])) if published and name in published else made)

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
@@ -26,7 +25,7 @@ def asked_for(settings: Settings, device: Device) -> tuple[Server, ...]:
     return wanted
 
 
-def require_some(wanted: Iterable[Server], problems: Sequence[GemmProblem], hint: str = "") -> None:
+def require_some(wanted: Iterable[Server], problems: Sequence[Problem], hint: str = "") -> None:
     """Raises UserError, with all reasons, for a server whose kernel computes none of the problems."""
     for server in wanted:
         faults = Counter(server.fault(problem) for problem in problems)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gemm_tuner.core.records import KERNEL_FAMILIES, Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.gemm.config import KERNEL_FAMILIES
 from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
 from gemm_tuner.space.size_state import SizeState
@@ -17,7 +17,7 @@ class WithServers:
     """A search of all candidates of a size and, beside it, of those that each server can launch."""
 
     inner: Search
-    launchable: tuple[Mapping[GemmProblem, frozenset[str]], ...]
+    launchable: tuple[Mapping[Problem, frozenset[str]], ...]
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ def only(size: SizeView, names: frozenset[str]) -> SizeView:
 def with_servers(search: Search, wanted: Sequence[Server], states: Iterable[SizeState]) -> Search:
     """The search that servers' configurations take part in; the same one where there are no servers."""
     states = list(states)
-    apart: list[dict[GemmProblem, frozenset[str]]] = []
+    apart: list[dict[Problem, frozenset[str]]] = []
     for server in wanted:
         found = {state.problem: frozenset(server.launchable(state)) for state in states}
         if found not in apart:

@@ -15,9 +15,8 @@ from typing import Any
 from rich.console import Console
 
 from gemm_tuner import __version__
-from gemm_tuner.core.records import Choice
+from gemm_tuner.core.records import Choice, Problem
 from gemm_tuner.decide.ranking import Published
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure import gpu_users
 from gemm_tuner.measure.budget import Budget, Costs, Pace
 from gemm_tuner.measure.device import driver_name, lock_name
@@ -51,9 +50,9 @@ class Session:
     sensor: Sensor | None = None
     profiler_name: str = ""
     profiler_version: str = ""
-    choices: dict[GemmProblem, Choice] = field(default_factory=dict)
-    failures: dict[GemmProblem, str] = field(default_factory=dict)
-    published: dict[GemmProblem, dict[str, Published]] = field(default_factory=dict)
+    choices: dict[Problem, Choice] = field(default_factory=dict)
+    failures: dict[Problem, str] = field(default_factory=dict)
+    published: dict[Problem, dict[str, Published]] = field(default_factory=dict)
     stage_seconds: dict[str, float] = field(default_factory=dict)
     facts: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -189,7 +188,7 @@ class Session:
         return ResultsFile(self.results_path, [entry.problem for entry in self.settings.entries])
 
     def record_outcome(
-        self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
+        self, problem: Problem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
         """Books a size's outcome, which the store has already; the results file follows within seconds."""
         if choice is not None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
-from gemm_tuner.core.records import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.gemm.sizes import SizeEntry
 
 
@@ -61,8 +60,8 @@ class Settings:
     launch_limit_s: float = 60.0
     update_file: Path | None = None
     gpu_wait_s: float | None = None
-    older: Mapping[GemmProblem, KernelConfig] = field(default_factory=dict)
-    older_served: Mapping[GemmProblem, Mapping[str, KernelConfig]] = field(default_factory=dict)
+    older: Mapping[Problem, Config] = field(default_factory=dict)
+    older_served: Mapping[Problem, Mapping[str, Config]] = field(default_factory=dict)
     min_improvement_pct: float = 2.0
     fresh: bool = False
     compile_stage: bool = True

@@ -12,8 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.core.records import Choice, Verdict, Verified
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Choice, Problem, Verdict, Verified
 from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.prune import FunnelRow
@@ -46,7 +45,7 @@ def funnel(
     say_left_out(console, left_out, "--verbose")
 
 
-def funnel_line(console: Console, problem: GemmProblem, total: int, rows: Sequence[FunnelRow]) -> None:
+def funnel_line(console: Console, problem: Problem, total: int, rows: Sequence[FunnelRow]) -> None:
     """Prints the funnel of one size on one line: how many are kept, and as many of the rules that cut most as fit."""
     cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
     remain = rows[-1].remain if rows else total
@@ -68,7 +67,7 @@ def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
 
 def results_table(console: Console, session: Session) -> None:
     """The results of a run: see ``results``; with --verbose all that is known of each size."""
-    problems = [entry.problem for entry in session.settings.entries]
+    problems: list[Problem] = [entry.problem for entry in session.settings.entries]
     device = session.environment.device.name
     failures = {problem: session.failures.get(problem, "not reached") for problem in problems}
     results(console, titled("Results", session.environment.source, device), problems, session.choices, failures)
@@ -81,9 +80,9 @@ def results_table(console: Console, session: Session) -> None:
 def results(
     console: Console,
     title: str,
-    problems: Sequence[GemmProblem],
-    choices: Mapping[GemmProblem, Choice],
-    failures: Mapping[GemmProblem, str],
+    problems: Sequence[Problem],
+    choices: Mapping[Problem, Choice],
+    failures: Mapping[Problem, str],
 ) -> None:
     """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
     told where it was not on the GPU. Sizes without a configuration stand below with the reason."""
@@ -155,7 +154,7 @@ def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
         console.print(Text(f"no room for {', '.join(columns)}; {where} shows all", style="dim"))
 
 
-def size_names(console: Console, problems: Sequence[GemmProblem]) -> Labels:
+def size_names(console: Console, problems: Sequence[Problem]) -> Labels:
     """What sizes are called on this console: short on a terminal, by their keys where they are piped."""
     return labels(problems) if console.is_terminal else Labels("", {problem: problem.key for problem in problems})
 
@@ -224,7 +223,7 @@ def details(console: Console, choice: Choice) -> None:
 
 
 def verdicts_table(
-    console: Console, rows: Iterable[tuple[GemmProblem, str, list[Verdict]]], why_not: Mapping[GemmProblem, str]
+    console: Console, rows: Iterable[tuple[Problem, str, list[Verdict]]], why_not: Mapping[Problem, str]
 ) -> None:
     """One row a check: which size, how far from the bound, and where when wrong. why_not: why sizes have no check."""
     rows = list(rows)
@@ -244,10 +243,10 @@ def verdicts_table(
         if not verdicts:
             cells.append((*begin, "", Text("could not run", style="red"), "", "", why_not.get(problem, "")))
         for v in verdicts:
-            batch = f"{v.problem.batch} of " if v.problem.batch > 1 else ""
-            at = f"{batch}{v.problem.m} x {v.problem.n} x {v.problem.k}"
             verdict = Text("right") if v.ok else Text("wrong", style="red")
-            cells.append((*begin, at, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message))
+            cells.append(
+                (*begin, v.problem.shape, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message)
+            )
     print_table(console, with_common("Checks", named), columns, cells)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemm_tuner.compile import compile_tasks
-from gemm_tuner.core.records import KernelConfig, Verdict
-from gemm_tuner.gemm.companions import odd_companion
+from gemm_tuner.core.records import Config, Problem, Verdict
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
@@ -20,15 +19,13 @@ from gemm_tuner.system import progress
 ODD_COMPILES_A_SIZE = 2
 
 
-def write_scripts(
-    session: Session, wanted: Iterable[tuple[GemmProblem, KernelConfig]]
-) -> dict[tuple[str, str], Script]:
+def write_scripts(session: Session, wanted: Iterable[tuple[Problem, Config]]) -> dict[tuple[str, str], Script]:
     settings, target = session.settings, session.environment.device.target
     kernels = settings.kernels.values()
     return compile_tasks.write_scripts(settings.templates_dir, session.folder.scripts, wanted, target, kernels)
 
 
-def only_keep(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+def only_keep(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
     """For ``check_candidates`` where no size is to be settled: the store has the verdicts."""
 
 
@@ -39,7 +36,7 @@ def check_candidates(
     order: list[tuple[SizeState, list[str]]],
     on_settled: OnSettled,
     compiling: CompileStage | None,
-) -> dict[GemmProblem, list[Verdict]]:
+) -> dict[Problem, list[Verdict]]:
     """Checks candidates best first; ``on_settled`` hears of each size as soon as it is known.
 
     compiling: what compiles the kernels of odd sizes first; None leaves that to the check.
@@ -51,13 +48,18 @@ def check_candidates(
     if compiling is not None and session.environment.source == "measured":
         target = session.environment.device.target
 
-        def companion(problem: GemmProblem, config: KernelConfig) -> GemmProblem:
-            return odd_companion(problem, config.to_dict(), loads_by_descriptor(config.family, target))
+        def companions(problem: Problem, config: Config) -> tuple[Problem, ...]:
+            descriptors = loads_by_descriptor(config.family, target)
+            sizes = workload_of(problem.kind).check_problems(
+                problem, config.to_dict(), descriptors=descriptors, interpreted=False
+            )
+            return sizes[1:]
 
         odd = [
-            (companion(state.problem, state.kept[name]), state.kept[name])
+            (other, state.kept[name])
             for state, names in order
             for name in (names if settings.check_all_finalists else names[:ODD_COMPILES_A_SIZE])
+            for other in companions(state.problem, state.kept[name])
         ]
         compiling.compile(odd, "compile for checks", session.budget.until(session.pace.check().of(len(order))))
 
@@ -66,7 +68,7 @@ def check_candidates(
 
     with session.gpus_held(), session.stage("check"), progress.step("check", len(order), session.console) as step:
 
-        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             on_settled(problem, name, verdicts)
             step.advance()
 

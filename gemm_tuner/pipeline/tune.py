@@ -7,10 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.core.records import Problem, Status, Verdict
 from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.measure.fleet import Fleet, Launcher
 from gemm_tuner.pipeline import baseline_configs as baseline_configs
@@ -217,7 +216,7 @@ class Tuning:
         candidates = {state.problem: (state, names) for state, names in order}
         again: list[tuple[SizeState, list[str]]] = []
 
-        def settled(problem: GemmProblem, name: str | None, verdicts: list[Verdict]) -> None:
+        def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             state, names = candidates[problem]
             # One that may still run was not checked: then others are not either.
             unverifiable = name is None and not any(map(state.may_run, names))

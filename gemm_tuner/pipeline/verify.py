@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from gemm_tuner.core.records import Status, Verdict
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Status, Verdict
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.parse_run import verdict_of
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.space.size_state import SizeState
 
-OnSettled = Callable[[GemmProblem, str | None, list[Verdict]], None]
+OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
 
 
 class VerdictSink(Protocol):
     """Where verdicts are kept as they come."""
 
-    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None: ...
+    def add_verdict(self, problem: Problem, verdict: Verdict) -> None: ...
 
-    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None: ...
+    def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None: ...
 
 
 class Checker(Protocol):
@@ -89,7 +88,7 @@ class Verification:
         verdicts = size.verdicts.get(name, [])
         wrong = sorted((v for v in verdicts if not v.ok), key=lambda v: v.stable)
         if wrong:
-            at = f"at {wrong[0].problem.m} x {wrong[0].problem.n} x {wrong[0].problem.k}"
+            at = f"at {wrong[0].problem.shape}"
             status = Status.WRONG if wrong[0].stable else Status.UNSTABLE
             self._fail(size, name, status, f"{at}: {wrong[0].message}")
         if verdicts and not wrong and size.right is None:

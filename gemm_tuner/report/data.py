@@ -10,9 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.core.records import ServedChoice
+from gemm_tuner.core.records import Problem, ServedChoice
 from gemm_tuner.decide.estimates import quantiles_us, ratio_interval
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.gemm.short_forms import labels, legend, titled
 from gemm_tuner.launch.plan import VENDOR
@@ -78,7 +77,7 @@ class SizeView:
         return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
 
     @property
-    def problem(self) -> GemmProblem:
+    def problem(self) -> Problem:
         return self.record.problem
 
     @property

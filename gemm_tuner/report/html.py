@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from gemm_tuner.core.records import CONFIG_FIELDS
+from gemm_tuner.gemm.config import CONFIG_FIELDS
 from gemm_tuner.report import packing, summary
 from gemm_tuner.report.data import TIME_COLUMNS, Report
 from gemm_tuner.report.numbers import number, whole, words

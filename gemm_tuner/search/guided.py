@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.search.learned import Estimate, estimates
 from gemm_tuner.search.neighbours import neighbours
 from gemm_tuner.search.spread import spread
@@ -48,7 +47,7 @@ class Guided:
     name: str = "guided"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        asked: dict[GemmProblem, set[str]] = {size.problem: set() for size in sizes}
+        asked: dict[Problem, set[str]] = {size.problem: set() for size in sizes}
         for ask in self._rounds():
             wanted = ask([size.only(asked[size.problem]) for size in sizes], device)
             left = {size.problem: not_asked(size, wanted.get(size.problem, []), {}) for size in sizes}

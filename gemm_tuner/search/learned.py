@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.core.records import Device
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm import features
 from gemm_tuner.search.view import SizeView
 
@@ -41,7 +42,9 @@ def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
     families = features.families_of([size.candidates for size in sizes])
-    tables = [features.matrix(size.candidates, size.problem, device, families) for size in sizes]
+    tables = [
+        workload_of(size.problem.kind).features(size.candidates, size.problem, device, families) for size in sizes
+    ]
     targets = [_targets(size) for size in sizes]
     known = [~np.isnan(target) for target in targets]
     forest = ExtraTreesRegressor(TREES, min_samples_leaf=2, max_features=0.5, random_state=seed, n_jobs=jobs)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gemm_tuner.core.records import CONFIG_FIELDS
+from gemm_tuner.gemm.config import CONFIG_FIELDS
 
 Floats = npt.NDArray[np.float64]
 

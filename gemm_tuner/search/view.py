@@ -6,26 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Proposals = dict[GemmProblem, list[str]]
-Asked = Mapping[GemmProblem, Collection[str]]
+Proposals = dict[Problem, list[str]]
+Asked = Mapping[Problem, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeView:
     """Everything that a search may know of a size.
 
-    candidates: what the rules kept, one row each: KernelConfig's fields and predicted_us; the index is the name.
+    candidates: what the rules kept, one row each: its fields and predicted_us; the index is the name.
     timed_us:   median of the screening calls in microseconds, by name; of the first calls where stopped early.
     failed:     names without a time (compile errors, spills, crashes, wrong results); not asked for again.
     """
 
-    problem: GemmProblem
+    problem: Problem
     candidates: pd.DataFrame
     timed_us: Mapping[str, float]
     failed: frozenset[str]

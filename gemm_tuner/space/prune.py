@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.space.rule import Kind, Rule
 from gemm_tuner.space.space import AXES
 
@@ -106,7 +105,7 @@ class SomeRows:
         return column
 
 
-def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
+def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
     """Applies all rules in order; a configuration is recorded as cut by the first rule that rejects it.
 
     Rows that are cut are removed from the columns only when they are more than a quarter of them: copying the columns
@@ -137,7 +136,7 @@ def apply(columns: Any, problem: GemmProblem, device: Device, rules: tuple[Rule,
     return Pruned(asked[alive], names[rejected_by], tuple(funnel))
 
 
-def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.NDArray[np.bool_]:
+def ask(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArray[np.bool_]:
     """The rule's answer, shape (configurations,). Raises UserError when it fails or has another type or shape."""
     code = getattr(rule.keep, "__code__", None)
     where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
@@ -157,7 +156,7 @@ def ask(rule: Rule, columns: Any, problem: GemmProblem, device: Device) -> npt.N
     return np.broadcast_to(answer, shape)
 
 
-def require_some(pruned: Pruned, problem: GemmProblem) -> None:
+def require_some(pruned: Pruned, problem: Problem) -> None:
     """Raises UserError naming the rule that cut the last configuration, when none is left."""
     if len(pruned.kept):
         return

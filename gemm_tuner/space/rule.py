@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Device, Problem
 
-Predicate = Callable[[Any, GemmProblem, Device], Any]
+Predicate = Callable[[Any, Problem, Device], Any]
 
 
 class Kind(str, Enum):

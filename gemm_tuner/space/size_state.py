@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import CompileResult, Config, Problem, Status, Timing
 from gemm_tuner.space.prune import Pruned
 
 COLUMNS = (
@@ -36,10 +35,10 @@ class SizeState:
     given:        names that the user gave; heuristics do not apply to them.
     """
 
-    problem: GemmProblem
+    problem: Problem
     configs: pd.DataFrame
     pruned: Pruned
-    kept: dict[str, KernelConfig]
+    kept: dict[str, Config]
     predicted_us: dict[str, float]
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)
@@ -91,7 +90,7 @@ class SizeState:
             numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
             self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{timed}", **numbers)
 
-    def add(self, config: KernelConfig, predicted_us: float) -> None:
+    def add(self, config: Config, predicted_us: float) -> None:
         """Adds a configuration that the user gave to the kept ones, whether or not it is in the space and passes the
         rules."""
         self.given.add(config.name)
@@ -107,11 +106,11 @@ class SizeState:
         self.predicted_us[config.name] = predicted_us
 
     @property
-    def own(self) -> dict[str, KernelConfig]:
+    def own(self) -> dict[str, Config]:
         """The kept configurations that can be the size's own: all but those of servers' own kernels."""
         return {name: config for name, config in self.kept.items() if not config.is_of_a_server}
 
-    def extend(self, configs: pd.DataFrame, found: Sequence[KernelConfig], predicted_us: Sequence[float]) -> None:
+    def extend(self, configs: pd.DataFrame, found: Sequence[Config], predicted_us: Sequence[float]) -> None:
         """Adds configurations of servers' own kernels, which are in no space, to the kept ones.
 
         configs, found: the same configurations as rows and as records. predicted_us: their times by the model.

@@ -15,15 +15,14 @@ import pandas as pd
 from gemm_tuner.core import architecture
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import (
+from gemm_tuner.core.records import Device, Target
+from gemm_tuner.gemm.config import (
     AMD_NAME_PARTS,
     CONFIG_FIELDS,
     FAMILY_NAME_PARTS,
     NAME_PARTS,
     UNUSED,
-    Device,
     KernelConfig,
-    Target,
     has_legal_shape,
     legal_shapes,
 )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gemm_tuner.core.records import Role, Timing
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem, Role, Timing
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.store.store import Store
 
 # What one process found.
-Found = dict[GemmProblem, dict[str, Timing]]
+Found = dict[Problem, dict[str, Timing]]
 
 
 @dataclass
@@ -22,17 +21,17 @@ class FinalsTimes:
     """
 
     store: Store
-    by_size: dict[GemmProblem, list[Timing]] = field(default_factory=dict)
-    gpus: dict[GemmProblem, str] = field(default_factory=dict)
-    _moved: set[GemmProblem] = field(default_factory=set)
+    by_size: dict[Problem, list[Timing]] = field(default_factory=dict)
+    gpus: dict[Problem, str] = field(default_factory=dict)
+    _moved: set[Problem] = field(default_factory=set)
 
-    def begin(self, problem: GemmProblem, gpu: str) -> None:
+    def begin(self, problem: Problem, gpu: str) -> None:
         """Begins a size's finals, on the GPU of this label: what others timed is forgotten."""
         self.store.drop_other_gpus(problem, FINALS, gpu)
         self.by_size.pop(problem, None)
         self.gpus[problem] = gpu
 
-    def enter(self, timings: Iterable[Timing], gpu_of: Callable[[GemmProblem], str], found: Found) -> None:
+    def enter(self, timings: Iterable[Timing], gpu_of: Callable[[Problem], str], found: Found) -> None:
         """Enters timings in the store and among what their process found. Of a size that another GPU had timed, which
         failed, it first forgets all that this one timed."""
         timings = list(timings)
@@ -45,12 +44,12 @@ class FinalsTimes:
             found.setdefault(timing.problem, {})[timing.name] = timing
         self.store.add_timings(timings, FINALS, gpu_of)
 
-    def take_moved(self) -> set[GemmProblem]:
+    def take_moved(self) -> set[Problem]:
         """The sizes that another GPU began anew since this was asked last."""
         moved, self._moved = self._moved, set()
         return moved
 
-    def stored(self, problem: GemmProblem, process: int, names: Sequence[str]) -> list[Timing]:
+    def stored(self, problem: Problem, process: int, names: Sequence[str]) -> list[Timing]:
         """What an earlier start of this run has stored of a process of a size, where it has a timing of each of these
         names; else nothing."""
         done = [timing for timing in self.store.timings(problem, FINALS) if timing.process == process]
@@ -64,12 +63,12 @@ class FinalsTimes:
         for timing in timings:
             self.by_size.setdefault(timing.problem, []).append(timing)
 
-    def set_role(self, problem: GemmProblem, role: Role) -> None:
+    def set_role(self, problem: Problem, role: Role) -> None:
         """Gives all processes of a size a role."""
         self.store.set_role(problem, FINALS, role)
         self.by_size[problem] = [replace(timing, role=role) for timing in self.by_size[problem]]
 
-    def drop_the_rest(self, problem: GemmProblem) -> None:
+    def drop_the_rest(self, problem: Problem) -> None:
         """Forgets processes that an earlier start of this run, or earlier finals of this size, have left."""
         stored = {timing.process for timing in self.store.timings(problem, FINALS)}
         for process in stored - {timing.process for timing in self.by_size.get(problem, ())}:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice
-from gemm_tuner.gemm.combinations import first_fault
-from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.problem_keys import Defaults, problem_row
+from gemm_tuner.core.records import Choice, Problem
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.gemm.sizes import FORMAT_VERSION, SOURCES, Row, read_document
 from gemm_tuner.system.documents import check_kind, dump_yaml, refuse_unknown, show, write_text_atomically
@@ -69,7 +68,7 @@ class Results:
 
     header: dict[str, str | int]
     rows: tuple[Row, ...]
-    without_config: tuple[tuple[GemmProblem, str], ...]
+    without_config: tuple[tuple[Problem, str], ...]
     earlier_headers: tuple[dict[str, str | int], ...] = ()
 
     def header_of(self, row: Row) -> dict[str, str | int]:
@@ -86,7 +85,7 @@ def write(
     path: str | os.PathLike[str],
     header: Header,
     choices: Iterable[Choice],
-    failures: Iterable[tuple[GemmProblem, str]] = (),
+    failures: Iterable[tuple[Problem, str]] = (),
 ) -> None:
     """Write the results file, whole or not at all, rows in the given order.
 
@@ -100,7 +99,7 @@ def write_rows(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
     rows: Iterable[Mapping[str, Any]],
-    failures: Iterable[tuple[GemmProblem, str]],
+    failures: Iterable[tuple[Problem, str]],
     earlier_headers: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write a results file of rows as ``choice_row`` makes them, or as an older file holds them.
@@ -158,12 +157,9 @@ def run_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | 
     return Path(results_path).parent / str(named) if named else None
 
 
-def size_keys(problem: GemmProblem) -> dict[str, Any]:
+def size_keys(problem: Problem) -> dict[str, Any]:
     """The keys of a row that say which problem it is for. Raises ValueError for one that would not read again."""
-    fault = first_fault(problem)
-    if fault:
-        raise ValueError(f"{problem.key}: {fault.what}")
-    return problem_row(problem)
+    return workload_of(problem.kind).row(problem)
 
 
 def choice_row(choice: Choice) -> dict[str, Any]:

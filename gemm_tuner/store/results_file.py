@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice, Verified
-from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.served import with_stand_in
+from gemm_tuner.core.records import Choice, Problem, Verified
+from gemm_tuner.gemm.served import measured, with_stand_in
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header, Row
 from gemm_tuner.system.documents import load_yaml
@@ -31,7 +30,7 @@ WRITE_EVERY_S = 5.0
 WRITE_SHARE = 20
 OTHER_FILE = "choose another file to write, or move this one away"
 
-Rows = Mapping[GemmProblem, dict[str, Any]]
+Rows = Mapping[Problem, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ class Earlier:
 
     header: dict[str, Any] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
-    read: Mapping[GemmProblem, Row] = field(default_factory=dict)
-    failures: Mapping[GemmProblem, str] = field(default_factory=dict)
+    read: Mapping[Problem, Row] = field(default_factory=dict)
+    failures: Mapping[Problem, str] = field(default_factory=dict)
     headers: tuple[dict[str, Any], ...] = ()
 
 
@@ -70,8 +69,8 @@ def read_earlier(path: Path) -> Earlier:
     except UserError as error:
         what = f"is there already and cannot be merged with: {error.one_line()}"
         raise UserError(what, where=printable(path), hint=OTHER_FILE) from error
-    rows: dict[GemmProblem, dict[str, Any]] = {}
-    read: dict[GemmProblem, Row] = {}
+    rows: dict[Problem, dict[str, Any]] = {}
+    read: dict[Problem, Row] = {}
     for row, item in zip(found.rows, raw["configs"], strict=True):
         read.setdefault(row.problem, row)
         # As this version writes it: an older format says less of how a row was checked.
@@ -95,7 +94,7 @@ def require_same_device(path: Path, earlier: Earlier, name: str, arch: str) -> N
         )
 
 
-def require_none_lost(path: Path, problems: Iterable[GemmProblem]) -> None:
+def require_none_lost(path: Path, problems: Iterable[Problem]) -> None:
     """For a file that is not merged but written anew. Raises UserError where rows of other problems would be
     lost."""
     earlier = read_earlier(path)
@@ -134,7 +133,7 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
     row = dict(old)
     if read.config is not None and read.config.name in wrong:
         row |= {"verified": Verified.FALSE.scalar, "found_wrong": wrong[read.config.name] or "no message"}
-    gone = {one.consumer for one in read.served if one.measured.name in wrong}
+    gone = {one.consumer for one in read.served if measured(one).name in wrong}
     if gone:
         left = {name: one for name, one in row.pop("served").items() if name not in gone}
         row.pop("stand_in", None)
@@ -142,7 +141,7 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
     return row
 
 
-def judged(earlier: Earlier, judgements: Mapping[GemmProblem, Judgement], source: str) -> Rows:
+def judged(earlier: Earlier, judgements: Mapping[Problem, Judgement], source: str) -> Rows:
     """The earlier rows with what this run found of them. source: of this run; what the interpreter says of a row that
     was checked on a GPU changes nothing."""
     return {
@@ -156,10 +155,10 @@ def judged(earlier: Earlier, judgements: Mapping[GemmProblem, Judgement], source
 def merge(
     earlier: Earlier,
     header: dict[str, Any],
-    order: Sequence[GemmProblem],
+    order: Sequence[Problem],
     rows: Rows,
-    failed: Mapping[GemmProblem, str],
-    judgements: Mapping[GemmProblem, Judgement],
+    failed: Mapping[Problem, str],
+    judgements: Mapping[Problem, Judgement],
 ) -> dict[str, Any]:
     """The parts of a results file: earlier rows, each replaced by this run's for the same problem.
 
@@ -201,18 +200,18 @@ class ResultsFile:
     Not for several threads. Another process may write to the same path: each merges what the other has written.
     """
 
-    def __init__(self, path: Path, order: Iterable[GemmProblem], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, order: Iterable[Problem], clock: Callable[[], float] = time.monotonic) -> None:
         """Raises UserError for a file that is there and is no results file."""
         self.path, self._order, self._clock = path, tuple(order), clock
         self.earlier = read_earlier(path)
         self._seen = _state(path)
-        self._rows: dict[GemmProblem, dict[str, Any]] = {}
-        self._failed: dict[GemmProblem, str] = {}
-        self._judgements: dict[GemmProblem, Judgement] = {}
+        self._rows: dict[Problem, dict[str, Any]] = {}
+        self._failed: dict[Problem, str] = {}
+        self._judgements: dict[Problem, Judgement] = {}
         self._is_behind, self._next_write = False, -float("inf")
 
     def record_outcome(
-        self, problem: GemmProblem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
+        self, problem: Problem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
         """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""
         self._judgements[problem] = judgement or Judgement()
@@ -247,7 +246,7 @@ class ResultsFile:
         ended = self._clock()
         self._next_write = ended + max(WRITE_EVERY_S, WRITE_SHARE * (ended - begun))
 
-    def kept_instead(self) -> dict[GemmProblem, str]:
+    def kept_instead(self) -> dict[Problem, str]:
         """The sizes of this run whose earlier row stays, and why."""
         kept = {problem: reason for problem, reason in self._failed.items() if problem in self.earlier.rows}
         for problem, row in self._rows.items():

@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.store.results import run_folder
 from gemm_tuner.system.documents import LARGEST_INT, show, write_text_atomically
@@ -76,7 +76,7 @@ class SizeRecord:
     served:     by server what the results file's row holds for it.
     """
 
-    problem: GemmProblem
+    problem: Problem
     total: int
     funnel: tuple[dict[str, Any], ...]
     counts: dict[str, int]

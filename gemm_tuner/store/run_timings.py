@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Status
+from gemm_tuner.core.records import Config, Status
+from gemm_tuner.gemm.config import CONFIG_FIELDS
 from gemm_tuner.gemm.config_keys import config_of
 from gemm_tuner.store.run_record import TABLES, positive, read_table
 from gemm_tuner.system.documents import show
@@ -25,7 +26,7 @@ class TimedConfig:
     samples: how many calls the median of ``time_us`` is of; 0 where the table does not say.
     """
 
-    config: KernelConfig
+    config: Config
     finals_us: float | None
     screen_us: float | None
     samples: int
@@ -67,7 +68,7 @@ def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
     return timed
 
 
-def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[KernelConfig, float]]:
+def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[Config, float]]:
     """Of a run without a GPU what compiled for a size, with the model's time in microseconds, fastest first.
 
     Raises UserError as ``read_timings`` does.
@@ -77,9 +78,7 @@ def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[KernelCo
     return sorted(found, key=lambda pair: pair[1])
 
 
-def _ok_rows(
-    folder: Path, key: str, chosen: str, columns: Sequence[str]
-) -> Iterator[tuple[KernelConfig, dict[str, Any]]]:
+def _ok_rows(folder: Path, key: str, chosen: str, columns: Sequence[str]) -> Iterator[tuple[Config, dict[str, Any]]]:
     """The rows of a size's table that ended well. Raises UserError for a table that is not of this size's run."""
     table = read_table(folder, key)
     where = f"{folder / TABLES / key}.csv.gz"

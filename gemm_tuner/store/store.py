@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
-from gemm_tuner.core.records import CompileResult, Role, Status, Timing, Verdict
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing, Verdict
+from gemm_tuner.core.workload import problem_from_dict
 
 STORE_FILE = "run.sqlite"
 FORMAT_VERSION = "3"
@@ -156,7 +156,7 @@ class Store:
         return found
 
     def add_timings(
-        self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[GemmProblem], str] = lambda _: ""
+        self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[Problem], str] = lambda _: ""
     ) -> None:
         """Adds timings of a stage, in their order. gpu_of: what tells the GPU that a size is timed on from others."""
         rows = [
@@ -169,18 +169,18 @@ class Store:
         columns = "size, name, stage, status, message, samples_us, gpu, process, role"
         self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def timed_on(self, problem: GemmProblem, stage: str) -> dict[str, int]:
+    def timed_on(self, problem: Problem, stage: str) -> dict[str, int]:
         """How many timings of a size's stage each GPU has."""
         query = "SELECT gpu, COUNT(*) FROM timings WHERE size = ? AND stage = ? GROUP BY gpu ORDER BY gpu"
         return dict(self._rows(query, (problem.key, stage)))
 
-    def drop_other_gpus(self, problem: GemmProblem, stage: str, but: str) -> None:
+    def drop_other_gpus(self, problem: Problem, stage: str, but: str) -> None:
         """Forgets the timings of a size's stage that another GPU than this one has."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
         self._write(statement, [(problem.key, stage, but)])
 
     @reads
-    def timings(self, problem: GemmProblem, stage: str) -> list[Timing]:
+    def timings(self, problem: Problem, stage: str) -> list[Timing]:
         """The timings of a size's stage in the order they came."""
         columns = "name, status, message, samples_us, process, role"
         query = f"SELECT {columns} FROM timings WHERE size = ? AND stage = ? ORDER BY id"
@@ -189,17 +189,17 @@ class Store:
             for name, status, message, samples, process, role in self._rows(query, (problem.key, stage))
         ]
 
-    def drop_process(self, problem: GemmProblem, stage: str, process: int) -> None:
+    def drop_process(self, problem: Problem, stage: str, process: int) -> None:
         """Forgets what a process timed of a size."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(problem.key, stage, process)])
 
-    def set_role(self, problem: GemmProblem, stage: str, role: Role, process: int | None = None) -> None:
+    def set_role(self, problem: Problem, stage: str, role: Role, process: int | None = None) -> None:
         """Gives a process that timed a size a role; None is all of them."""
         statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ifnull(?, process)"
         self._write(statement, [(role, problem.key, stage, process)])
 
-    def drop_checks(self, problem: GemmProblem) -> None:
+    def drop_checks(self, problem: Problem) -> None:
         """Forgets what checks found of a size."""
         self._write("DELETE FROM verdicts WHERE size = ?", [(problem.key,)])
         self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
@@ -210,56 +210,56 @@ class Store:
         self._write(statement, running)
 
     @reads
-    def begun(self, problem: GemmProblem) -> dict[str, int]:
+    def begun(self, problem: Problem) -> dict[str, int]:
         """How often each configuration was running when the run died."""
         return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
 
-    def add_verdict(self, problem: GemmProblem, verdict: Verdict) -> None:
+    def add_verdict(self, problem: Problem, verdict: Verdict) -> None:
         row = {**asdict(verdict), "problem": verdict.problem.to_dict()}
         statement = "INSERT INTO verdicts (size, name, verdict) VALUES (?, ?, ?)"
         self._write(statement, [(problem.key, verdict.name, json.dumps(row))])
 
     @reads
-    def verdicts(self, problem: GemmProblem, name: str) -> list[Verdict]:
+    def verdicts(self, problem: Problem, name: str) -> list[Verdict]:
         query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
         found = []
         for (text,) in self._rows(query, (problem.key, name)):
             row = json.loads(text)
-            row["problem"] = GemmProblem.from_dict(row["problem"])
+            row["problem"] = problem_from_dict(row["problem"])
             found.append(Verdict(**{**row, "worst_element": tuple(row["worst_element"])}))
         return found
 
-    def add_failure(self, problem: GemmProblem, name: str, status: Status, message: str) -> None:
+    def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
         """What a check found of a configuration that had been timed."""
         self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
 
     @reads
-    def failures(self, problem: GemmProblem) -> list[tuple[str, Status, str]]:
+    def failures(self, problem: Problem) -> list[tuple[str, Status, str]]:
         rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
         return [(name, Status(status), message) for name, status, message in rows]
 
-    def checked(self, problem: GemmProblem) -> set[str]:
+    def checked(self, problem: Problem) -> set[str]:
         """The configurations of a size whose check came to its end: at two sizes, or to a failure."""
         query = """SELECT name FROM verdicts WHERE size = ?
             GROUP BY name HAVING COUNT(DISTINCT json_extract(verdict, '$.problem')) >= 2
             UNION SELECT name FROM failures WHERE size = ?"""
         return {name for (name,) in self._rows(query, (problem.key, problem.key))}
 
-    def keep_account(self, problem: GemmProblem, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    def keep_account(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:
         """What is known of each configuration of a size, as its ledger has it when the size is settled."""
         self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
     @reads
-    def outcomes_of(self, problem: GemmProblem) -> dict[str, dict[str, Any]]:
+    def outcomes_of(self, problem: Problem) -> dict[str, dict[str, Any]]:
         found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
         return dict(json.loads(found[0][0])) if found else {}
 
-    def record_outcome(self, problem: GemmProblem, name: str, reason: str = "") -> None:
+    def record_outcome(self, problem: Problem, name: str, reason: str = "") -> None:
         """Ends a size: the chosen configuration, or "" with the reason."""
         self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
 
     @reads
-    def settled(self, problem: GemmProblem) -> tuple[str, str] | None:
+    def settled(self, problem: Problem) -> tuple[str, str] | None:
         """(name, reason) of a size that has ended, else None."""
         rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
         return (rows[0][0], rows[0][1]) if rows else None

@@ -17,12 +17,13 @@ from gemm_tuner.compile.compile_tasks import support_task
 from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialization
 from gemm_tuner.system import memory
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,12 +16,13 @@ from gemm_tuner.compile.compile_service import CompileService
 from gemm_tuner.compile.task_queue import key_of
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialization
 
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
 PROBLEM = GemmProblem(64, 64, 64)

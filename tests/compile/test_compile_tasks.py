@@ -19,7 +19,8 @@ from gemm_tuner.compile.compile_tasks import (
     write_scripts,
 )
 from gemm_tuner.compile.task_queue import TaskKey
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.tune import why_nothing_timed

@@ -11,7 +11,8 @@ import pytest
 import triton
 from work import ARCHS, Work, compile_work, config_for, refusals, space_of
 
-from gemm_tuner.core.records import Device, KernelConfig, Status
+from gemm_tuner.core.records import Device, Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALINGS, GemmProblem, Layout
 
 ROW, COL = Layout.ROW, Layout.COL

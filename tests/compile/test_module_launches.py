@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from work import ROOT, compile_work, space_of
 
-from gemm_tuner.core.records import Choice, KernelConfig, Status, Verified
+from gemm_tuner.core.records import Choice, Status, Verified
 from gemm_tuner.export.module import write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.kernel_env import launcher_env
 from gemm_tuner.store import results

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from samples import TEMPLATES, config, device
 
-from gemm_tuner.compile.same_code import duplicates, launch_of
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status
+from gemm_tuner.compile.same_code import duplicates
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.same_launch import launch_of
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import SizeState
@@ -108,8 +110,10 @@ def test_groups_are_the_same_launch_exactly_where_the_order_of_tiles_is() -> Non
 @pytest.mark.parametrize("family", ["gemm_persistent", "gemm_stream_k"])
 def test_equal_launches_have_equal_grids_and_arguments(tmp_path: Path, family: str) -> None:
     """What the script's ``calls`` makes of two configurations differs where ``launch_of`` does."""
-    from gemm_tuner.gemm.kernels import load_script, shape_only_operands
-    from gemm_tuner.gemm.scratch import Scratch, call_size
+    from gemm_tuner.gemm.kernels import shape_only_operands
+    from gemm_tuner.gemm.scratch import call_size
+    from gemm_tuner.languages.triton.scratch import Scratch
+    from gemm_tuner.languages.triton.scripts import load_script
 
     counts = [config(family=family, PROGRAMS_PER_SM=count) for count in (1, 2, 3)]
     script = load_script(str(codegen.write_script(TEMPLATES, tmp_path, family, PROBLEM, counts, DEVICE.target).path))

@@ -12,7 +12,8 @@ from work import LIMIT_S, ROOT, WORKERS, config_for, space_of
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.consumers import consumer_kernel
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env

@@ -10,7 +10,8 @@ import pytest
 from work import ARCHS, compile_work, config_for, keeps, refusals, space_of
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.core.records import KernelConfig, Status
+from gemm_tuner.core.records import Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import space
 

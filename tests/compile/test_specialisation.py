@@ -13,7 +13,7 @@ from work import compile_work, config_for, space_of
 
 from gemm_tuner.core.records import Status
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.source.codegen import specialization
+from gemm_tuner.gemm.specialization import specialization
 
 ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)

@@ -9,7 +9,8 @@ import pandas as pd
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.core.records import CompileResult, Device, KernelConfig
+from gemm_tuner.core.records import CompileResult, Device
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env

@@ -254,4 +254,4 @@ def test_sizes_learn_the_noise_from_each_other() -> None:
     ],
 )
 def test_what_is_simpler(worse: dict[str, int]) -> None:
-    assert ranking.simplicity(config()) < ranking.simplicity(config(**worse))
+    assert config().simplicity < config(**worse).simplicity

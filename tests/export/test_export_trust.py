@@ -15,9 +15,10 @@ from samples import ROOT, config, device, gpu
 from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
-from gemm_tuner.core.records import KernelConfig, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.export import offers
 from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import InterpreterLauncher

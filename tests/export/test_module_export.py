@@ -18,9 +18,10 @@ import pytest
 import samples
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, Choice, Device, KernelConfig, Verified
+from gemm_tuner.core.records import Choice, Device, Verified
 from gemm_tuner.export.module import sections, write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import prune
 from gemm_tuner.store import results

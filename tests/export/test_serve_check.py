@@ -18,8 +18,8 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands.serve_check import print_answer
 from gemm_tuner.consumers.consumer import SizeFile
 from gemm_tuner.consumers.registry import SERVED
-from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.export import serve
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.measure.device import Machine
 
 SIZES = (1, 3, 20, 28, 56, 57, 72, 163, 164, 165, 1280, 1281, 1792, 5000, 100000)

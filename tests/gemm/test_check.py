@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gemm_tuner.core.records import KernelConfig, Verdict
+from gemm_tuner.core.records import Verdict
 from gemm_tuner.gemm import check as check_module
 from gemm_tuner.gemm.check import REPEATS, again, blocks, check, compare
 from gemm_tuner.gemm.companions import odd_companion, small_companion
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.reference import batched, error_bound, reference, sum_error
-from gemm_tuner.gemm.scratch import STAND_IN_SMS, Scratch
+from gemm_tuner.languages.triton.scratch import STAND_IN_SMS, Scratch
 
 torch = pytest.importorskip("torch")
 

@@ -10,12 +10,13 @@ import pytest
 
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.gemm.check import compare
-from gemm_tuner.gemm.kernels import ShapeOnly, shape_only_operands
+from gemm_tuner.gemm.kernels import shape_only_operands
 from gemm_tuner.gemm.operands import INIT_TYPES, INT32_SENTINEL, Operands, interpretable, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.reference import reference
-from gemm_tuner.gemm.scratch import ScratchPool
 from gemm_tuner.gemm.vendor import vendor_call
+from gemm_tuner.languages.triton.scratch import ScratchPool
+from gemm_tuner.languages.triton.scripts import ShapeOnly
 
 torch = pytest.importorskip("torch")
 

@@ -15,7 +15,8 @@ from samples import config
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice, KernelConfig, ServedChoice, Verified
+from gemm_tuner.core.records import Choice, ServedChoice, Verified
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.store import results, results_file, run_record

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
-from gemm_tuner.core.records import UNUSED, KernelConfig
+from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import FACTS, ROW_KEYS, SizeEntry, load_sizes, one_size

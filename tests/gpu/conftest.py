@@ -41,7 +41,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
     row = machine.gpu(0)
     loaded = space.load(space.space_path(RULES, row["arch"]), row["arch"])
     folder = tmp_path_factory.mktemp("gpu")
-    from gemm_tuner.gemm.scratch import provide_descriptor_memory
+    from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
     from gemm_tuner.launch.main import CompileCounter
 
     provide_descriptor_memory()

@@ -15,8 +15,9 @@ import pandas as pd
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.core.records import Device, KernelConfig, Status
+from gemm_tuner.core.records import Device, Status
 from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem, Layout
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.space import prune
@@ -80,7 +81,7 @@ class Gpu:
 
     def scripts(self, pairs: list[Pair], templates: Path = ROOT / "templates") -> dict[tuple[str, str], ModuleType]:
         """Loaded scripts by family and class, everything in them that the pairs need compiled by the pool."""
-        from gemm_tuner.gemm.kernels import load_script
+        from gemm_tuner.languages.triton.scripts import load_script
 
         folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
         folder.mkdir()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from gpu_work import ROOT, Gpu
 
-from gemm_tuner.core.records import Choice, KernelConfig, Verified
+from gemm_tuner.core.records import Choice, Verified
 from gemm_tuner.export.module import write_module
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.store import results
 

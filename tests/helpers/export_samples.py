@@ -12,7 +12,7 @@ from samples import ROOT, config
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.consumers.sidecar import FILE_NAME
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 
 GOLDEN = ROOT / "tests" / "golden" / "export"
 H20, MI300X = GOLDEN / "h20.yaml", GOLDEN / "mi300x.yaml"

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from samples import config, device
 
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.size_state import COLUMNS

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.core.records import Device, KernelConfig
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.prepare import Space, load_space

@@ -15,7 +15,8 @@ from rich.console import Console
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Device, KernelConfig, Status, Timing
+from gemm_tuner.core.records import Device, Status, Timing
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work

@@ -14,9 +14,10 @@ from case_runner import Case
 
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.core.records import KernelConfig, Target
+from gemm_tuner.core.records import Target
 from gemm_tuner.gemm import descriptors
 from gemm_tuner.gemm.combinations import first_fault
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS, GemmProblem, Layout
 from gemm_tuner.source import codegen
 

@@ -9,7 +9,7 @@ import pytest
 from designs import COL, ROW, VARIANTS, Variant, broken_templates, script_of
 from order_runner import Calls, call_often
 
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 
 # Odd where the variant takes it; several tiles, and several blocks of K for each slice or program.

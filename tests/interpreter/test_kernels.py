@@ -10,7 +10,7 @@ import pytest
 from case_runner import Case, interpret
 from designs import COL, LAYOUTS, ROW, VARIANTS, case_of, sizes_of, takes
 
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 
 FP16 = GemmProblem(1, 1, 1, "fp16", "fp16", "fp16")

@@ -13,8 +13,8 @@ from designs import COL, ROW
 from module_files import CONFIGS, choice, choices, write_results
 from module_runner import interpret
 
-from gemm_tuner.core.records import KernelConfig
 from gemm_tuner.export.module import write_module
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 
 PAIRS = ((ROW, ROW), (ROW, COL), (COL, ROW))

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton import binary
 from gemm_tuner.languages.triton.compile_worker import CompileTask, code_hash
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialization
 from gemm_tuner.space import space
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ import pytest
 from samples import config, problem
 from tuning import StandInGpu, lost, scripts_of, session, state_of
 
-from gemm_tuner.core.records import CompileResult, Device, KernelConfig, Status, Timing
+from gemm_tuner.core.records import CompileResult, Device, Status, Timing
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.budget import Cost, Pace

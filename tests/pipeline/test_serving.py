@@ -14,7 +14,8 @@ from tuning import FIVE, StandInGpu, session, settings, state_of
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.options import build_parser
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import KernelConfig, ServedChoice, Status, Verdict, Verified
+from gemm_tuner.core.records import ServedChoice, Status, Verdict, Verified
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import SizeEntry, load_sizes

@@ -13,7 +13,8 @@ from samples import config, problem
 from tuning import StandInGpu, lost, session, state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import KernelConfig, Status, Timing, Verified
+from gemm_tuner.core.records import Status, Timing, Verified
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.supervise import OnEvent, ignore

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from samples import config, device, problem
 
-from gemm_tuner.core.records import KernelConfig, Verdict
+from gemm_tuner.core.records import Verdict
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VERIFY
 from gemm_tuner.pipeline import prepare

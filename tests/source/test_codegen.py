@@ -16,11 +16,12 @@ import pytest
 from samples import device
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import CONFIG_FIELDS, KernelConfig, Target
+from gemm_tuner.core.records import Target
 from gemm_tuner.gemm import descriptors
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialization
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -239,7 +240,8 @@ def test_kernel_sha_follows_the_kernels_and_nothing_else(tmp_path: Path, templat
 
 def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> None:
     """``calls`` passes as many arguments, in the order of the kernels' parameters."""
-    from gemm_tuner.gemm.kernels import load_script, shape_only_calls
+    from gemm_tuner.gemm.kernels import shape_only_calls
+    from gemm_tuner.languages.triton.scripts import load_script
 
     for problem in (BF16_NN, FP16_TN_BIAS):
         path = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), SM_90).path
@@ -268,7 +270,8 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
     tmp_path: Path, templates: Path, family: str, target: Target
 ) -> None:
     """Its symbol and every constant is the same; GROUP_SIZE_M is an argument, PROGRAMS_PER_SM the grid."""
-    from gemm_tuner.gemm.kernels import load_script, shape_only_calls
+    from gemm_tuner.gemm.kernels import shape_only_calls
+    from gemm_tuner.languages.triton.scripts import load_script
 
     one = replace(CONFIG, family=family, GROUP_SIZE_M=1, **LAUNCH_ONLY[family])
     others = [replace(one, GROUP_SIZE_M=8)]

@@ -15,7 +15,7 @@ from samples import ARCHS, RULES, device, shipped
 
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
-from gemm_tuner.core.records import UNUSED
+from gemm_tuner.gemm.config import UNUSED
 from gemm_tuner.space import space
 from gemm_tuner.system.documents import dump_yaml
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import Choice, KernelConfig, Verified
+from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import FACTS, ROW_KEYS, TIMED_FACTS, load_sizes

@@ -11,8 +11,8 @@ from gemm_tuner.cli.commands import Consoles, json_document
 from gemm_tuner.cli.flag_types import percent
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
-from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.problem_keys import problem_row
+from gemm_tuner.core.records import Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.show import config_name, size_names, with_common
 from gemm_tuner.report.compare import judge, sides
 from gemm_tuner.report.compare.judge import Compared, Comparison, Verdict
@@ -147,8 +147,8 @@ def document(comparison: Comparison, tolerance: float) -> dict[str, object]:
     }
 
 
-def _named(problem: GemmProblem) -> dict[str, object]:
-    return {"key": problem.key, **problem_row(problem)}
+def _named(problem: Problem) -> dict[str, object]:
+    return {"key": problem.key, **workload_of(problem.kind).row(problem)}
 
 
 def _entry(one: Compared) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import ServedChoice, Verified
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.sizes import SOURCES
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.results import Header
@@ -76,13 +76,15 @@ def _of_folder(folder: Path) -> TunedRun:
     header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
         replace(
-            _size(folder, size.problem, size.chosen, size.roofline_us if size.roofline_us > 0 else None),
-            served=served.get(size.problem, ()),
+            _size(folder, as_gemm(size.problem), size.chosen, size.roofline_us if size.roofline_us > 0 else None),
+            served=served.get(as_gemm(size.problem), ()),
         )
         for size in record.sizes
         if size.chosen
     ]
-    return TunedRun(header, tuple(sizes), tuple((s.problem, s.failure) for s in record.sizes if not s.chosen), folder)
+    return TunedRun(
+        header, tuple(sizes), tuple((as_gemm(s.problem), s.failure) for s in record.sizes if not s.chosen), folder
+    )
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
@@ -95,6 +97,7 @@ def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
 
 def _of_file(path: Path) -> TunedRun:
     found = results.read(path)
+    gone = tuple((as_gemm(problem), why) for problem, why in found.without_config)
     folder = run_record.tables_folder(path, found.header)
     sizes = []
     for row in found.rows:
@@ -104,7 +107,7 @@ def _of_file(path: Path) -> TunedRun:
         tables = run_record.tables_folder(path, found.header_of(row))
         size = _size(tables, row.problem, row.config.name, roofline_us)
         sizes.append(replace(size, served=row.served, verified=row.verified))
-    return TunedRun(found.header, tuple(sizes), found.without_config, folder)
+    return TunedRun(found.header, tuple(sizes), gone, folder)
 
 
 def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.core.records import UNUSED, KernelConfig, Target
+from gemm_tuner.core.records import Target
+from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.gemm.problem import GemmProblem
 

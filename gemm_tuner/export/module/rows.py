@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gemm_tuner.core.records import KernelConfig, Verified
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Verified
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.store.results import Results
 from gemm_tuner.store.trust import Trust
 
@@ -69,7 +70,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     """The rows that the module serves, each size once, and all others with the reason: those that ``trust`` does not
     take, and the sizes that have no config."""
     tuned: dict[GemmProblem, Tuned] = {}
-    left_out = [LeftOut(problem, f"was not tuned: {reason}") for problem, reason in found.without_config]
+    left_out = [LeftOut(as_gemm(problem), f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
         source = found.source_of(row)
         reason = trust.row_fault(row, source)

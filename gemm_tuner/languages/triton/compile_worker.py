@@ -20,8 +20,8 @@ from typing import Any
 
 import multiprocess
 
-from gemm_tuner.core.records import CompileResult, Status, Target
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import CompileResult, Problem, Status, Target
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.cached_compile import warm_up
 from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
@@ -44,14 +44,14 @@ LAUNCH_METADATA = (
 class CompileTask:
     """A kernel of a script, compiled for one specialisation, which ``problem`` stands for.
 
-    name: the KernelConfig.binary_name, which configurations of the script may share. An empty one compiles the
+    name: the Config.binary_name, which configurations of the script may share. An empty one compiles the
     measurement's own support kernels.
     """
 
     script: str
     name: str
     specialization: str
-    problem: GemmProblem
+    problem: Problem
 
 
 class StandInDriver:
@@ -166,7 +166,7 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
 
 def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], str]]:
     """(kernel, grid, positional, keyword, symbol) of what the task compiles."""
-    from gemm_tuner.gemm.kernels import ShapeOnly, shape_only_calls
+    from gemm_tuner.languages.triton.scripts import ShapeOnly
 
     if not task.name:
         from gemm_tuner.languages.triton.support_kernels import support_calls
@@ -174,13 +174,15 @@ def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any
         calls = support_calls(ShapeOnly("int32", 1), ShapeOnly("int32", 1), 1)
         return [(kernel, grid, args, {}, symbol) for symbol, (kernel, grid, args) in calls.items()]
     script = loaded_script(task.script)
-    calls_of_gemm = shape_only_calls(script, config_of_binary(task.script)[task.name], task.problem)
+    calls_of_gemm = workload_of(task.problem.kind).compile_calls(
+        script, config_of_binary(task.script)[task.name], task.problem
+    )
     return [(kernel, grid, args, options, symbol) for symbol, kernel, grid, args, options in calls_of_gemm]
 
 
 @lru_cache(maxsize=16)
 def loaded_script(path: str) -> Any:
-    from gemm_tuner.gemm.kernels import load_script
+    from gemm_tuner.languages.triton.scripts import load_script
 
     return load_script(path)
 

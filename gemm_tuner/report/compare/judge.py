@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import geometric_mean
 
+from gemm_tuner.core.records import Problem
 from gemm_tuner.decide import estimates
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.report.compare.sides import Side, Timed
 
 # What must agree for two times to be of the same thing, by what it is of.
@@ -45,7 +45,7 @@ class Compared:
     consumer:   whom the configs are for; empty for the size's best one.
     """
 
-    problem: GemmProblem
+    problem: Problem
     verdict: Verdict
     a: Timed | None
     b: Timed | None
@@ -66,8 +66,8 @@ class Comparison:
     """compared: the sizes of both, in A's order. warnings: what differs beside the sizes, in words."""
 
     compared: tuple[Compared, ...]
-    only_a: tuple[GemmProblem, ...]
-    only_b: tuple[GemmProblem, ...]
+    only_a: tuple[Problem, ...]
+    only_b: tuple[Problem, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -119,7 +119,7 @@ def _differences(a: Side, b: Side) -> list[str]:
     return found
 
 
-def _served(both: Sequence[GemmProblem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
+def _served(both: Sequence[Problem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
     """What A serves of the sizes of both. A consumer that B does not serve cannot be compared."""
     for (problem, consumer), left in a.served.items():
         right = b.served.get((problem, consumer))
@@ -133,14 +133,14 @@ def _served(both: Sequence[GemmProblem], a: Side, b: Side, tolerance: float) -> 
             yield replace(found, consumer=consumer)
 
 
-def _size(problem: GemmProblem, a: Side, b: Side, tolerance: float) -> Compared:
+def _size(problem: Problem, a: Side, b: Side, tolerance: float) -> Compared:
     left, right = a.sizes.get(problem), b.sizes.get(problem)
     if left is None or right is None:
         return _without_config(problem, left, right, a.failures.get(problem, ""), b.failures.get(problem, ""))
     return _timed(problem, left, right, tolerance)
 
 
-def _timed(problem: GemmProblem, left: Timed, right: Timed, tolerance: float) -> Compared:
+def _timed(problem: Problem, left: Timed, right: Timed, tolerance: float) -> Compared:
     if left.median_us is None or right.median_us is None:
         return Compared(problem, Verdict.NOT_COMPARABLE, left, right, why="a time is not known")
     if (left.source == "predicted") != (right.source == "predicted"):
@@ -162,7 +162,7 @@ def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: floa
     return Verdict.SLOWER if low > 1 else Verdict.FASTER
 
 
-def _without_config(problem: GemmProblem, left: Timed | None, right: Timed | None, in_a: str, in_b: str) -> Compared:
+def _without_config(problem: Problem, left: Timed | None, right: Timed | None, in_a: str, in_b: str) -> Compared:
     if left is not None:
         return Compared(problem, Verdict.LOST, left, None, regression=True, why=in_b)
     if right is not None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from gemm_tuner.core.records import Problem
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.finals_plan import publishing_of
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.run_record import RunRecord, SizeRecord, positive
 
@@ -41,9 +41,9 @@ class Side:
 
     path: Path
     header: dict[str, str | int]
-    sizes: dict[GemmProblem, Timed]
-    failures: dict[GemmProblem, str] = field(default_factory=dict)
-    served: dict[tuple[GemmProblem, str], Timed] = field(default_factory=dict)
+    sizes: dict[Problem, Timed]
+    failures: dict[Problem, str] = field(default_factory=dict)
+    served: dict[tuple[Problem, str], Timed] = field(default_factory=dict)
 
 
 def load(path: Path) -> Side:
@@ -54,7 +54,7 @@ def load(path: Path) -> Side:
     factors = _factors(
         (row.problem, row.facts.get("processes"), row.facts.get("process_spread_pct")) for row in found.rows
     )
-    sizes = {}
+    sizes: dict[Problem, Timed] = {}
     for row in found.rows:
         assert row.config is not None
         facts = row.facts
@@ -66,10 +66,10 @@ def load(path: Path) -> Side:
     return Side(path, found.header, sizes, dict(found.without_config), _served(found))
 
 
-def _served(found: results.Results) -> dict[tuple[GemmProblem, str], Timed]:
+def _served(found: results.Results) -> dict[tuple[Problem, str], Timed]:
     all_served = [(row, one) for row in found.rows for one in row.served]
     factors = _factors(((row.problem, one.consumer), one.processes, one.process_spread_pct) for row, one in all_served)
-    made = {}
+    made: dict[tuple[Problem, str], Timed] = {}
     for row, one in all_served:
         key = (row.problem, one.consumer)
         interval_us = _interval_us(one.time_us, factors.get(key))

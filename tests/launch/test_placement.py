@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gemm_tuner.gemm.operands import Operands, make_operands
-from gemm_tuner.gemm.placement import ALIGNMENT_BYTES, PAGE_BYTES, Placement
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.placement import ALIGNMENT_BYTES, PAGE_BYTES, Placement
 
 SIZES = (
     GemmProblem(48, 32, 160, bias=True),

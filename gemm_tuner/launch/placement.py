@@ -6,8 +6,6 @@ import random
 from dataclasses import fields, replace
 from typing import Any
 
-from gemm_tuner.gemm.operands import Operands
-
 # Offsets are multiples of this, to which torch's allocator aligns too: kernels and libraries choose by alignment.
 ALIGNMENT_BYTES = 512
 # A large page of a GPU: offsets and padding stay within a few of them.
@@ -31,8 +29,8 @@ class Placement:
 
         return torch.empty(count, dtype=torch.uint8, device=device) if self._moves else None
 
-    def moved(self, operands: Operands) -> Operands:
-        """The same values in buffers of their own, each at an offset of its own from where the buffer begins."""
+    def moved(self, operands: Any) -> Any:
+        """The same dataclass with each of its tensors in a buffer of its own, at an offset of its own."""
         if not self._moves:
             return operands
         for name in [field.name for field in fields(operands)]:

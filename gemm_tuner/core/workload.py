@@ -1,0 +1,133 @@
+"""What a kind of problem brings: the protocol, and where it is found by the name of the kind."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Protocol
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
+
+# (symbol, kernel, grid, positional arguments, keyword arguments) of one kernel of a call.
+Launch = tuple[str, Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]
+# Of problems that were written before there was more than one kind.
+FIRST_KIND = "gemm"
+# Packages outside this one name their workloads in this group of entry points: ``softmax = package.module``.
+ENTRY_POINTS = "gemm_tuner.kinds"
+
+
+class CallOperands(Protocol):
+    """Tensors and factors of one call, as a dataclass: None for those that the problem does not have."""
+
+
+class Workload(Protocol):
+    """All that is particular to one kind of problem. Methods that need torch import it when they are called."""
+
+    kind: str
+
+    def problem_from_dict(self, row: Mapping[str, Any]) -> Problem:
+        """What ``Problem.to_dict`` gave, without ``kind``. Raises ValueError for a row that no problem is."""
+
+    def config_from_dict(self, row: Mapping[str, Any]) -> Config:
+        """What ``Config.to_dict`` gave."""
+
+    def row(self, problem: Problem) -> dict[str, Any]:
+        """The keys of a results row that say which problem it is for. Raises ValueError for one that would not read."""
+
+    def type_fault(self, problem: Problem, device: Device) -> UserError | None:
+        """Why the architecture cannot compute a problem, with what it can; None when it can."""
+
+    # Compiling, without torch and GPU.
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        """What the templates of this kind read, beside what ``source`` gives to all: it must not depend on what is
+        passed to kernels as arguments, since problems of one signature share their script."""
+
+    def specialization(self, problem: Problem, config: Config, target: Target) -> str:
+        """Names the binary that a problem needs of a configuration; equal names share one compile."""
+
+    def compile_cost(self, config: Config) -> float:
+        """Grows with the time that compiling takes: the most expensive are compiled first."""
+
+    def compile_calls(self, script: ModuleType, config: dict[str, Any], problem: Problem) -> list[Launch]:
+        """The launches of one call with no memory behind them; the first is of the main kernel."""
+
+    # In the launcher process.
+
+    def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
+        """Raises MemoryError when the operands will not fit, before torch tries to allocate them."""
+
+    def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
+        """As many sets of operands as fit into ``rotating_bytes``, at least one; a seed gives the same values again."""
+
+    def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
+        """(fp32 elements for partial sums, int32 locks) that a call needs beside its operands."""
+
+    def launches(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
+    ) -> list[Launch]:
+        """The kernels of one call."""
+
+    def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
+        """The vendor library's call for the same problem, or None where it has none."""
+
+    def check_problems(
+        self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+    ) -> tuple[Problem, ...]:
+        """The sizes at which a configuration is checked, the tuned one first; in the interpreter small ones.
+
+        descriptors: its kernel loads through TMA descriptors.
+        """
+
+    def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
+        """Runs one configuration and compares it with the reference."""
+
+    # Prediction. None where there is no model.
+
+    def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
+        """Kernel time of each row of ``columns`` (a table of configurations), us."""
+
+    def roofline_us(self, problem: Problem, device: Device) -> float | None:
+        """The least time that the device's datasheet allows, us."""
+
+    def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
+        """One row of numbers a candidate, for a learned model; the same columns for every problem of a run."""
+
+    def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
+        """What a launch depends on beside the code: equal for configurations whose programs do the same work."""
+
+
+@lru_cache(maxsize=32)
+def workload_of(kind: str) -> Workload:
+    """The workload of a kind: ``WORKLOAD`` of the module gemm_tuner.<kind>.workload, or of an entry point.
+
+    Raises ValueError for a kind that is neither.
+    """
+    if re.fullmatch("[a-z][a-z_0-9]*", kind):
+        own = f"gemm_tuner.{kind}"
+        if importlib.util.find_spec(own) and importlib.util.find_spec(f"{own}.workload"):
+            return importlib.import_module(f"{own}.workload").WORKLOAD  # type: ignore[no-any-return]
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
+        return entry.load().WORKLOAD  # type: ignore[no-any-return]
+    raise ValueError(f"there is no kind of problem {kind[:60]!r}")
+
+
+def problem_from_dict(row: Mapping[str, Any]) -> Problem:
+    """What ``Problem.to_dict`` gave. Raises ValueError for a row that no problem is: its name becomes part of paths."""
+    if not isinstance(row, Mapping):
+        raise ValueError("is no problem")
+    kind = row.get("kind", FIRST_KIND)
+    if not isinstance(kind, str):
+        raise ValueError(f"its kind is {repr(kind)[:60]}")
+    return workload_of(kind).problem_from_dict({key: value for key, value in row.items() if key != "kind"})
+
+
+def config_from_dict(kind: str, row: Mapping[str, Any]) -> Config:
+    """What ``Config.to_dict`` of this kind of problem gave."""
+    return workload_of(kind).config_from_dict(row)

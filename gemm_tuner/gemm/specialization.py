@@ -1,0 +1,55 @@
+"""Which sizes share a compiled kernel, and what compiling one costs."""
+
+from __future__ import annotations
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import Target
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.descriptors import loads_by_descriptor
+from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
+
+
+def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
+    """Names the binary that a size needs of a configuration; equal names share one compile.
+
+    Kernels that load through descriptors take no size as a specialised argument: all sizes share one. For others
+    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and for those of 32 or
+    64 bits; on AMD one for tensors of up to 2 GiB and one for larger ones. The flags EVEN_K, WIDE and BY_8 add their
+    two cases. The name may split finer than Triton does (a cache hit then), never coarser.
+    """
+    if loads_by_descriptor(config.family, target):
+        return "d"
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
+
+    def divisibility(value: int) -> str:
+        return "1" if value == 1 else "d" if value % 16 == 0 else "8" if value % 8 == 0 else "x"
+
+    unspecialised_m = config.family == "gemm_tile" and problem.layout_a == "row"
+    m_class = "-" if unspecialised_m else divisibility(m)
+    numel = batch * m * n
+    numel_class = divisibility(numel) + ("l" if numel >= 2**31 else "") if config.SPLIT_K > 1 else "-"
+    even = "".join("e" if k % (config.BLOCK_SIZE_K * slices) == 0 else "o" for slices in (1, config.SPLIT_K))
+    largest = max((m + 256) * (k + 256), (k + 256) * (n + 256), (m + 256) * (n + 256))
+    width = "w" if largest >= 2**31 else "s"
+    # Servers' own kernels take the blocks of scales of a row as a stride, too.
+    scales = f"s{divisibility(-(-k // SCALE_BLOCK))}" if config.is_of_a_server else ""
+    small_side = ("a" if m <= n else "b") if config.family == "gemv" else ""
+    large = "".join(name for name, extent in extents_bytes(problem, config).items() if extent >= 2**31)
+    classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{scales}{even}{width}{small_side}"
+    return classes + (f"_{large}" if large else "")
+
+
+def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
+    """Bytes of each tensor of a call, by a letter: a, b, c and p, the partial sums, at most."""
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
+    size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
+    padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
+    sums = padded if config.family == "gemm_split_k" else m * n
+    partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
+    return {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c, "p": partial}
+
+
+def compile_cost(config: KernelConfig) -> float:
+    """Orders tasks longest first: compile time grows with the accumulators of a thread and the tile."""
+    tile = config.BLOCK_SIZE_M * config.BLOCK_SIZE_N
+    return tile / (32 * config.num_warps) * config.BLOCK_SIZE_K + tile * config.num_stages / 64
