@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Problem
+from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.system.documents import LARGEST_INT, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
 
@@ -61,18 +63,9 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def record_of(kind: type[Record], value: Any, where: str) -> Record:
-    """A record of a dataclass from its fields; those with a default may be left out. Raises UserError.
-
-    A class with ``from_dict`` reads itself, and raises ValueError for what it is not.
-    """
+    """A record of a dataclass from its fields; those with a default may be left out. Raises UserError."""
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)} and not a mapping", where=where)
-    read_itself = getattr(kind, "from_dict", None)
-    if read_itself is not None:
-        try:
-            return typing.cast("Record", read_itself(value))
-        except ValueError as error:
-            raise UserError(str(error), where=where) from None
     fields: Any = kind
     hints = _hints(fields)
     refuse_unknown(value, tuple(hints), where)
@@ -94,7 +87,8 @@ def _hints(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
 
 
 def typed(kind: Any, value: Any, where: str, name: str) -> Any:
-    """A value of an annotation: plain scalars, Any, enums, records, ``X | None``, tuple, list and dict of these.
+    """A value of an annotation: plain scalars, Any, enums, records, problems by
+    their kind, ``X | None``, tuple, list and dict of these.
 
     JSON lists become tuples where the annotation says so; numbers are finite. Raises UserError naming the field.
     """
@@ -116,6 +110,11 @@ def typed(kind: Any, value: Any, where: str, name: str) -> Any:
         if value not in known:
             raise _wrong(name, value, ", ".join(map(str, known)), where)
         return kind(value)
+    if kind is Problem:
+        try:
+            return problem_from_dict(value)
+        except ValueError as error:
+            raise UserError(str(error), where=f"{where}, {name}") from None
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return record_of(kind, value, f"{where}, {name}")
     return _scalar(kind, value, where, name)

@@ -9,7 +9,7 @@ import pytest
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.gemm import check as check_module
-from gemm_tuner.gemm.check import REPEATS, again, blocks, check, compare
+from gemm_tuner.gemm.check import REPEATS, blocks, check, compare, repeated
 from gemm_tuner.gemm.companions import odd_companion, small_companion
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands, torch_dtype
@@ -274,7 +274,7 @@ def test_a_call_that_gives_other_bits_is_not_stable(
     kernel = Racing(c, place, differs)
     launches = [("kernel", kernel, (1,), (), {})]
     kernel.launch()
-    verdict = again(launches, c, batched(c.clone()), Verdict(problem, "one", True, 0.0, 0.5))
+    verdict = repeated(launches, c, batched(c.clone()), problem, Verdict(problem, "one", True, 0.0, 0.5))
     assert (verdict.ok, verdict.stable, verdict.worst_element) == (False, False, at)
     assert verdict.message == f"C[{at[0]}, {at[1]}] is 0 and in call 3 {differs:.9g}"
 
@@ -284,5 +284,7 @@ def test_a_call_that_gives_the_same_bits_keeps_its_verdict() -> None:
     kernel = Racing(c, (7, 5), 0.0)
     kernel.launch()
     verdict = Verdict(problem_of("fp32", 64), "one", True, 0.0, 0.5)
-    assert again([("kernel", kernel, (1,), (), {})], c, batched(c.clone()), verdict) is verdict
+    assert (
+        repeated([("kernel", kernel, (1,), (), {})], c, batched(c.clone()), problem_of("fp32", 64), verdict) is verdict
+    )
     assert kernel.calls == REPEATS

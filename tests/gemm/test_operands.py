@@ -92,7 +92,7 @@ def test_scratch_grows_and_large_partial_sums_are_kept_apart(monkeypatch: pytest
         sizes.append(elements)
         return torch.empty(elements, device="meta")
 
-    monkeypatch.setattr("gemm_tuner.gemm.scratch.partial_sums", noted)
+    monkeypatch.setattr("gemm_tuner.languages.triton.scratch.partial_sums", noted)
     pool = ScratchPool("cpu")
     assert pool.take(0, 0).partial_sums is None and pool.take(0, 0).locks is None
     small = pool.take(100, 4)

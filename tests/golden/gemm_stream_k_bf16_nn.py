@@ -251,7 +251,7 @@ CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
     ('gemm_stream_k_BM128_BN256_BK64_GM8_SK1_W8_S3_ES2_PS1', 'gemm_stream_k_BM128_BN256_BK64_SK1_W8_S3_ES2_PS', 'gemm_stream_k', 128, 256, 64, 8, 1, 8, 3, 2, 1, 0, 1, 0, 0, 0, 0),
 )}
 # fmt: on
-CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}
+CLASS = {'kind': 'gemm', 'm': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
     ('gemm_tile_BM128_BN256_BK64_GM8_SK4_W8_S3', 'gemm_tile_BM128_BN256_BK64_SK4_W8_S3', 'gemm_tile', 128, 256, 64, 8, 4, 8, 3, 1, 0, 0, 1, 0, 0, 0, 0),
 )}
 # fmt: on
-CLASS = {'m': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}
+CLASS = {'kind': 'gemm', 'm': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}
 
 
 if __name__ == "__main__":

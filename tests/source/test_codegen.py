@@ -156,7 +156,7 @@ def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
 IMPORT_AND_REPORT = """
 import json, sys
 sys.path.insert(0, sys.argv[2])
-from gemm_tuner.gemm.kernels import load_script
+from gemm_tuner.languages.triton.scripts import load_script
 script = load_script(sys.argv[1])
 import triton
 print(json.dumps({
@@ -194,7 +194,7 @@ WRITE = """
 import sys
 from pathlib import Path
 from samples import device
-from gemm_tuner.core.records import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.source import codegen
 templates, out = map(Path, sys.argv[1:])
