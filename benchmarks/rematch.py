@@ -22,7 +22,7 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.decide.estimates import Cells
-from gemm_tuner.decide.ranking import Judge, contenders, judge_of, sheet_of
+from gemm_tuner.decide.ranking import Judge, finalists_of, judge_of, sheet_of
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS
@@ -83,7 +83,7 @@ def row_of(
 ) -> dict[str, Any]:
     """Each file's time and how much slower it is than the first's, percent with its interval; None if unknown."""
     names = [one[state.problem].name if state.problem in one else "" for one in configs]
-    ran = contenders(cells, state.kept)
+    ran = finalists_of(cells, state.kept)
     medians = [ran.us(name) if name in ran.names else None for name in names]
     slower: list[list[float] | None] = []
     for name in names[1:]:

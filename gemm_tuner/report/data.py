@@ -1,4 +1,4 @@
-"""A run as its report shows it: run.json and the tables, with what follows from them, in plain records."""
+"""The data of a report: run.json and the tables of configurations, with figures derived from them, as records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 
 Interval = tuple[float, float]
-# Measured times of a configuration. All have been screened, few were in the finals: screening times compare.
+# Columns of measured times, in order of preference: all were screened, few were in the finals, and times of the two
+# stages do not compare.
 TIME_COLUMNS = ("screen_us", "finals_us")
 NOTES_IN_WORDS = {
     "noise_pct": "noise floor, %: median and most of all sizes",
@@ -32,9 +33,9 @@ NOTES_IN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Finalist:
-    """One contender of the finals: its reported time, and the samples of the processes that it is from.
+    """One finalist or the vendor library: its published time, and the samples of the publishing processes.
 
-    interval_us: holds the time with 95 % confidence, over processes; None for a single one.
+    interval_us: 95 % confidence interval of the time over processes; None for a single process.
     """
 
     name: str
@@ -52,18 +53,20 @@ class Finalist:
 
 @dataclass(frozen=True, slots=True)
 class SizeView:
-    """One size. ``table`` has a row a kept configuration; None when the run holds no table of this size.
+    """One size.
 
-    label:      the size in short form, without what all sizes of the run share.
-    time_us:    of the chosen configuration; ``time_source`` is 'finals', 'screen', 'predicted' or '' for none.
-    roofline_pct, tflops, intensity: the last in FLOP a byte; none of the first two for a predicted time.
-    vendor_ratio: the vendor's median over ours; ``vendor_ratio_interval`` that which the intervals of both leave.
+    label:       the size in short form, without the properties that all sizes of the run share.
+    table:       one row for each kept configuration; None when the run has no table of this size.
+    time_us:     of the chosen configuration.
+    time_source: stage of ``time_us``: 'finals', 'screen', 'predicted', or '' without a time.
+    tflops, roofline_pct: None for a predicted time. intensity: FLOP per byte.
+    vendor_ratio: vendor's time over ours. vendor_ratio_interval: 95 % interval of it, from those of both times.
     """
 
     record: SizeRecord
     label: str
     table: pd.DataFrame | None
-    contenders: tuple[Finalist, ...]
+    finalists: tuple[Finalist, ...]
     time_us: float | None
     time_source: str
 
@@ -73,7 +76,7 @@ class SizeView:
 
     @property
     def served(self) -> tuple[ServedChoice, ...]:
-        """What the run found for servers."""
+        """The configurations that the run found for servers."""
         return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
 
     @property
@@ -108,11 +111,11 @@ class SizeView:
 
     @property
     def ours(self) -> Finalist | None:
-        return next((one for one in self.contenders if one.name == self.record.chosen), None)
+        return next((one for one in self.finalists if one.name == self.record.chosen), None)
 
     @property
     def vendor(self) -> Finalist | None:
-        return next((one for one in self.contenders if one.is_vendor), None)
+        return next((one for one in self.finalists if one.is_vendor), None)
 
     @property
     def vendor_ratio(self) -> float | None:
@@ -127,8 +130,12 @@ class SizeView:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run. ``roofs``: matrix rates of the types that the sizes use, TFLOP/s; ``dram_gbps`` GB/s, 0: not known.
-    ``common``: what all sizes share, which their labels leave out."""
+    """A run.
+
+    common:    the properties that all sizes share, which their labels leave out.
+    roofs:     matrix rate by type, TFLOP/s, for the types of the sizes.
+    dram_gbps: memory bandwidth, GB/s; 0 means unknown.
+    """
 
     record: RunRecord
     folder: str
@@ -148,12 +155,12 @@ class Report:
 
     @property
     def legend(self) -> dict[str, str]:
-        """What the parts of the sizes' labels mean."""
+        """The meaning of each part of the sizes' labels."""
         return legend(size.problem for size in self.sizes)
 
     @property
     def notes(self) -> dict[str, Any]:
-        """The record's notes, their keys in words."""
+        """The record's notes, with keys written out for readers."""
         return {NOTES_IN_WORDS.get(key, key): value for key, value in self.record.notes.items()}
 
     @property
@@ -162,7 +169,7 @@ class Report:
 
     @property
     def vendor_ratio(self) -> float | None:
-        """The geometric mean over the sizes that have one."""
+        """Geometric mean of the sizes' ratios; None when no size has one."""
         ratios = [size.vendor_ratio for size in self.sizes if size.vendor_ratio]
         return geometric_mean(ratios) if ratios else None
 
@@ -177,8 +184,10 @@ class Report:
 
     @property
     def funnel(self) -> list[dict[str, Any]]:
-        """The rules of all sizes with what they cut in sum, in the order in which they are asked. A record that does
-        not tell that order has them as they are first met."""
+        """The rules of all sizes with how many configurations they cut in total, in the order of application.
+
+        Rules whose order the record does not give are in the order of their first occurrence.
+        """
         rules: dict[str, dict[str, Any]] = {}
         for row in (row for size in self.sizes for row in size.record.funnel):
             rule = rules.setdefault(str(row["rule"]), {**row, "cut": 0})
@@ -189,8 +198,10 @@ class Report:
 
 
 def load(folder: Path) -> Report:
-    """Reads a run's folder; a size without a table is shown without one. Raises UserError when there is no
-    run, or a table that cannot be read."""
+    """Reads a run's folder. Tables of sizes may be absent.
+
+    Raises UserError when there is no run, or when a table cannot be read.
+    """
     record = run_record.read(folder)
     named = labels([size.problem for size in record.sizes])
     source = str(record.header.get("source", ""))
@@ -210,18 +221,18 @@ def load(folder: Path) -> Report:
 def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView:
     there = (folder / run_record.TABLES / f"{record.key}.csv.gz").exists()
     table = run_record.read_table(folder, record.key) if there else None
-    contenders = sorted((_contender(final) for final in record.finals if final.samples_us), key=lambda c: c.median_us)
+    finalists = sorted((_finalist(final) for final in record.finals if final.samples_us), key=lambda c: c.median_us)
     time_us, time_source = run_record.chosen_time(record, table, source)
-    return SizeView(record, label, table, tuple(contenders), time_us, time_source)
+    return SizeView(record, label, table, tuple(finalists), time_us, time_source)
 
 
-def _contender(final: Final) -> Finalist:
+def _finalist(final: Final) -> Finalist:
     samples = final.samples_us
     return Finalist(final.name, final.time_us, *quantiles_us(samples), min(samples), final.interval_us, samples)
 
 
 def measured_us(table: pd.DataFrame) -> pd.Series:
-    """Each configuration's measured time, us: of the screening, else of the finals; NaN where there is neither."""
+    """Each configuration's measured time, microseconds: from screening, else from the finals, else NaN."""
     found = pd.Series(math.nan, index=table.index, dtype=float)
     for column in TIME_COLUMNS:
         if column in table:
@@ -230,7 +241,7 @@ def measured_us(table: pd.DataFrame) -> pd.Series:
 
 
 def fastest(size: SizeView, count: int) -> list[dict[Any, Any]]:
-    """The first configurations by ``measured_us``, by the predicted time where nothing was measured."""
+    """The ``count`` fastest rows by ``measured_us``, or by predicted time where nothing was measured."""
     if size.table is None:
         return []
     table = size.table.assign(measured_us=measured_us(size.table))

@@ -1,8 +1,7 @@
-"""A report as one HTML file that asks for nothing from outside: markup, style, scripts and data in it.
+"""A report as one HTML file without external resources: markup, style, scripts and data are inline.
 
-Whatever comes from the run's files is data. In the markup Jinja escapes it; to the scripts it goes as JSON in which
-``<`` is spelt as an escape, and they put it on the page as text only. A content security policy lets no other script
-run and nothing be loaded.
+Text from the run's files is untrusted. Jinja escapes it in the markup; scripts get it as JSON in which ``<`` is escaped
+and insert it as text only. A content security policy forbids other scripts and all loading.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def render(report: Report) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _asset(name: str) -> str:
-    """A part of the page, less the pointer to a source map, which a browser's tools would ask the network for."""
+    """A file of the page, without a sourceMappingURL line, which developer tools would load from the network."""
     text = (PAGE / name).read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("//# sourceMappingURL"))
 
@@ -63,13 +62,13 @@ def _hash(text: str) -> str:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that cannot end the script element it stands in, nor open a comment there."""
+    """JSON that can be placed in a script element: it cannot end the element or open a comment."""
     text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str)
     return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
 
 
 def finite(value: Any) -> Any:
-    """The same with None in place of numbers that JSON has not."""
+    """The value with None in place of NaN and infinities, which JSON does not have."""
     if isinstance(value, dict):
         return {str(key): finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Numbers and values as a report's reader sees them."""
+"""Formats numbers and values for reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MISSING = "-"
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """With so many digits that count; in powers of ten below 0.0001 and from 10 million on."""
+    """The number with ``digits`` significant digits, in scientific notation below 1e-4 and from 1e7 on."""
     if value is None or value - value != 0:
         return MISSING
     if value and not 1e-4 <= abs(value) < 1e7:
@@ -22,7 +22,7 @@ def whole(value: int) -> str:
 
 
 def words(value: Any) -> str:
-    """A value of the header, the device or the notes in words; of a mapping those that are known."""
+    """A value of the header, the device or the notes as text; of a mapping, entries with a known value."""
     if isinstance(value, dict):
         told = {key: words(one) for key, one in value.items()}
         return ", ".join(f"{key} {text}" for key, text in told.items() if text != MISSING) or MISSING

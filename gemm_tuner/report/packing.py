@@ -10,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-# One character a row stands for one of a column's values.
+# A column of few distinct values is one character for each row.
 CODES = string.digits + string.ascii_letters
-# A longer text is cut here: a compiler's message can be a page long, and there can be one a configuration.
+# Longer texts are cut: every configuration can have a compiler message of a page.
 MAX_TEXT = 400
 SHARED_DIGITS = 2
 
 
 def pack(table: pd.DataFrame) -> dict[str, Any]:
-    """The rows' names, front-coded, and every other column that has a value, packed by its content."""
+    """The names, front-coded, and every other column that has a value, in the smallest form of ``pack_column``."""
     names = [str(name) for name in table["name"]] if "name" in table else [""] * len(table)
     columns = {str(name): pack_column(_plain(table[name])) for name in table.columns if name != "name"}
     blank = {"all": None}
@@ -30,7 +30,7 @@ def pack(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def pack_names(names: Sequence[str]) -> list[str]:
-    """Each name as two hexadecimal digits, how many characters it shares with the one before, and the rest."""
+    """Each name as two hexadecimal digits, the length of the prefix shared with the name before, and the rest."""
     packed, before = [], ""
     for name in names:
         alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, name, strict=False))
@@ -61,7 +61,7 @@ def pack_column(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """Python values that JSON has: whole numbers without a point, blanks and infinities as None."""
+    """The values for JSON: whole numbers as int, NaN and infinities as None."""
     return [_scalar(value) for value in column.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""A report as one JSON document: what ``--json`` prints and what the page draws from, tables left out."""
+"""A report as one JSON document, printed by ``--json`` and used by the page's charts. Tables are left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUMMARY_VERSION = 1
 
 
 def of_report(report: Report) -> dict[str, Any]:
-    """The summary: of the run, then of each size. Times in us unless a name says otherwise."""
+    """The summary of the run and of each size. Times are in microseconds unless a name has another unit."""
     record = report.record
     return {
         "summary_version": SUMMARY_VERSION,
@@ -64,9 +64,9 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "vendor_tflops": size.problem.flops / size.vendor.median_us / 1e6 if size.vendor else None,
         "vendor_ratio": size.vendor_ratio,
         "vendor_ratio_interval": size.vendor_ratio_interval,
-        "finals": [of_contender(one) for one in size.contenders],
+        "finals": [of_finalist(one) for one in size.finalists],
     }
 
 
-def of_contender(one: Finalist) -> dict[str, Any]:
+def of_finalist(one: Finalist) -> dict[str, Any]:
     return {**asdict(one), "is_vendor": one.is_vendor}

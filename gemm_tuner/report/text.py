@@ -44,7 +44,7 @@ def show(report: Report, console: Console, top: int) -> None:
 
 
 def _served(console: Console, report: Report) -> None:
-    """One row a size and server: the best configuration that it can launch, and the server's default beside it."""
+    """One row for each size and server: its best configuration, and the time of the server's default."""
     columns = (
         Column("size", wraps=True),
         Column("for"),
@@ -122,7 +122,7 @@ def _funnel(console: Console, report: Report) -> None:
 
 
 def _finals(console: Console, size: SizeView) -> None:
-    if not size.contenders:
+    if not size.finalists:
         return
     columns = (
         Column("contender", wraps=True),
@@ -133,7 +133,7 @@ def _finals(console: Console, size: SizeView) -> None:
         Column("samples", is_number=True, rank=3),
     )
     rows: list[list[str | Text]] = []
-    for one in size.contenders:
+    for one in size.finalists:
         numbers = (number(one.median_us), _interval(one.interval_us), number(one.p20_us), number(one.p80_us))
         style = "bold" if one.name == size.record.chosen else ""
         rows.append([Text(config_name(console, one.name), style=style), *numbers, str(len(one.samples_us))])
@@ -158,7 +158,7 @@ def _top(console: Console, size: SizeView, count: int) -> None:
 
 
 def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any]) -> None:
-    """Two columns: with a heading the values are counts."""
+    """Prints a mapping as two columns. With a heading ``left`` the values are counts, else texts."""
     columns = (Column(left, wraps=True), Column(right, is_number=bool(left), wraps=not left))
     rows = [
         (words(key), whole(value) if isinstance(value, int) and left else words(value))

@@ -199,7 +199,7 @@ def test_the_page_and_the_results_file_give_the_same_ratio(tmp_path: Path) -> No
 def test_a_run_without_finals_has_the_same_time_in_the_page_and_in_a_comparison(tmp_path: Path) -> None:
     folder = write_run(tmp_path, size(finals=()))
     shown = data.load(folder).sizes[0]
-    assert not shown.contenders and shown.time_us is not None
+    assert not shown.finalists and shown.time_us is not None
     assert sides.load(folder).sizes[shown.problem].median_us == shown.time_us
 
 

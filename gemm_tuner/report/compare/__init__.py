@@ -1,1 +1,1 @@
-"""Two results side by side: what became faster or slower, beyond what noise explains."""
+"""Compares two results: which sizes became significantly faster or slower."""

@@ -1,4 +1,4 @@
-"""Faster, slower or the same: B's time over A's for every size, with the interval that the noise leaves open."""
+"""Compares two results size by size: ratio of B's time to A's with its confidence interval, and a verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.decide import estimates
 from gemm_tuner.report.compare.sides import Side, Timed
 
-# What must agree for two times to be of the same thing, by what it is of.
+# Header keys that must agree for times to be comparable, by the word for them in a warning.
 _MATTERS = {
     "device": ("device", "arch", "num_sms", "driver"),
     "versions": ("triton", "torch"),
@@ -20,11 +20,11 @@ _MATTERS = {
 
 
 class Verdict(str, Enum):
-    """What a size came to.
+    """The result of comparing one size.
 
-    SAME:        the interval holds 1, or there is none, and the ratio is within the tolerance.
-    UNCLEAR:     the interval holds 1 and the ratio is beyond the tolerance: too noisy to say.
-    LOST, FOUND: A has a config and B failed to find one; the other way round.
+    SAME:        the ratio is within the tolerance, and its interval contains 1 or is unknown.
+    UNCLEAR:     the ratio is beyond the tolerance, but its interval contains 1.
+    LOST, FOUND: only A has a config; only B has one.
     """
 
     FASTER = "faster"
@@ -38,11 +38,13 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One size of both. ratio: B's median over A's; above 1 is slower. interval: of the ratio; None without a spread.
+    """One size that both results have.
 
-    noise:      how the interval came about: ``processes``, ``p20-p80``, or empty.
+    ratio:      B's median over A's; above 1, B is slower.
+    interval:   of the ratio; None when the spread of the times is unknown.
+    noise:      source of the interval: ``processes``, ``p20-p80``, or empty.
     regression: slower by more than the tolerance, or lost.
-    consumer:   whom the configs are for; empty for the size's best one.
+    consumer:   the consumer whose configs are compared; empty for the sizes' own.
     """
 
     problem: Problem
@@ -63,7 +65,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """compared: the sizes of both, in A's order. warnings: what differs beside the sizes, in words."""
+    """compared: the sizes of both, in A's order. warnings: differences of the headers, in words."""
 
     compared: tuple[Compared, ...]
     only_a: tuple[Problem, ...]
@@ -75,8 +77,10 @@ class Comparison:
         return sum(one.regression for one in self.compared)
 
     def faults(self, *, allow_missing: bool) -> list[str]:
-        """Why B does not pass, in words; empty when it does. allow_missing: sizes of A may lack a time in B that can
-        be compared, as long as one has it."""
+        """Why B does not pass, in words; empty when it passes.
+
+        allow_missing: sizes of A may be missing or not comparable in B, as long as one size can be compared.
+        """
         unclear = [one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE]
         told = [(self.regressions, "regression", "")]
         if not allow_missing:
@@ -91,13 +95,13 @@ class Comparison:
         return found
 
     def geometric_mean(self) -> float | None:
-        """Of the ratios B over A; None when no size has one."""
+        """Geometric mean of the ratios; None when no size has one."""
         ratios = [one.ratio for one in self.compared if one.ratio is not None]
         return geometric_mean(ratios) if ratios else None
 
 
 def compare(a: Side, b: Side, tolerance: float) -> Comparison:
-    """tolerance: the share by which a size may become slower, 0.02 for 2 %."""
+    """Compares two results. tolerance: share by which a size may become slower, 0.02 for 2 %."""
     in_a, in_b = {**a.sizes, **a.failures}, {**b.sizes, **b.failures}
     both = [problem for problem in in_a if problem in in_b]
     return Comparison(
@@ -109,7 +113,7 @@ def compare(a: Side, b: Side, tolerance: float) -> Comparison:
 
 
 def _differences(a: Side, b: Side) -> list[str]:
-    """What makes the times of two sides no measure of a change of configs alone."""
+    """Differences of device, versions or method, because of which times differ for other reasons than configs."""
     found = []
     for what, keys in _MATTERS.items():
         told = [(key, a.header.get(key, ""), b.header.get(key, "")) for key in keys]
@@ -120,7 +124,7 @@ def _differences(a: Side, b: Side) -> list[str]:
 
 
 def _served(both: Sequence[Problem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
-    """What A serves of the sizes of both. A consumer that B does not serve cannot be compared."""
+    """The configs for consumers of the sizes that both have. Those that only A has are not comparable."""
     for (problem, consumer), left in a.served.items():
         right = b.served.get((problem, consumer))
         if problem in both and problem in b.sizes:

@@ -1,4 +1,4 @@
-"""One of the two that are compared: a results file, or a run's folder."""
+"""Reads one side of a comparison: a results file or a run's folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a size was given. Times in microseconds of one call.
+    """The configuration of a size and its time. Times are of one call, in microseconds.
 
-    config:     the configuration's name.
+    config:     its name.
     p20_us, p80_us: of the samples; None where the file does not say.
-    interval_us: holds the time with 95 % confidence, over processes; None where a single process was timed, or the file
-                does not say.
+    interval_us: 95 % confidence interval over processes; None for a single process or where the file does not say.
     """
 
     config: str
@@ -37,7 +36,7 @@ class Timed:
 @dataclass(frozen=True, slots=True)
 class Side:
     """header: of the results file or of the run. failures: the sizes without a config, each with the reason.
-    served: by size and consumer what it is given, of the results file."""
+    served: by size and consumer, the configuration for that consumer."""
 
     path: Path
     header: dict[str, str | int]
@@ -91,7 +90,7 @@ def _of_run(path: Path, record: RunRecord) -> Side:
 
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
-    """The chosen configuration with its samples of the finals; a predicted one has none."""
+    """The chosen configuration with its time; quantiles and interval only where it was in the finals."""
     ours = size.winner
     if ours is not None:
         return Timed(size.chosen, source, ours.time_us, *estimates.quantiles_us(ours.samples_us), ours.interval_us)
@@ -100,10 +99,10 @@ def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
 
 
 def _factors(spread_pcts: Iterable[tuple[_Key, int | None, float | None]]) -> dict[_Key, float]:
-    """By what each time's interval is around it, of those that say how far processes lay apart: by what all of them
-    together tell (``estimates``).
+    """By key, the factor f such that [time / f, time * f] is the 95 % interval over processes.
 
-    spread_pcts: a key, and the processes and process_spread_pct of its row.
+    The variance over processes is moderated by that of all rows (``estimates.moderated``). Keys without a spread are
+    absent. spread_pcts: (key, ``processes``, ``process_spread_pct``) of each row.
     """
     spreads = {}
     for key, processes, range_pct in spread_pcts:

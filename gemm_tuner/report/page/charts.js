@@ -139,7 +139,7 @@ function pointLines(table, row) {
   return lines;
 }
 
-// The finals of a size: median, interval, quantiles and samples of each contender.
+// The finals of a size: median, interval, quantiles and samples of each finalist.
 function drawFinals(size) {
   const finals = size.finals, names = finals.map((one, i) => (narrow() ? (one.is_vendor ? "vendor" : `#${i + 1}`) : one.name));
   const main = (one) => (one.is_vendor ? "good" : one.name === size.chosen ? "c1" : "c0");
