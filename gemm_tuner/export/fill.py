@@ -1,4 +1,4 @@
-"""Fills the sizes that were not tuned, so that none of them is served with the tile of a much larger one."""
+"""Fills entries of sizes that were not tuned, so that no small size gets the tile of a much larger one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN,
 def fill(
     consumer: Consumer, place: PurePosixPath, target: Target, body: Body, notes: dict[str, Note]
 ) -> dict[str, Note | None]:
-    """The fillings of a file, by key, for the keys of the consumer's grid that are absent or were filled before.
+    """By key, what to fill in for the keys of the consumer's grid that are absent or were filled before.
 
-    The first of these: a tuned M that is near enough (nearest.stand_in); the consumer's own default; for a consumer
-    whose default is not known, the nearest smaller M, or a larger one with a small tile. None where there is none.
+    In order of preference: the config of a tuned M that is near enough (nearest.stand_in); the consumer's default; for
+    a consumer whose default is unknown, the nearest smaller M or a larger one with a small tile; None without any.
     """
     measured = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS and tile_rows(note)}
     found: dict[str, Note | None] = {}
@@ -46,11 +46,11 @@ def _filling(
 
 
 def tile_rows(note: Note) -> int:
-    """Rows of the tile of a measured entry; 0 for what is no such entry."""
+    """BLOCK_SIZE_M of a measured entry; 0 for other entries."""
     rows = note.entry.get("BLOCK_SIZE_M")
     return rows if type(rows) is int and rows > 0 and note.m > 0 else 0
 
 
 def _from(note: Note, kind: str) -> Note:
-    """A note on the same config where it was not measured."""
+    """The note for using the config of a measured entry at another M, without its times."""
     return replace(note, kind=kind, time_us=None, stage="", default_us=None)

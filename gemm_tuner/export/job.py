@@ -1,4 +1,4 @@
-"""One export from start to end: a results file, a consumer, and what its files become."""
+"""One export from start to end: from a results file to the consumer's files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Export:
     """What an export would write.
 
     known:     the provenance of each folder as it is now.
-    num_sizes: of the results file, with and without a config.
+    num_sizes: number of sizes in the results file, with and without a config.
     """
 
     plans: tuple[FilePlan, ...]
@@ -69,10 +69,10 @@ def prepare(
     say: Callable[[str], None],
     gpu_wait_s: float | None = None,
 ) -> Export:
-    """Reads the results and the files that are there, and checks what stands in for configs that the consumer cannot
-    launch; writes nothing.
+    """Reads the results and the existing files, checks the stand-ins for configs that the consumer cannot launch, and
+    returns what to write. Writes nothing.
 
-    device: name to use in place of the header's; empty for the header's. say: gets a line while the GPU is waited for.
+    device: device name to use; empty for the one in the header. say: gets one line while waiting for the GPU.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
     Raises UserError, and GpuInUse when that time is over.
     """

@@ -1,7 +1,7 @@
-"""What a run has to offer to a consumer: for every size the best config that the consumer can launch.
+"""Selects what to export from a results file: for every size the best config that the consumer can launch.
 
-A size's own config comes first. Where the consumer cannot launch it (another kernel family, a split of K), the
-fastest one of the run's table that it can launch and that a check finds right takes its place.
+That is the size's own config, or, where the consumer cannot launch it (another kernel family, a split of K), the
+fastest one in the run's table that it can launch and that a check finds right.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from gemm_tuner.store.trust import Trust, known_wrong
 from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
-MAX_CHECKED = 8  # of the configs of a size that could stand in
+MAX_CHECKED = 8  # stand-ins of a size, at most
 
 P = TypeVar("P", bound=Problem)
 C = TypeVar("C", bound=Config)
 
-# From a problem and one of its configs to why the consumer cannot launch it; empty when it can.
+# (problem, config) -> why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A size whose row was not exported, and why. served: another row of the same key serves it."""
+    """A size whose row was not exported, with the reason. served: whether another row with the same key serves it."""
 
     size: str
     config: str
@@ -43,7 +43,7 @@ class LeftOut:
 
 
 class Finding(Protocol):
-    """name: of a config that is right, or empty, with why."""
+    """name: of a config that is right, or empty with the reason in ``why``."""
 
     @property
     def name(self) -> str: ...
@@ -53,18 +53,18 @@ class Finding(Protocol):
 
 
 class StandInCheck(Protocol):
-    """Checks configs that no check has seen. how: TRUE on a GPU, INTERPRETED in the interpreter."""
+    """Checks configs that were not checked yet. how: TRUE on a GPU, INTERPRETED in the interpreter."""
 
     @property
     def how(self) -> Verified: ...
 
     def first_right(self, candidates: Mapping[P, Sequence[C]]) -> Mapping[P, Finding]:
-        """For each size the first right one. Raises UserError or EnvironmentFault where nothing can be checked."""
+        """The first right config of each size. Raises UserError or EnvironmentFault where nothing can be checked."""
 
 
 @dataclass(frozen=True)
 class _StandIns:
-    """A size whose own config the consumer cannot launch. fault: why. offers: those in its place, best first."""
+    """A size whose own config the consumer cannot launch. fault: why. offers: the stand-ins, best first."""
 
     fault: str
     own: KernelConfig
@@ -80,11 +80,11 @@ def collect(
     find_check: Callable[[], StandInCheck],
     consumer: str = "",
 ) -> tuple[list[Offer], list[LeftOut]]:
-    """What can be exported of a results file, and what cannot.
+    """(what can be exported of a results file, in its order; what cannot, with reasons).
 
-    folder_of:  the folder of the run that a row is from, with its tables.
-    find_check: what checks stand-ins; asked once, when there are some.
-    consumer:   whose ``served`` entries of the rows come first.
+    folder_of:  the run folder of a row, with its tables.
+    find_check: makes the check of stand-ins; called once, and only when there are some.
+    consumer:   its ``served`` entries in the rows take precedence.
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
@@ -118,7 +118,7 @@ def collect(
 
 
 def _served(row: Row, source: str, consumer: str) -> Offer | None:
-    """What tuning found for this very consumer, if it was asked to."""
+    """The config that tuning with --serve found for this consumer, if any."""
     assert row.config is not None
     for one in row.served:
         if one.consumer == consumer:
@@ -133,13 +133,13 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
 
 
 def _own_check(row: Row, config_fault: ConfigFault) -> Verified:
-    """How the row's config was checked; TRUE where another config takes its place, which has a check of its own."""
+    """How the row's config was checked; TRUE where a stand-in takes its place, which is checked separately."""
     assert row.config is not None
     return Verified.TRUE if config_fault(row.problem, row.config) else row.verified
 
 
 def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | _StandIns | str:
-    """The offer for a row, those that may stand in for it, or why there is none."""
+    """The offer for a row, or its stand-ins, or the reason why there is neither."""
     config = row.config
     assert config is not None
     time_us = row.facts.get("median_us")
@@ -171,9 +171,9 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
 def _checked(
     waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], StandInCheck]
 ) -> dict[GemmProblem, Offer | str]:
-    """For each size the best stand-in that is right, or why there is none.
+    """For each size the best stand-in that is right, or the reason why there is none.
 
-    One that could not be checked is taken, as not verified, where the user takes such; one that is wrong never is.
+    A stand-in that could not be checked is taken as unverified where the user accepts such; a wrong one never is.
     """
     if not waiting:
         return {}
@@ -203,10 +203,10 @@ def _settled(one: _StandIns, found: Finding | None, how: Verified, why: str, tru
 
 
 def _table(folder: Path, key: str, chosen: str, *, predicted: bool) -> list[tuple[KernelConfig, float, str]]:
-    """The configs of a size that ran, or of a predicted one that compiled: config, us, and where that is from.
-    Finalists come first, each kind fastest first.
+    """(config, microseconds, stage) of the configs of a size that ran, or of a predicted size that compiled.
 
-    Raises UserError when there is no such table, or it is not of the run that chose ``chosen``.
+    Finalists come first, then screened ones, each fastest first. Raises UserError when there is no table, or when it
+    belongs to another run than the one that chose ``chosen``.
     """
     if not (folder / TABLES / f"{key}.csv.gz").exists():
         where = f"is not in {folder}" if folder.is_dir() else f"is gone with the run's folder, {folder}"

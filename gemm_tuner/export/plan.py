@@ -1,7 +1,8 @@
-"""What an export would change: new entries merged into the files that are there, gaps filled, then written.
+"""Plans and writes the files of an export: merges new entries into existing files and fills gaps.
 
-An entry that is there stays unless the new one is better: faster at the same M, in place of a filling, or measured
-at a larger M of the same bucket. One that nobody knows (it is in no sidecar, or was edited) stays unless ``overwrite``.
+An existing entry stays unless the new one is better: faster at the same M, measured where the old one was a filling, or
+measured at a larger M of the same bucket. An entry of unknown origin (in no sidecar, or edited since) stays unless
+``overwrite``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gemm_tuner.system.input_files import printable
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one key: ``add``, ``replace``, ``keep`` (one that is there stays, with why) or ``same``."""
+    """What happens to one key: ``add``, ``replace``, ``keep`` (the old entry stays, with the reason) or ``same``."""
 
     key: str
     what: str
@@ -36,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One data file: its new text, the notes on its entries and on the sizes that were tuned, and what changes."""
+    """One data file: its new text, provenance of its entries, times of its tuned sizes, and what changes."""
 
     place: PurePosixPath
     text: str
@@ -52,7 +53,7 @@ class FilePlan:
 def group(
     consumer: Consumer, offers: Iterable[Offer], target: Target
 ) -> tuple[dict[PurePosixPath, list[Offer]], list[LeftOut]]:
-    """The offers by file, the best of each key first, and those that give way to another of the same key."""
+    """(offers by file, the best of each key first; those left out because another has the same key)."""
     files: dict[PurePosixPath, list[Offer]] = {}
     firsts: dict[tuple[PurePosixPath, str], Offer] = {}
     left_out = []
@@ -77,7 +78,7 @@ def plan_file(
     *,
     overwrite: bool,
 ) -> FilePlan | str:
-    """The new state of one file, or why there can be none. offers: as ``group`` gives them."""
+    """The new state of one file, or the reason why there is none. offers: as ``group`` returns them."""
     path = target.root / place
     old = consumer.load(path) if path.is_file() else {}
     refuse_unreadable(consumer, old, path)
@@ -108,7 +109,7 @@ def plan_file(
 
 
 def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
-    """Raises UserError when a file that is there has a key that the consumer's loader stops at."""
+    """Raises UserError when an existing file has a key that the consumer's loader refuses."""
     for key in body:
         try:
             consumer.order(key)
@@ -121,7 +122,7 @@ def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
 
 
 def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwrite: bool) -> Change:
-    """What becomes of a key for which there is something new."""
+    """What happens to a key for which there is a new entry. there, old: the existing entry and its provenance."""
     if there is None:
         return Change(key, "add", new.kind)
     if there == new.entry and (old is None or not is_better(old, new)):
@@ -140,7 +141,7 @@ def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwr
 
 
 def is_better(one: Note, other: Note) -> bool:
-    """Whether an entry is worth more than another of the same key."""
+    """Whether an entry is preferred over another of the same key."""
     if (one.kind in MEASURED_KINDS) != (other.kind in MEASURED_KINDS):
         return one.kind in MEASURED_KINDS
     if one.verified != other.verified:
@@ -179,7 +180,7 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
 
 
 def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, Timed]) -> dict[str, Timed]:
-    """What is known of each M, of a file's configs only. Of two for one M the faster choice is kept."""
+    """The times at each M of the configs in a file. Of two tuned configs for one M the faster is kept."""
     names = {note.name for note in notes.values()}
     sizes = dict(old)
     seen = set()
@@ -201,9 +202,9 @@ def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, 
 
 
 def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Sidecar], results: dict[str, Any]) -> None:
-    """Writes the files that change, each whole, then the provenance of each folder.
+    """Writes the files that change, each atomically, then the provenance of each folder.
 
-    results: what Sidecar.results says of this export, by the results file's sha256.
+    results: the entry of Sidecar.results for this export, by the hash of the results file.
     """
     folders: dict[PurePosixPath, list[FilePlan]] = {}
     for plan in plans:

@@ -1,4 +1,4 @@
-"""Reads exported files back as their consumer does: which config does each M get, and what does that cost."""
+"""Reads exported files as their consumer does: which config each M gets, and how much slower than tuned it is."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Serving:
     """What one M gets.
 
     key:      the key that serves it.
-    kind:     of the entry, as sidecar.Note says; empty when nobody knows it.
+    kind:     of the entry, as in sidecar.Note; empty when its origin is unknown.
     time_us:  time of that config at this M; None when it was not timed there.
-    tuned_us: time of the best config of any family that tuning found for this M, which the consumer may not be able
-              to launch; None where it was not tuned.
-    default_us: time of the consumer's default at this M, where it was timed beside the entry.
-    is_predicted: the entry comes from a run in which nothing ran.
+    tuned_us: time of the best config of any family at this M, which the consumer may not be able to launch; None where
+              this M was not tuned.
+    default_us: time of the consumer's default at this M, measured in the same finals as the entry; else None.
+    is_predicted: whether the entry's times are predictions.
     """
 
     m: int
@@ -45,7 +45,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Answer:
-    """One data file. fault: why the consumer's loader stops at it; empty when it does not."""
+    """One data file. fault: why the consumer's loader fails on it; empty when it does not."""
 
     file: SizeFile
     servings: tuple[Serving, ...]
@@ -53,9 +53,9 @@ class Answer:
 
 
 def check(served: Served, root: Path, ms: tuple[int, ...]) -> tuple[list[Answer], list[str]]:
-    """What a consumer gets from the files below a folder, and remarks on files that it never opens.
+    """(what a consumer gets from the files below a folder; remarks on files that it never opens).
 
-    ms: the sizes to ask for; empty for the usual grid and what was tuned. Raises UserError when there is no file.
+    ms: the values of M to look up; empty for the usual grid and the tuned ones. Raises UserError without any file.
     """
     files, remarks = served.files(root)
     if not files and not remarks:

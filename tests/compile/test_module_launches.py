@@ -14,7 +14,7 @@ from work import ROOT, compile_work, space_of
 
 from gemm_tuner.core.records import Choice, Status, Verified
 from gemm_tuner.export.module import write_module
-from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.kernel_env import launcher_env
@@ -78,7 +78,7 @@ def test_pointer_kernels_for_odd_sizes_do_not_spill(tmp_path: Path) -> None:
     odd = GemmProblem(1001, 1001, 1001, layout_b=Layout.COL, bias=True)
     large = KernelConfig("gemm_persistent", 128, 256, 64, 8, 1, 8, 4, EPILOGUE_SUBTILE=2, PROGRAMS_PER_SM=1)
     deep = KernelConfig("gemm_persistent", 64, 128, 128, 1, 1, 4, 4)
-    twins = [pointer_twin(odd, one, device.target) for one in (large, deep)]
-    configs = [*(twin for twin in twins if twin), general_configs(odd, device.target)[0]]
+    fallbacks = [pointer_fallback(odd, one, device.target) for one in (large, deep)]
+    configs = [*(one for one in fallbacks if one), general_configs(odd, device.target)[0]]
     found = compile_work(device, [(odd, config) for config in configs], tmp_path)
     assert [(result.status, result.spills) for result in found] == [(Status.OK, 0)] * 3

@@ -20,7 +20,7 @@ import samples
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Choice, Device, Verified
 from gemm_tuner.export.module import sections, write_module
-from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import prune
@@ -304,17 +304,17 @@ def test_general_tiles_are_valid_on_every_architecture(arch: str) -> None:
             assert is_valid(problem, config, device), (dtype, config.name)
 
 
-def test_the_twin_of_every_tuned_kernel_by_descriptor_is_valid() -> None:
-    device, twins = samples.device("sm_90"), 0
+def test_the_fallback_of_every_tuned_kernel_by_descriptor_is_valid() -> None:
+    device, fallbacks = samples.device("sm_90"), 0
     for row in results.read(H200).rows:
         assert row.config is not None
-        twin = pointer_twin(row.problem, row.config, device.target)
-        if twin is not None:
+        fallback = pointer_fallback(row.problem, row.config, device.target)
+        if fallback is not None:
             odd = replace(row.problem, n=row.problem.n + 1, k=row.problem.k + 1)
-            assert is_valid(odd, twin, device), twin.name
-            twins += 1
-    assert twins == 29
-    assert pointer_twin(PLAIN, samples.config(family="gemm_persistent"), samples.device("gfx942").target) is None
+            assert is_valid(odd, fallback, device), fallback.name
+            fallbacks += 1
+    assert fallbacks == 29
+    assert pointer_fallback(PLAIN, samples.config(family="gemm_persistent"), samples.device("gfx942").target) is None
 
 
 SCRIPT = '''

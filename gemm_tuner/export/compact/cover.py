@@ -1,8 +1,8 @@
-"""The minimum set cover: the fewest names whose sets hold every item.
+"""The minimum set cover: the fewest names whose sets contain every item.
 
-Exactly, as an integer program by HiGHS (scipy.optimize.milp), or greedily where that would take too long: the greedy
-cover is at most H(n) times as large as the least for n items (V. Chvatal, A Greedy Heuristic for the Set-Covering
-Problem, Mathematics of Operations Research 4, 1979).
+Exact, as an integer program by HiGHS (scipy.optimize.milp), or greedy where that would take too long. For n items the
+greedy cover is at most H(n) = 1 + 1/2 + ... + 1/n times as large as the minimum: V. Chvatal, A Greedy Heuristic for the
+Set-Covering Problem, Mathematics of Operations Research 4 (1979).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 EXACT, GREEDY = "exact", "greedy"
 SOLVER_SECONDS = 20.0
-MAX_CELLS = 2_000_000  # items x sets that the solver is given
+MAX_CELLS = 2_000_000  # items x sets, the largest problem for the solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Cover:
 
 
 def smallest(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float], *, max_cells: int = MAX_CELLS) -> Cover:
-    """The smallest cover of all items of the sets; of sets that hold the same, the one of least cost stands for all.
+    """The smallest cover of all items. Of equal sets only the one of least cost is considered.
 
-    max_cells: items times sets, beyond which the solver is not asked and the greedy cover is taken.
+    max_cells: items times sets beyond which the greedy cover is taken.
     """
     items = sorted(frozenset().union(*sets.values()))
     kept = undominated(sets, cost)
@@ -38,7 +38,7 @@ def smallest(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float], *, m
 
 
 def undominated(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -> dict[str, frozenset[int]]:
-    """The sets that are part of no other; of equal ones that of least cost, then the first."""
+    """The sets that are no subset of another; of equal sets the one of least cost, then the first."""
     cheapest: dict[frozenset[int], str] = {}
     for name, items in sets.items():
         if items not in cheapest or cost[name] < cost[cheapest[items]]:
@@ -51,7 +51,7 @@ def undominated(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -
 
 
 def _exact(items: list[int], sets: Mapping[str, frozenset[int]]) -> set[str] | None:
-    """None when the solver did not prove within SOLVER_SECONDS that its cover is the least."""
+    """The minimum cover; None when the solver did not prove it minimal within SOLVER_SECONDS."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     names = list(sets)

@@ -20,7 +20,7 @@ from gemm_tuner.system.documents import dump_yaml
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A size and the config that serves it; ``loss`` is the share by which it is slower than the size's own."""
+    """A size and the config that serves it. loss: share by which it is slower than the size's own config."""
 
     size: TunedSize
     name: str
@@ -32,7 +32,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """names: the configs, those that serve most first. servings: in the order of the run. method: of the cover."""
+    """names: configs, those for most sizes first. servings: in the order of the run. method: of the cover."""
 
     names: tuple[str, ...]
     method: str
@@ -45,7 +45,7 @@ class Compacted:
 
 
 def compact(run: TunedRun, loss: float, boundaries: str) -> Compacted:
-    """loss: the share by which a size may become slower than its own config is, 0.02 for 2 %."""
+    """The fewest configs for all sizes. loss: share by which a size may be slower than with its own, 0.02 for 2 %."""
     sets, cost = serving_sets(run.sizes, loss)
     found = cover.smallest(sets, cost)
     groups = [ranges_of(group, found.names, loss, boundaries) for group in group_sizes(run.sizes)]
@@ -57,9 +57,9 @@ def compact(run: TunedRun, loss: float, boundaries: str) -> Compacted:
 
 
 def serving_sets(sizes: tuple[TunedSize, ...], loss: float) -> tuple[dict[str, frozenset[int]], dict[str, float]]:
-    """By config the places of the sizes that it serves within the loss, and the mean loss there.
+    """(by config, the indices of the sizes that it serves within the loss; by config, its mean loss there).
 
-    A config serves a size only where it was timed for that very size.
+    A config can serve a size only where it was timed for that size.
     """
     places: dict[str, list[int]] = {}
     for place, size in enumerate(sizes):
@@ -71,8 +71,8 @@ def serving_sets(sizes: tuple[TunedSize, ...], loss: float) -> tuple[dict[str, f
 
 
 def results_text(compacted: Compacted, run: TunedRun, loss: float, path: Path) -> str:
-    """A results file of the served sizes, to be written to ``path``. The loss stands in comments: no key of a row
-    means it."""
+    """The text of a results file of the served sizes, for ``path``. Losses are in comments: rows have no key for
+    them."""
     date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     header = {**run.header, "date": date, "run": run_reference(path, run.folder)}
     parts = [
@@ -91,8 +91,8 @@ def results_text(compacted: Compacted, run: TunedRun, loss: float, path: Path) -
 
 
 def _row(serving: Serving, source: str) -> dict[str, Any]:
-    """The row of a size. Of a config that was not the size's own, nobody compared the result: not verified. One that
-    was screened alone has no time: it is not to be read beside those of the finals."""
+    """The row of a size. A config other than the size's own was not checked: not verified. A config that was only
+    screened has no time in the row, since screening times do not compare with those of finals."""
     size, timed = serving.size, serving.size.timed[serving.name]
     unknown = math.nan
     choice = Choice(

@@ -1,4 +1,4 @@
-"""Which config serves which M, per group of sizes that differ in M alone: as few ranges as can be, then least loss."""
+"""Which config serves which M, for each group of sizes that differ only in M: the fewest ranges, then least loss."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BOUNDARIES = (POW2, LEARNED)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From ``low`` to ``high`` rows, both among them, a config serves; ``high`` None is without end.
+    """The config for M from ``low`` to ``high``, both included; ``high`` None means no upper end.
 
-    sizes: the tuned sizes in it, by M.
+    sizes: the tuned sizes in the range, by M.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The ranges of the sizes that share all but M, from M = 1 on without a gap."""
+    """The ranges of sizes that differ only in M, from M = 1 on without a gap."""
 
     problem: GemmProblem
     ranges: tuple[Range, ...]
@@ -40,7 +40,7 @@ class Group:
 
 
 def group_sizes(sizes: Iterable[TunedSize]) -> list[list[TunedSize]]:
-    """Sizes that differ in M alone, together, by M."""
+    """Groups of sizes that differ only in M, each sorted by M."""
     groups: dict[GemmProblem, list[TunedSize]] = {}
     for size in sizes:
         groups.setdefault(replace(size.problem, m=0), []).append(size)
@@ -48,7 +48,7 @@ def group_sizes(sizes: Iterable[TunedSize]) -> list[list[TunedSize]]:
 
 
 def ranges_of(group: Sequence[TunedSize], names: Sequence[str], loss: float, boundaries: str) -> Group:
-    """The ranges of one group. names: the configs to choose from; each size is served by one within the loss."""
+    """The ranges of one group. names: the configs to choose from; each size must be served within the loss by one."""
     served = assign(group, names, loss)
     starts = [i for i in range(len(group)) if i == 0 or served[i] != served[i - 1]]
     ranges, low = [], 1
@@ -63,9 +63,9 @@ def ranges_of(group: Sequence[TunedSize], names: Sequence[str], loss: float, bou
 
 
 def assign(group: Sequence[TunedSize], names: Sequence[str], loss: float) -> list[str]:
-    """A config for each size, so that they change least often along M and, among those, the summed loss is least.
+    """A config for each size, with the fewest changes along M and, among these, the least total loss.
 
-    Dynamic programming over the sizes: for each config that serves a size, the best way to end with it there.
+    Dynamic programming over the sizes: for each config that serves a size, the best assignment that ends with it.
     """
     ways: dict[str, tuple[int, float, list[str]]] = {}
     for size in group:
@@ -80,16 +80,16 @@ def assign(group: Sequence[TunedSize], names: Sequence[str], loss: float) -> lis
 
 
 def pow2_boundary(left: TunedSize, right: TunedSize, _left_name: str, _right_name: str) -> int:
-    """The least power of two that holds the last M on the left; that M itself where no power of two parts the two."""
+    """The smallest power of two not below the last M on the left; that M where this is not below the next M."""
     last, following = left.problem.m, right.problem.m
     power = 1 << (last - 1).bit_length()
     return power if power < following else last
 
 
 def learned_boundary(left: TunedSize, right: TunedSize, left_name: str, right_name: str) -> int:
-    """Where the two configs take the same time, log time over log M being a line between the two tuned sizes.
+    """M at which the two configs take the same time, by linear interpolation of log time over log M.
 
-    Without a time of both at both, or when one is the faster at both, it is the geometric mean of the two M.
+    Where a time is missing, or one config is faster at both sizes, the geometric mean of the two M.
     """
     low, high = left.problem.m, right.problem.m
     place = 0.5

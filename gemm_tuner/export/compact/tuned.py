@@ -1,4 +1,4 @@
-"""A run with all that it timed, from its folder or from the results file beside its tables."""
+"""Reads a run with all its timed configurations, from its folder or from a results file with its tables."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gemm_tuner.store.run_timings import TimedConfig, read_timings
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 
-ROUNDING = 1e-9  # of a ratio: 101 us against 100 us are 1 % slower
+ROUNDING = 1e-9  # tolerance of a ratio, so that 101 us against 100 us counts as 1 % slower
 
 
 @dataclass(frozen=True, slots=True)
 class TunedSize:
-    """A size, what the run chose for it and all configurations that it timed, by name; ``chosen`` is among them.
+    """A size, its chosen configuration, and all configurations that were timed, by name, ``chosen`` included.
 
-    roofline_us: the least time that the device's datasheet allows; None where nobody tells.
-    served:      what the results file has for servers.
+    roofline_us: the least time by the device's data sheet, microseconds; None where unknown.
+    served:      the configurations for servers in the results file.
     verified:    how the chosen configuration was checked; a run chooses only what is right on the GPU.
     """
 
@@ -39,11 +39,11 @@ class TunedSize:
 
     @property
     def best_us(self) -> float:
-        """The time of the chosen configuration, which the loss is measured against."""
+        """The time of the chosen configuration, microseconds: the base of losses."""
         return self.timed[self.chosen].time_us
 
     def loss(self, name: str) -> float:
-        """By which share a configuration is slower than the chosen one; below 0 where its screening was faster."""
+        """Share by which a configuration is slower than the chosen one; negative where its screening was faster."""
         return self.timed[name].slower_than(self.timed[self.chosen])
 
     def is_served_by(self, name: str, loss: float) -> bool:
@@ -53,7 +53,7 @@ class TunedSize:
 
 @dataclass(frozen=True, slots=True)
 class TunedRun:
-    """folder: with the tables. failures: the sizes that have no config, each with the reason."""
+    """folder: of the tables. failures: (size without a config, reason)."""
 
     header: dict[str, str | int]
     sizes: tuple[TunedSize, ...]
@@ -88,7 +88,7 @@ def _of_folder(folder: Path) -> TunedRun:
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
-    """The fields of a results file's header that a run's gives. Raises UserError for a source that no row may have."""
+    """The fields of a run's header that a results file's header has. Raises UserError for an unknown source."""
     if raw.get("source") not in SOURCES:
         raise UserError(f"source is {show(raw.get('source'))}", where=where, accepted=", ".join(SOURCES))
     kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(Header)}
@@ -111,7 +111,7 @@ def _of_file(path: Path) -> TunedRun:
 
 
 def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:
-    """Raises UserError for a size whose table is not there or has no time for the chosen config."""
+    """The size with its times. Raises UserError when its table is missing or has no time for the chosen config."""
     hint = f"give a run's folder, with {RUN_FILE} and configs/, or the results file in it"
     try:
         timed = read_timings(folder, problem.key, chosen)

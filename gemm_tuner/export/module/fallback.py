@@ -1,4 +1,4 @@
-"""Configurations that nobody tuned, for sizes that a tuned one cannot run or that are far from all tuned ones."""
+"""Untuned configurations for sizes that no tuned one can run, or that are far from all tuned sizes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.gemm.problem import GemmProblem
 
-# Rows that are not whole 16 bytes are loaded element by element, through registers: with more than this many elements
-# of A and B a thread, kernels spill (Triton 3.9 for sm_90, bf16: 64 x 128 x 64 with 4 warps does, with 8 it does not).
+# Rows that are no multiple of 16 bytes are loaded element by element, through registers. With more than this number of
+# elements of A and B for each thread, kernels spill (Triton 3.9 for sm_90, bf16: 64 x 128 x 64 with 4 warps does, with
+# 8 it does not).
 MOST_LOADED = 64
 MOST_AREA = 128 * 128
 # (BLOCK_SIZE_M, BLOCK_SIZE_N, num_warps) of the general tiles. With 3 stages the largest takes 96 KiB of shared memory.
 GENERAL_TILES = ((128, 128, 8), (64, 64, 4), (16, 64, 4), (64, 16, 4))
 
 
-def pointer_twin(problem: GemmProblem, config: KernelConfig, target: Target) -> KernelConfig | None:
+def pointer_fallback(problem: GemmProblem, config: KernelConfig, target: Target) -> KernelConfig | None:
     """The gemm_tile nearest to a kernel that loads through descriptors; None for one that does not.
 
     It has the same tile, up to MOST_AREA and MOST_LOADED; of three thirds of columns it has two, since pointer kernels

@@ -1,4 +1,4 @@
-"""Fills ``templates/module.py.j2``: the tuned table, the configurations, the kernels, the rule's constants."""
+"""Renders ``templates/module.py.j2``: the tuned table, the configurations, the kernels, and constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
 from gemm_tuner.export.module import sections
-from gemm_tuner.export.module.fallback import general_configs, pointer_twin
+from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.module.rows import LeftOut, Tuned, default_outputs, with_bias_toggled
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES
@@ -30,17 +30,18 @@ KNOWN_IMPORTS = (
 )
 LAYOUT_WORDS = {Layout.ROW: "row-major", Layout.COL: "column-major"}
 LAYOUT_LETTERS = {Layout.ROW: "n", Layout.COL: "t"}
-# Programs a multiprocessor beyond which K is not split; partial sums of tiles of 128 x 128 then take 69 MB on an H200.
+# With more programs for each multiprocessor than this, K is not split. Partial sums of 128 x 128 tiles then take 69 MB
+# on an H200.
 MOST_WAVES = 8
-# Powers of two: a tuned size that is farther away says less than a plain tile.
+# In powers of two: beyond this distance from all tuned sizes a general tile is used.
 GENERAL_DISTANCE = 8
-# Rows, columns and blocks are counted in 32 bits, up to a tile beyond the last.
+# Rows, columns and blocks are counted in 32 bits, up to one tile beyond the last.
 LARGEST_SIDE = 2**30
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A class of plain products (types, layouts, scales, batch), its tuned sizes, and what takes all other sizes."""
+    """A signature of plain products (types, layouts, scales, batch), its tuned sizes, and configurations for others."""
 
     product: GemmProblem
     tuned: tuple[Tuned, ...]
@@ -48,17 +49,17 @@ class _Kind:
 
     @property
     def families(self) -> list[str]:
-        """Those of its configurations, and that of general ones and pointer twins."""
+        """The families of its configurations, and that of general and fallback ones."""
         return list(dict.fromkeys((*(one.config.family for one in self.tuned), "gemm_tile")))
 
     @property
     def epilogues(self) -> list[str]:
-        """Those that were tuned, each with and without a bias."""
+        """The tuned epilogues, each with and without a bias."""
         tuned = [one.epilogue for one in self.tuned]
         return list(dict.fromkeys(name for one in tuned for name in (one, with_bias_toggled(one))))
 
     def problem(self, epilogue: str) -> GemmProblem:
-        """The class with an epilogue."""
+        """The product with an epilogue."""
         parts = epilogue.split("_")
         activation = next((part for part in parts if part in ACTIVATIONS), "none")
         alpha, beta = 2.0 if "alpha" in parts else 1.0, 1.0 if "beta" in parts else 0.0
@@ -80,10 +81,12 @@ def rendered(
         _Kind(product, tuple(one for one in tuned if one.product == product), general_configs(product, target))
         for product in dict.fromkeys(one.product for one in tuned)
     ]
-    twins = {one.config: twin for one in tuned if (twin := pointer_twin(one.problem, one.config, target)) is not None}
+    fallbacks = {
+        one.config: found for one in tuned if (found := pointer_fallback(one.problem, one.config, target)) is not None
+    }
     space = sections.merge(_sections(templates, kinds, target))
     general = (config for kind in kinds for config in kind.general)
-    configs = dict.fromkeys((*(one.config for one in tuned), *twins.values(), *general))
+    configs = dict.fromkeys((*(one.config for one in tuned), *fallbacks.values(), *general))
     predicted = [one.problem.key for one in tuned if one.source == "predicted"]
     fields: dict[str, Any] = {
         "about": {key: _plain(header.get(key) or "unknown") for key in ("device", "date", "triton", "torch")},
@@ -95,7 +98,7 @@ def rendered(
         "sources": list(dict.fromkeys(_plain(one.source or "unknown") for one in tuned)),
         "unused": UNUSED,
         "configs": {config.name: _config_fields(config) for config in configs},
-        "twins": {config.name: twin.name for config, twin in twins.items()},
+        "twins": {config.name: fallback.name for config, fallback in fallbacks.items()},
         "functions": _functions(kinds, space),
         "defaults": _defaults(tuned),
         "scale_block": SCALE_BLOCK,
@@ -106,7 +109,7 @@ def rendered(
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,
     }
-    # Operators of one process share a name space: two modules must not share a name.
+    # torch operators of one process share a name space, so every module needs its own.
     sha = hashlib.sha256(repr((fields, space.text)).encode()).hexdigest()
     imports = [line for line in space.imports if line not in KNOWN_IMPORTS]
     fields |= {"imports": imports, "kernels": space.text.rstrip(), "namespace": f"gemm_tuned_{sha[:12]}"}
@@ -118,7 +121,7 @@ def rendered(
 
 
 def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[sections.Section]:
-    """The script of every family of every class, with every epilogue."""
+    """The script of every family for every signature and epilogue."""
     return [
         sections.Section(family, problem.signature, codegen.render(templates, family, problem, (), target))
         for kind in kinds
@@ -129,7 +132,7 @@ def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[secti
 
 
 def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str, str, str], list[str]]:
-    """(family, class, epilogue) -> names of its calls and scratch."""
+    """(family, signature, epilogue) -> names of its calls and scratch functions."""
     return {
         (family, kind.product.signature, epilogue): [
             space.names[family, kind.problem(epilogue).signature, root] for root in sections.ROOTS
@@ -141,8 +144,7 @@ def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str,
 
 
 def _defaults(tuned: tuple[Tuned, ...]) -> dict[tuple[str, str], tuple[str, str]]:
-    """The types of A and B -> type of the result and precision of a call that names neither, as the module writes
-    them."""
+    """``default_outputs`` with types as the module writes them."""
     return {
         (_torch_type(dtype_a), _torch_type(dtype_b)): (_torch_type(dtype_c), precision)
         for (dtype_a, dtype_b), (dtype_c, precision) in default_outputs(tuned).items()
@@ -179,7 +181,7 @@ def _row(one: Tuned) -> tuple[tuple[int | float | str | None, ...], str]:
 
 
 def _taken(product: GemmProblem, torch_types: list[str], layouts: list[str]) -> str:
-    """One line on the operands of a class."""
+    """One line that describes the operands of a product."""
     text = f"a {torch_types[0]}, {layouts[0]}; b {torch_types[1]}, {layouts[1]}; result {torch_types[2]}"
     scales = {"none": "", "tensor": "one scale each", "row_col": "a scale a row of a and a column of b"}
     block = f"a scale for 1 x {SCALE_BLOCK} of a and {SCALE_BLOCK} x {SCALE_BLOCK} of b"
@@ -198,7 +200,7 @@ def _config_fields(config: KernelConfig) -> str:
 
 
 def _left_out_lines(left_out: tuple[LeftOut, ...]) -> list[str]:
-    """One line a reason, with how many sizes it is for."""
+    """One line for each reason, with the number of sizes."""
     counts = Counter(_plain(one.reason) for one in left_out)
     return [f"{count} {'size' if count == 1 else 'sizes'}: {reason}" for reason, count in counts.items()]
 

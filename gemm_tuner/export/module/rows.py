@@ -1,4 +1,4 @@
-"""Which rows of a results file a module serves, and why not the others."""
+"""Selects the rows of a results file that a module serves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tuned:
 
     @property
     def product(self) -> GemmProblem:
-        """The class of the plain product: types, layouts, scales and batch, without an epilogue."""
+        """The plain product of the size's signature: types, layouts, scales and batch, without an epilogue."""
         return replace(self.problem.as_class(), bias=False, activation="none", alpha=1.0, beta=0.0)
 
     @property
@@ -67,8 +67,10 @@ def with_bias_toggled(epilogue: str) -> str:
 
 
 def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
-    """The rows that the module serves, each size once, and all others with the reason: those that ``trust`` does not
-    take, and the sizes that have no config."""
+    """(rows that the module serves, each size once; all others, with the reason).
+
+    Left out are rows that ``trust`` does not accept and sizes without a config.
+    """
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(as_gemm(problem), f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
@@ -87,8 +89,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
 def default_outputs(tuned: Iterable[Tuned]) -> dict[tuple[str, str], tuple[str, str]]:
     """(dtype_a, dtype_b) -> (dtype_c, precision) of a call that names neither.
 
-    The type of C is that of A where a size was tuned so, products are exact where a size was tuned so; of what is left,
-    the one that most sizes have.
+    In order of preference among the tuned sizes: C of the type of A, precision ieee, the most frequent one.
     """
     counts: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
     for one in tuned:

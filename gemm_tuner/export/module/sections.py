@@ -1,8 +1,8 @@
-"""Puts the kernels of several generated scripts into one namespace: what is the same in two scripts is written once,
-what differs under one name is renamed.
+"""Merges the kernels of several generated scripts into one namespace: equal definitions are written once, different
+definitions of one name are renamed.
 
-A script's names are those of its top level. A function is the same in two scripts when its text is, and when the
-functions and constants that it uses are the same.
+A script's names are those of its top level. Two functions are equal when their texts are and when the functions and
+constants that they use are equal.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# What a script offers to those who launch its kernels (docs/families.md).
+# The functions of a script that the launcher calls (docs/families.md).
 ROOTS = ("calls", "scratch")
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The text of one generated script: the kernels of a family for a problem class."""
+    """The text of one generated script: the kernels of a family for one signature."""
 
     family: str
     signature: str
@@ -31,7 +31,7 @@ class Namespace:
 
     imports: import lines that the text needs.
     text:    functions and constants, each after what it uses.
-    names:   (family, class_key, name in the script) -> name in the text, of ROOTS.
+    names:   (family, signature, name in the script) -> name in the text, of ROOTS.
     """
 
     imports: tuple[str, ...]
@@ -41,7 +41,7 @@ class Namespace:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """One statement of a script's top level. ``uses``: where (line from 0, byte) it names which of the others."""
+    """One statement of a script's top level. uses: (line from 0, byte column, name) of each use of another one."""
 
     name: str
     lines: tuple[bytes, ...]
@@ -51,7 +51,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A piece as first met; its sha is over its text and what it uses."""
+    """A piece at its first occurrence. sha: over its text and everything that it uses."""
 
     section: Section
     piece: _Piece
@@ -94,7 +94,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _pieces(text: str) -> dict[str, _Piece]:
-    """The top level of a script by name: functions, constants and imports. What has no name is left out."""
+    """The functions, constants and imports of a script's top level, by name. Other statements are left out."""
     tree = ast.parse(text)
     lines = text.encode().split(b"\n")
     named = {name: node for node in tree.body if (name := _name_of(node))}
@@ -124,7 +124,7 @@ def _piece(name: str, node: ast.stmt, lines: list[bytes], known: set[str]) -> _P
 
 
 def _global_uses(node: ast.stmt) -> Iterator[ast.Name]:
-    """The names in a statement that mean something of the top level. A function's own names hide those."""
+    """The uses of top-level names in a statement. Arguments and local variables of a function hide such names."""
     if not isinstance(node, ast.FunctionDef):
         yield from (part for part in ast.walk(node) if isinstance(part, ast.Name))
         return
@@ -138,7 +138,7 @@ def _global_uses(node: ast.stmt) -> Iterator[ast.Name]:
 
 
 def _reached(pieces: dict[str, _Piece], section: Section) -> list[str]:
-    """What ROOTS need, each after what it uses."""
+    """The names that ROOTS need, each after those that it uses."""
     order: list[str] = []
 
     def visit(name: str) -> None:
@@ -173,13 +173,13 @@ def _shas(pieces: dict[str, _Piece]) -> dict[str, str]:
 
 
 def _new_names(variants: dict[str, _Variant]) -> dict[str, str]:
-    """sha -> name: the script's own where there is one variant, else with the class, and the family if need be."""
+    """sha -> name: the script's own for a single variant, else with the signature, and the family where needed."""
     met = list(variants.values())
     if len(met) == 1 or met[0].piece.is_import:
         return {variant.sha: variant.piece.name for variant in met}
-    by_class = {variant.sha: f"{variant.piece.name}_{variant.section.signature}" for variant in met}
-    if len(set(by_class.values())) == len(met):
-        return by_class
+    by_signature = {variant.sha: f"{variant.piece.name}_{variant.section.signature}" for variant in met}
+    if len(set(by_signature.values())) == len(met):
+        return by_signature
     return {v.sha: f"{v.piece.name}_{v.section.family}_{v.section.signature}" for v in met}
 
 
