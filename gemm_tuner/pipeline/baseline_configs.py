@@ -2,62 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from gemm_tuner.core.records import Config, Status
+from gemm_tuner.core.records import Config, Device, Problem, Status
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.finals import Finals
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import SizeState
 
 
-def older(session: Session, state: SizeState) -> Config | None:
-    """The older configuration of a size, if the file given has one."""
-    return session.settings.older.get(state.problem)
+@dataclass(frozen=True)
+class BaselineConfigs:
+    """older: by problem, for the sizes that have one. least_pct: what a new one must be faster by."""
 
+    older: Mapping[Problem, Config]
+    least_pct: float
 
-def add(session: Session, states: Iterable[SizeState]) -> None:
-    """Takes the older configurations among the candidates of their sizes, whatever the rules say of them."""
-    for state in states:
-        config = older(session, state)
+    def add(self, states: Iterable[SizeState], device: Device) -> None:
+        """Takes the older configurations among the candidates of their sizes, whatever the rules say of them."""
+        for state in states:
+            config = self.older.get(state.problem)
+            if config is not None:
+                state.add(config, prepare.predicted_us(state.problem, config, device))
+
+    def added(self, state: SizeState, finalists: list[str]) -> list[str]:
+        """The finalists and the older configuration; not one that an earlier stage has ruled out."""
+        config = self.older.get(state.problem)
+        if config is None or config.name in finalists:
+            return finalists
+        return [*finalists, config.name] if state.may_run(config.name) else finalists
+
+    def note_chosen(self, state: SizeState, name: str, log: RunLog) -> None:
+        """Counts whether the older configuration of a size kept its place."""
+        config = self.older.get(state.problem)
         if config is not None:
-            state.add(config, prepare.predicted_us(state.problem, config, session.environment.device))
+            why = state.why_not(config.name)
+            if why:
+                log.notes.setdefault("older_not_run", {})[state.problem.key] = why
+            counts = log.notes.setdefault("updated", {"kept": 0, "replaced": 0})
+            counts["kept" if config.name == name else "replaced"] += 1
 
+    def unbeaten(self, state: SizeState) -> str:
+        """Why the older configuration of a size keeps its row without a new time: it is in no trace, so that nothing
+        beat it; "" where that is not so."""
+        config = self.older.get(state.problem)
+        missing = config is not None and config.name in state.named(Status.MISSING_IN_TRACE)
+        return "the older configuration was not beaten: the profiler's trace lacks it" if missing else ""
 
-def added(session: Session, state: SizeState, finalists: list[str]) -> list[str]:
-    """The finalists and the older configuration; one that an earlier stage has ruled out is not."""
-    config = older(session, state)
-    if config is None or config.name in finalists:
-        return finalists
-    return [*finalists, config.name] if state.may_run(config.name) else finalists
-
-
-def note_chosen(session: Session, state: SizeState, name: str) -> None:
-    """Counts whether the older configuration of a size kept its place."""
-    config = older(session, state)
-    if config is not None:
-        why = state.why_not(config.name)
-        if why:
-            session.notes.setdefault("older_not_run", {})[state.problem.key] = why
-        counts = session.notes.setdefault("updated", {"kept": 0, "replaced": 0})
-        counts["kept" if config.name == name else "replaced"] += 1
-
-
-def unbeaten(session: Session, state: SizeState) -> str:
-    """Why the older configuration of a size keeps its row without a new time: it is in no trace, so that nothing beat
-    it; "" where that is not so."""
-    config = older(session, state)
-    missing = config is not None and config.name in state.named(Status.MISSING_IN_TRACE)
-    return "the older configuration was not beaten: the profiler's trace lacks it" if missing else ""
-
-
-def preferred(session: Session, state: SizeState, order: list[str], finals: Finals) -> list[str]:
-    """The order in which to choose: the older configuration before all that do not beat it clearly."""
-    config = older(session, state)
-    if config is None or config.name not in session.published.get(state.problem, {}):
-        return order
-    least = session.settings.min_improvement_pct
-    others = [name for name in order if name != config.name]
-    better = [name for name in others if finals.is_clearly_faster(state, name, config.name, least)]
-    rest = [name for name in order if name not in better and name != config.name]
-    return [*better, config.name, *rest]
+    def preferred(self, state: SizeState, order: list[str], finals: Finals) -> list[str]:
+        """The order in which to choose: the older configuration before all that do not beat it clearly."""
+        config = self.older.get(state.problem)
+        if config is None or config.name not in finals.published.get(state.problem, {}):
+            return order
+        others = [name for name in order if name != config.name]
+        better = [name for name in others if finals.is_clearly_faster(state, name, config.name, self.least_pct)]
+        rest = [name for name in order if name not in better and name != config.name]
+        return [*better, config.name, *rest]

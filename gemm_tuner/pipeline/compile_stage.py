@@ -11,15 +11,17 @@ from gemm_tuner.compile.compile_service import CompileService
 from gemm_tuner.compile.compile_tasks import Wanted, in_turn
 from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.core.records import CompileResult, Device, Status
 from gemm_tuner.languages.triton import kernel_cache
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.limits import Limits
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.store.store import KERNELS_WANTED
-from gemm_tuner.system import progress
+from gemm_tuner.store.run_folder import RunFolder
+from gemm_tuner.store.store import KERNELS_WANTED, Store
 
 NO_LIMIT = float("inf")
 
@@ -27,15 +29,22 @@ NO_LIMIT = float("inf")
 class CompileStage:
     """Use as a context manager around all that a run compiles: workers start once."""
 
-    def __init__(self, session: Session, scripts: dict[tuple[str, str], Script]) -> None:
-        self._session, self._scripts = session, scripts
-        self._device = session.environment.device
+    def __init__(
+        self,
+        scripts: dict[tuple[str, str], Script],
+        device: Device,
+        settings: Settings,
+        folder: RunFolder,
+        store: Store,
+        limits: Limits,
+        log: RunLog,
+    ) -> None:
+        self._scripts, self._device, self._run_store, self._limits, self._log = scripts, device, store, limits, log
         self._counted: set[TaskKey] = set()
-        settings, folder = session.settings, session.folder
-        variables, log = kernel_env(folder.cache), folder.raw / "compile.log"
-        pool = CompilePool(self._device.target, settings.compile_workers, variables, log, settings.compile_limit_s)
+        variables, output = kernel_env(folder.cache), folder.raw / "compile.log"
+        pool = CompilePool(device.target, settings.compile_workers, variables, output, settings.compile_limit_s)
         self._cache = kernel_cache.identity(folder.cache)
-        known = compile_tasks.results_of(session.store.compiles(self._cache), scripts)
+        known = compile_tasks.results_of(store.compiles(self._cache), scripts)
         self._service = CompileService(pool, self._store, known)
 
     def __enter__(self) -> CompileStage:
@@ -46,8 +55,8 @@ class CompileStage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._service.__exit__(kind, error, trace)
-        self._session.count("kernels compiled", self._service.compiled)
-        self._session.count("kernels found in the cache", self._service.cached)
+        self._log.count("kernels compiled", self._service.compiled)
+        self._log.count("kernels found in the cache", self._service.cached)
 
     @property
     def busy_s(self) -> float:
@@ -57,7 +66,7 @@ class CompileStage:
     def _store(self, task: CompileTask, result: CompileResult) -> None:
         if task.name:  # the measurement's own kernels have none
             key = compile_tasks.stored_key(task, self._scripts)
-            self._session.store.add_compiles({key: result}, self._cache)
+            self._run_store.add_compiles({key: result}, self._cache)
 
     def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
         return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
@@ -65,7 +74,7 @@ class CompileStage:
     def restore(self, states: Iterable[SizeState]) -> None:
         """Records what an earlier start of this run compiled of the configurations that it timed, even where the
         cache has lost their binaries."""
-        known = compile_tasks.results_of(self._session.store.compiles(), self._scripts)
+        known = compile_tasks.results_of(self._run_store.compiles(), self._scripts)
         for state in states:
             timed = list(state.screened_us())
             compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)
@@ -76,15 +85,15 @@ class CompileStage:
 
         Raises EnvironmentFault when not even the measurement's own kernels compile, KeyboardInterrupt on a signal.
         """
-        session, service = self._session, self._service
+        service = self._service
         tasks = self._tasks(wanted, longest_first=until == NO_LIMIT)
         tasks = [task for task in tasks if key_of(task) not in service.results]
         if not tasks:
             return
         support = compile_tasks.support_task(tasks[0])
-        session.store.set_fact(KERNELS_WANTED, session.store.num_compiles() + len(tasks))
-        with session.stage(title), progress.step(title, len(tasks) + 1, session.console) as step:
-            done = service.compile([support, *tasks], step.advance, until, session.interruption.check)
+        self._run_store.set_fact(KERNELS_WANTED, self._run_store.num_compiles() + len(tasks))
+        with self._log.step(title, len(tasks) + 1) as step:
+            done = service.compile([support, *tasks], step.advance, until, self._limits.interruption.check)
         result = service.results.get(key_of(support))
         if done and result is not None and result.status != Status.OK:
             raise EnvironmentFault(f"Triton compiles nothing for this target: {result.message}")

@@ -11,19 +11,19 @@ from gemm_tuner.core.records import Problem, Role, Status, Timing
 from gemm_tuner.decide import choose
 from gemm_tuner.decide import ranking as ranking
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
-from gemm_tuner.decide.ranking import Judge, Ranking, Sheet
+from gemm_tuner.decide.ranking import Judge, Published, Ranking, Sheet
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import GpuWatch, Sample
 from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.pipeline.gpus import Gpus
+from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
-from gemm_tuner.pipeline.run_identity import gpu_labels
-from gemm_tuner.pipeline.session import Session
-from gemm_tuner.source.codegen import Script
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.finals_times import FinalsTimes, Found
-from gemm_tuner.system import progress
+from gemm_tuner.store.store import Store
 
 # Once more, where another than the chosen one was clearly faster in the publishing processes.
 PUBLISH_AGAIN = 2
@@ -44,13 +44,17 @@ class Finals:
     _planned: how many of the planned processes each size has behind it.
     """
 
-    session: Session
-    scripts: dict[tuple[str, str], Script]
+    planner: Planner
     fleet: Fleet
+    gpus: Gpus
+    store: Store
+    limits: Limits
+    log: RunLog
     plan: FinalsPlan = field(default_factory=FinalsPlan)
     states: dict[Problem, SizeState] = field(default_factory=dict)
     sheets: dict[Problem, Sheet] = field(default_factory=dict)
     rankings: dict[Problem, Ranking] = field(default_factory=dict)
+    published: dict[Problem, dict[str, Published]] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     next_process: int = 0
     longest_s: float = 0.0
@@ -59,7 +63,7 @@ class Finals:
     _planned: dict[Problem, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._times = FinalsTimes(self.session.store)
+        self._times = FinalsTimes(self.store)
 
     @property
     def timings(self) -> dict[Problem, list[Timing]]:
@@ -71,23 +75,23 @@ class Finals:
         they can be expected to tell; and new publishing ones where the first contradict the choice."""
         finalists = [(state, names) for state, names in finalists if names]
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
-        labels = gpu_labels(self.session.environment)
+        labels = self.gpus.labels
         for state, _ in finalists:
             self._times.begin(state.problem, labels[self.fleet.home[state.problem]])
-            self.session.store.drop_checks(state.problem)
-            self.session.store.drop_fact(OVERRULED + state.problem.key)
+            self.store.drop_checks(state.problem)
+            self.store.drop_fact(OVERRULED + state.problem.key)
             for known in (self.sheets, self.rankings):
                 known.pop(state.problem, None)
             self.states[state.problem] = state
         self._first = self.next_process
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
-        with self.session.gpus_held() if finalists else nullcontext():  # so that no other run comes in between
+        with self.gpus.held() if finalists else nullcontext():  # so that no other run comes in between
             self._run_planned(finalists)
             self._judge()
             self._add_processes(finalists)
             self._publish_again(finalists)
         for state, _ in finalists:
-            if not self.session.interruption.asked:
+            if not self.limits.interruption.asked:
                 self._times.drop_the_rest(state.problem)
             self._book(state)
 
@@ -156,12 +160,12 @@ class Finals:
         self._judge()
         for state, _, slower, better in overruled:
             if better in self.rankings[state.problem].ties and state.problem not in moved:
-                self.session.store.set_fact(OVERRULED + state.problem.key, (slower, better))
+                self.store.set_fact(OVERRULED + state.problem.key, (slower, better))
                 self._put_first(state.problem)
 
     def _put_first(self, problem: Problem) -> None:
         """Puts the finalist that overruled another where figures are published first, if there is one."""
-        _, better = self.session.store.fact(OVERRULED + problem.key, ("", ""))
+        _, better = self.store.fact(OVERRULED + problem.key, ("", ""))
         ranked = self.rankings[problem]
         if better in ranked.order:
             order = (better, *(name for name in ranked.order if name != better))
@@ -169,23 +173,21 @@ class Finals:
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
         """The finalist in whose place the chosen one came by the publishing processes, with the reason."""
-        slower, better = self.session.store.fact(OVERRULED + state.problem.key, ("", ""))
+        slower, better = self.store.fact(OVERRULED + state.problem.key, ("", ""))
         return {slower: "clearly slower in the processes that publish"} if name == better != slower else {}
 
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
-        return not self.session.interruption.asked and self._has_time_for(processes * self.longest_s)
+        return not self.limits.interruption.asked and self._has_time_for(processes * self.longest_s)
 
     def _has_time_for(self, seconds: float) -> bool:
         """Whether the budget leaves so many seconds beside the check."""
-        session = self.session
-        return session.budget.has_time_for(seconds + session.pace.check().of(len(self.states)))
+        return self.limits.budget.has_time_for(seconds + self.limits.pace.check().of(len(self.states)))
 
     def _deadline(self) -> float:
         """When the last round must have begun, as Unix time; 0.0 without a budget."""
-        session = self.session
-        reserve_s = session.pace.finals_reserve_s(len(self.states))
-        return session.budget.unix_time(session.budget.until(reserve_s))
+        budget, pace = self.limits.budget, self.limits.pace
+        return budget.unix_time(budget.until(pace.finals_reserve_s(len(self.states))))
 
     def _process(self, finalists: Finalists, role: Role) -> None:
         """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
@@ -193,7 +195,7 @@ class Finals:
         self.next_process += 1
         if not self._was_recorded(number):
             return
-        planner, work = Planner(self.session, self.scripts), []
+        work = []
         for state, names in finalists:
             timings = self.timings.setdefault(state.problem, [])
             failed = {timing.name for timing in timings if has_failed(timing)}
@@ -203,9 +205,11 @@ class Finals:
                 self._times.enter_again(done, role)
             elif left:
                 again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
-                work.append(replace(planner.work(state, left), vendor=VENDOR not in failed, again=again, rounds=rounds))
+                work.append(
+                    replace(self.planner.work(state, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
+                )
         if work:
-            for problem, found in self._block(planner, work, number, role).items():
+            for problem, found in self._block(work, number, role).items():
                 self.timings.setdefault(problem, []).extend(found.values())
 
     def _stored(self, finalists: Finalists, processes: int = 1) -> list[tuple[SizeState, list[str]]]:
@@ -224,7 +228,7 @@ class Finals:
         return TITLE if one else f"{TITLE}, process {number + 1}"
 
     def _recorded(self) -> set[int] | None:
-        recording = self.session.environment.recording
+        recording = self.gpus.environment.recording
         return None if recording is None else recording.finals_processes()
 
     def _was_recorded(self, number: int) -> bool:
@@ -234,10 +238,10 @@ class Finals:
             return True
         return number in recorded or (recorded == {0} and number == self._first)
 
-    def _block(self, planner: Planner, work: list[Work], number: int, role: Role) -> Found:
+    def _block(self, work: list[Work], number: int, role: Role) -> Found:
         """One process; repeated once, if there is time, when heat or the power supply slowed a GPU down in it. What it
         finds is in the store as soon as a size is through."""
-        session, labels = self.session, gpu_labels(self.session.environment)
+        labels, budget = self.gpus.labels, self.limits.budget
         for attempt in ("", ", again: the GPU was throttled"):
             found: Found = {}
 
@@ -247,19 +251,20 @@ class Finals:
                 self._times.enter(mine, gpus.__getitem__, into)
 
             for one in work:
-                session.store.drop_process(one.problem, FINALS, number)
+                self.store.drop_process(one.problem, FINALS, number)
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
-            bar = progress.step(f"{self._title(number)}{attempt}", total, session.console)
-            with session.gpus_held(), session.stage(TITLE), bar as step, GpuWatch(session.watched_gpus()) as watch:
-                begun = session.budget.clock()  # only now: waiting for the GPU does not count
-                runs = self.fleet.time(work, planner.finals(number, self._deadline()), step.on_event, enter, True)
+            bar = self.log.step(TITLE, total, f"{self._title(number)}{attempt}")
+            with self.gpus.held(), bar as step, GpuWatch(self.gpus.watched()) as watch:
+                begun = budget.clock()  # only now: waiting for the GPU does not count
+                runs = self.fleet.time(work, self.planner.finals(number, self._deadline()), step.on_event, enter, True)
             for run in runs:
-                session.count_run(run)
+                self.log.count_run(run)
+                self.limits.learn(run)
             slowed = watch.throttled()
             self._note_gpu(TITLE + attempt, watch.samples, slowed)
-            spent_s = session.budget.clock() - begun
+            spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
-            if not slowed or session.interruption.asked or not self._has_time_for(spent_s):
+            if not slowed or self.limits.interruption.asked or not self._has_time_for(spent_s):
                 break
         return found
 
@@ -268,14 +273,14 @@ class Finals:
         self.watched.setdefault(title, []).extend(samples)
         found = gpu_watch.summary(self.watched[title])
         if found:
-            notes = self.session.notes.setdefault("gpu", {})
+            notes = self.log.notes.setdefault("gpu", {})
             before = notes.get(title, {}).get("throttled", False)
             notes[title] = {**found, "throttled": slowed or before}
 
     def _book(self, state: SizeState) -> None:
         """Enters a size's published times in its account. A finalist that failed in a process has failed; another
         without a published time is missing in the trace."""
-        published = self.session.published.get(state.problem, {})
+        published = self.published.get(state.problem, {})
         lost = [t for t in self.timings.get(state.problem, ()) if t.name in state.kept and t.name not in published]
         for timing in lost:
             state.record(timing.name, Status.MISSING_IN_TRACE, NOT_PUBLISHED)
@@ -291,7 +296,7 @@ class Finals:
     def restore(self, states: Sequence[SizeState], settled: Iterable[SizeState]) -> None:
         """Enters the finals that an earlier start of this run has stored, and books those of settled sizes."""
         for state in states:
-            timings = self.session.store.timings(state.problem, FINALS)
+            timings = self.store.timings(state.problem, FINALS)
             if timings:
                 self.timings[state.problem], self.states[state.problem] = timings, state
         self._judge()
@@ -308,13 +313,13 @@ class Finals:
         for problem, sheet in self.sheets.items():
             own = self.states[problem].own  # a server's own kernel cannot win a size
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
-            self.session.published[problem] = self.judge.published(sheet)
+            self.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
         """Keeps the median and the most of what kernels differed from themselves, over sizes."""
         noise = [one.noise_pct for one in self.rankings.values() if one.noise_pct is not None]
         if noise:
-            self.session.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
+            self.log.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
     def decided(self, state: SizeState) -> bool:
         """Whether a size has finals that some finalist came through."""
@@ -325,10 +330,10 @@ class Finals:
         those of what is known to fail by now."""
         problem = state.problem
         if not self.decided(state):
-            screened = self.session.store.timings(problem, SCREEN)
+            screened = self.store.timings(problem, SCREEN)
             ranked = choose.rank_screened(problem, [timing for timing in screened if state.may_run(timing.name)])
             return choose.without(ranked, state.kept.keys() - state.own.keys())
-        return choose.Ranked(problem, self.rankings[problem].order, self.session.published[problem])
+        return choose.Ranked(problem, self.rankings[problem].order, self.published[problem])
 
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist of a size is faster than an older choice by more than ``by_pct``, beyond noise."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from gemm_tuner.core.records import Device
 from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store.run_folder import RunFolder
 
 # L2 is emptied by reading this many times its size.
 FLUSH_L2_TIMES = 2
@@ -20,8 +22,10 @@ PlansOf = Callable[[list[Work]], list[tuple[Plan, Path]]]
 class Planner:
     """Writes plans for a run's scripts."""
 
-    def __init__(self, session: Session, scripts: dict[tuple[str, str], Script]) -> None:
-        self._session = session
+    def __init__(
+        self, settings: Settings, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
+    ) -> None:
+        self._settings, self._device, self._folder = settings, device, folder
         self._paths = tuple(str(script.path) for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
@@ -31,10 +35,10 @@ class Planner:
 
     def method(self, calls: int) -> Method:
         """L2 emptied before each call, or operands rotated where their copies exceed L2."""
-        settings = self._session.settings
+        settings = self._settings
         return Method(
             timed_calls=calls,
-            flush_bytes=FLUSH_L2_TIMES * self._session.environment.device.l2_bytes,
+            flush_bytes=FLUSH_L2_TIMES * self._device.l2_bytes,
             rotating_bytes=settings.rotating_mib * 2**20,
             init_type=settings.init_type,
             seed=settings.seed,
@@ -43,12 +47,12 @@ class Planner:
     def screen(self, jobs: int, deadline: float) -> PlansOf:
         """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
         (0: no limit)."""
-        method = self.method(self._session.settings.screen_calls)
+        method = self.method(self._settings.screen_calls)
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
             parts = deal(share, max(jobs, starts_for(share)))
             return [
-                (Plan(SCREEN, self._paths, tuple(part), method, deadline=deadline), self._session.folder.stage(SCREEN))
+                (Plan(SCREEN, self._paths, tuple(part), method, deadline=deadline), self._folder.stage(SCREEN))
                 for part in parts
                 if part
             ]
@@ -58,14 +62,14 @@ class Planner:
     def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
         """Plans of one process of finals, by its number; no round but the least begins after ``deadline``, a Unix time
         (0: no limit)."""
-        method = self.method(self._session.settings.iters)
+        method = self.method(self._settings.iters)
 
         def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
             parts = deal(share, starts_for_finals(share, method.timed_calls))
             return [
                 (
                     Plan(FINALS, self._paths, tuple(part), method, deadline=deadline, process=process),
-                    self._session.folder.stage(FINALS),
+                    self._folder.stage(FINALS),
                 )
                 for part in parts
                 if part

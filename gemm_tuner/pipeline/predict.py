@@ -9,11 +9,9 @@ from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.decide import choose
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
-from gemm_tuner.pipeline.compile_stage import CompileStage
+from gemm_tuner.pipeline.check_stage import CheckStage, only_store
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.steps import check_candidates, only_keep, write_scripts
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 
 CHECKED_A_SIZE = 3
@@ -35,9 +33,8 @@ def run(session: Session, states: list[SizeState]) -> None:
         chosen = set(tried[state.problem])
         state.cut([name for name in state.kept if name not in chosen], f"not_in_best_{count}_predicted")
     wanted = [(state, tried[state.problem]) for state in states]
-    with session.stage("write scripts"):
-        scripts = write_scripts(session, in_turn(wanted))
-    with CompileStage(session, scripts) as compiling:
+    scripts = session.write_scripts(in_turn(wanted))
+    with session.compile_stage(scripts) as compiling:
         compiling.compile_sizes(wanted, "compile")
         order = []
         for state, names in wanted:
@@ -49,14 +46,15 @@ def run(session: Session, states: list[SizeState]) -> None:
             elif own := [name for name in fitting if name in state.own]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             else:
-                session.record_outcome(state.problem, None, "none of the candidates compiles and fits")
-        check_served(session, scripts, order, compiling)
-        check(session, scripts, order, compiling)
+                session.outcomes.record(state.problem, None, "none of the candidates compiles and fits")
+        checks = session.check_stage(scripts, compiling)
+        check_served(session, checks, order)
+        check(session, checks, order)
 
 
 def servers_of(session: Session) -> tuple[serving.Server, ...]:
     settings = session.settings
-    return serving.servers(settings.serve, session.environment.device, kernels=settings.kernels)
+    return serving.servers(settings.serve, session.device, kernels=settings.kernels)
 
 
 def predicted_us(state: SizeState) -> dict[str, float]:
@@ -65,12 +63,7 @@ def predicted_us(state: SizeState) -> dict[str, float]:
     return {name: state.predicted_us[name] for name in best_predicted(state, names, len(names))}
 
 
-def check_served(
-    session: Session,
-    scripts: dict[tuple[str, str], Script],
-    order: list[tuple[SizeState, list[str]]],
-    compiling: CompileStage,
-) -> None:
+def check_served(session: Session, checks: CheckStage, order: list[tuple[SizeState, list[str]]]) -> None:
     """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
 
     times = [(state, predicted_us(state)) for state, _ in order]
@@ -78,20 +71,15 @@ def check_served(
         wanted = [
             (state, names[:CHECKED_A_SIZE]) for state, names in serving.to_check(server, times, session.store.verdicts)
         ]
-        check_candidates(session, interpreter(session), scripts, wanted, only_keep, compiling)
+        checks.run(interpreter(session), wanted, only_store)
 
 
 def interpreter(session: Session) -> InterpreterLauncher:
-    asked = session.interruption
+    asked = session.limits.interruption
     return InterpreterLauncher(session.folder.cache, wind_down=lambda: asked.asked)
 
 
-def check(
-    session: Session,
-    scripts: dict[tuple[str, str], Script],
-    order: list[tuple[SizeState, list[str]]],
-    compiling: CompileStage,
-) -> None:
+def check(session: Session, checks: CheckStage, order: list[tuple[SizeState, list[str]]]) -> None:
     """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
     by_problem = {state.problem: state for state, _ in order}
 
@@ -100,21 +88,21 @@ def check(
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], name, verdicts, reason)
 
-    check_candidates(session, interpreter(session), scripts, order, settled, compiling)
+    checks.run(interpreter(session), order, settled)
 
 
 def record_outcome(session: Session, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str) -> None:
     judgement = serving.judgement(servers_of(session), state)
     if not name:
-        session.record_outcome(state.problem, None, reason, judgement)
+        session.outcomes.record(state.problem, None, reason, judgement)
         return
     predicted = {other: state.predicted_us[other] for other in state.named(Status.OK) if other in state.own}
-    device = session.environment.device
+    device = session.device
     chosen = choose.predicted_choice(state.problem, name, state.kept, predicted, verdicts, device)
     served = serving.served_choices(
         servers_of(session), state, predicted_us(state), session.store.verdicts, Verified.INTERPRETED
     )
-    session.record_outcome(state.problem, replace(chosen, served=served), judgement=judgement)
+    session.outcomes.record(state.problem, replace(chosen, served=served), judgement=judgement)
 
 
 def restore(session: Session, state: SizeState) -> None:

@@ -16,7 +16,7 @@ from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.gemm.arch_types import require_a_type
 from gemm_tuner.languages.triton import kernel_cache
 from gemm_tuner.measure import replay
-from gemm_tuner.measure.budget import COSTS_FILE, Budget, Costs
+from gemm_tuner.measure.budget import COSTS_FILE, Costs
 from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.measure.gpu_watch import find_sensor
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher
@@ -33,12 +33,11 @@ from gemm_tuner.pipeline import (
     serving_refusal,
     show,
 )
-from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import configs_sha
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.pipeline.steps import check_candidates, write_scripts
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import SizeState
@@ -78,18 +77,18 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         if not states:
             raise next(iter(empty.values()))
         announce(session, states, len(candidates.configs))
-        too_short = session.pace.lengthened(len(states))
+        too_short = session.limits.pace.lengthened(len(states))
         if too_short:
-            session.say(too_short)
+            session.log.say(too_short)
         for problem, fault in empty.items():
-            session.record_outcome(problem, None, fault.one_line())
+            session.outcomes.record(problem, None, fault.one_line())
         try:
             if launchers:
                 Tuning(session, states, launchers).run()
             else:
                 predict.run(session, states)
         finally:
-            session.write_results()
+            session.outcomes.write()
             write_records(session, states)
         for state in states:
             state.assert_complete()
@@ -138,24 +137,25 @@ def opened(
             settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
-        timed_s = 0.0 if environment.source == "predicted" else settings.budget_s
-        budget, costs = Budget(timed_s, settings.started), Costs(folder.cache / COSTS_FILE)
-        session = Session(
-            settings,
-            environment,
-            folder,
-            store,
-            asked,
-            console,
-            out,
-            started=settings.started,
-            budget=budget,
-            costs=costs,
-        )
+        log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
+        used = profiler_used(profiler, environment)
+        session = session_of(settings, environment, folder, store, asked, log, used, costs)
         launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
-        if session.sensor is not None:
-            stack.callback(session.sensor.close)
+        if session.gpus.sensor is not None:
+            stack.callback(session.gpus.sensor.close)
         yield launchers, session
+
+
+def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
+    """What a results file says of the profiler: this run's, or that of the recording."""
+    recording = environment.recording
+    if profiler is not None:
+        return ProfilerUsed(profiler.name, profiler.version() or "")
+    return (
+        ProfilerUsed(f"replay of {recording.profiler.name}", recording.profiler_version)
+        if recording
+        else ProfilerUsed()
+    )
 
 
 def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
@@ -163,27 +163,24 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
     environment, folder, settings = session.environment, session.folder, session.settings
     backend = environment.device.target.backend
     if profiler is not None:
-        session.profiler_name, session.profiler_version = profiler.name, profiler.version() or ""
-        session.sensor, reason = find_sensor(backend, session.gpu_names())
-        if session.sensor is None:
-            session.say(f"throttling of the GPU is not watched: {reason}")
+        session.gpus.sensor, reason = find_sensor(backend, session.gpus.names)
+        if session.gpus.sensor is None:
+            session.log.say(f"throttling of the GPU is not watched: {reason}")
         if not (folder.raw / replay.RECORDING).exists():
             replay.write_recording(
                 folder.raw,
                 environment.machine,
                 environment.gpus[0],
                 profiler,
-                session.how(),
+                how_timed(settings, environment),
                 recorded.made_with(settings),
             )
-        asked, limit_s = session.interruption, settings.launch_limit_s
+        asked, limit_s = session.limits.interruption, settings.launch_limit_s
         return [
             LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
             for gpu in environment.gpus
         ]
     if environment.recording is not None:
-        session.profiler_name = f"replay of {environment.recording.profiler.name}"
-        session.profiler_version = environment.recording.profiler_version
         return [replay.ReplayLauncher(environment.recording)]
     return []
 
@@ -192,23 +189,23 @@ def say_finished(session: Session) -> int:
     """For a command whose run has ended before: says so and measures nothing."""
     record = run_record.read(session.folder.root)
     chosen = sum(1 for size in record.sizes if size.chosen)
-    session.console.print(
+    session.log.console.print(
         f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
         f"{session.environment.source} {record.header['date']}; --fresh tunes again",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-    session.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
+    session.log.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
     if session.settings.compile_stage and record.facts.get("compiled under the profiler"):
-        session.console.print(f"[red]{COMPILED_LATE}")
+        session.log.console.print(f"[red]{COMPILED_LATE}")
     every_size = chosen == len(session.settings.entries)
     return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
 
 
 def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
     """What the run is about to do, and the funnel of every size."""
-    device, console = session.environment.device, session.console
+    device, console = session.device, session.log.console
     how = {
-        "measured": f"timed under {session.profiler_name} {session.profiler_version}",
+        "measured": f"timed under {session.profiler.name} {session.profiler.version}",
         "replayed": f"played back from {session.settings.replay_dir}",
         "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
     }[session.environment.source]
@@ -222,7 +219,7 @@ def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
 
 def write_records(session: Session, states: Iterable[SizeState]) -> None:
     """The tables of all sizes and run.json."""
-    with session.stage("write tables"):
+    with session.log.stage("write tables"):
         for state in states:
             state.write(session.folder.tables)
     run_record.write(session.folder.root, run_summary.record_of(session, states))
@@ -230,24 +227,25 @@ def write_records(session: Session, states: Iterable[SizeState]) -> None:
 
 def finish(session: Session) -> int:
     """Prints the outcome and tidies up; the exit status of the run."""
-    show.results_table(session.out, session)
+    show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
     if session.settings.time_breakdown or session.settings.verbose:
-        show.stage_table(session.out, session)
-    say = session.console.print
-    for problem, why in session.results_file.kept_instead().items():
+        show.stage_table(session.log.out, session.log.stage_seconds)
+    say = session.log.console.print
+    for problem, why in session.outcomes.file.kept_instead().items():
         say(f"{problem.key}: its earlier row stays in the results file: {why}", highlight=False, soft_wrap=True)
-    for line in show.notes(session):
+    for line in show.notes(session.log.notes):
         say(line, highlight=False)
-    say(show.summary_line(session, time.monotonic() - session.started), highlight=False)
-    say(f"results: {show.place(session.console, session.results_path)}", highlight=False, soft_wrap=True)
-    tables = show.place(session.console, session.folder.tables)
+    counts = len(session.outcomes.choices), len(session.settings.entries)
+    say(show.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts), highlight=False)
+    say(f"results: {show.place(session.log.console, session.outcomes.path)}", highlight=False, soft_wrap=True)
+    tables = show.place(session.log.console, session.folder.tables)
     say(f"every configuration of every size: {tables}", highlight=False, soft_wrap=True)
-    run = shlex.quote(show.place(session.console, session.folder.root))
+    run = shlex.quote(show.place(session.log.console, session.folder.root))
     say(f"to look at it: {program.name()} report {run}", highlight=False, soft_wrap=True)
     if session.settings.updates_in_place:
-        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.results_path)))
-    status = EXIT_OK if len(session.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
-    if session.settings.compile_stage and session.facts.get("compiled under the profiler"):
+        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.outcomes.path)))
+    status = EXIT_OK if len(session.outcomes.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
+    if session.settings.compile_stage and session.log.facts.get("compiled under the profiler"):
         say(f"[red]{COMPILED_LATE}: please report this")
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
@@ -284,7 +282,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
         try:
             Tuning(session, states, launchers, given=servers).run_given()
         finally:
-            session.write_results()
+            session.outcomes.write()
             write_records(session, states)
         return finish(session)
 
@@ -301,26 +299,28 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
 def check_given(session: Session, states: list[SizeState], launchers: list[Launcher]) -> int:
     settings, environment = session.settings, session.environment
     wanted = [(state.problem, config) for state in states for config in state.kept.values()]
-    scripts = write_scripts(session, wanted)
+    scripts = session.write_scripts(wanted)
     found: dict[Problem, tuple[str, list[Verdict]]] = {}
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         found[problem] = (name or "", verdicts)
 
     checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache)
-    with CompileStage(session, scripts) as compiling:
+    with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")
         order = [(state, [n for n in state.kept if not state.ended(n)]) for state in states]
         order = [(state, names) for state, names in order if names]
-        verdicts = check_candidates(session, checker, scripts, order, settled, compiling)
+        verdicts = session.check_stage(scripts, compiling).run(checker, order, settled)
     rows = [(state.problem, next(iter(state.kept)), verdicts.get(state.problem, [])) for state in states]
     for state in states:
         for name, status, message in session.store.failures(state.problem):
             state.record(name, status, message)
-    show.verdicts_table(session.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states})
+    show.verdicts_table(
+        session.log.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states}
+    )
     right = sum(1 for name, _ in found.values() if name)
     where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"
-    session.console.print(f"{right} of {len(states)} configurations are right, checked {where}", highlight=False)
+    session.log.console.print(f"{right} of {len(states)} configurations are right, checked {where}", highlight=False)
     session.folder.tidy(keep=settings.keep)
     return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

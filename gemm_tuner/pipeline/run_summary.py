@@ -21,33 +21,33 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
     states = list(states)
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),
-        seconds=round(time.monotonic() - session.started, 3),
-        header=dataclasses.asdict(session.header()),
+        seconds=round(time.monotonic() - session.log.started, 3),
+        header=dataclasses.asdict(session.outcomes.header()),
         device={
-            **dataclasses.asdict(session.environment.device),
-            "matmul_tflops": dict(session.environment.device.matmul_tflops),
+            **dataclasses.asdict(session.device),
+            "matmul_tflops": dict(session.device.matmul_tflops),
         },
-        stages={name: round(seconds, 3) for name, seconds in session.stage_seconds.items()},
-        facts=dict(session.facts),
+        stages={name: round(seconds, 3) for name, seconds in session.log.stage_seconds.items()},
+        facts=dict(session.log.facts),
         sizes=tuple(size_record(session, state) for state in states),
-        results_file=str(session.results_path),
-        notes={**session.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
+        results_file=str(session.outcomes.path),
+        notes={**session.log.notes, "parent_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024},
         rules=tuple(row.rule for row in states[0].pruned.funnel) if states else (),
     )
 
 
 def size_record(session: Session, state: SizeState) -> SizeRecord:
     problem = state.problem
-    choice = session.choices.get(problem)
-    published = session.published.get(problem, {})
+    choice = session.outcomes.choices.get(problem)
+    published = session.outcomes.published.get(problem, {})
     return SizeRecord(
         problem=problem,
         total=len(state.configs),
         funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in state.pruned.funnel if row.cut),
         counts=state.counts(),
-        roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.environment.device) or 0.0, 4),
+        roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),
         chosen=choice.config.name if choice else "",
-        failure=session.failures.get(problem, ""),
+        failure=session.outcomes.failures.get(problem, ""),
         served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
     )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.core.records import Choice, Problem, Verdict, Verified
 from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.outcomes import Outcomes
+from gemm_tuner.pipeline.prepare import Environment
+from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import FunnelRow
 from gemm_tuner.system.terminal_table import Column, print_table
 
@@ -65,16 +68,16 @@ def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
     return f" ({', '.join(named) or 'no rule cut any'})"
 
 
-def results_table(console: Console, session: Session) -> None:
+def results_table(console: Console, settings: Settings, environment: Environment, outcomes: Outcomes) -> None:
     """The results of a run: see ``results``; with --verbose all that is known of each size."""
-    problems: list[Problem] = [entry.problem for entry in session.settings.entries]
-    device = session.environment.device.name
-    failures = {problem: session.failures.get(problem, "not reached") for problem in problems}
-    results(console, titled("Results", session.environment.source, device), problems, session.choices, failures)
-    if session.settings.verbose:
+    problems: list[Problem] = [entry.problem for entry in settings.entries]
+    title = titled("Results", environment.source, environment.device.name)
+    failures = {problem: outcomes.failures.get(problem, "not reached") for problem in problems}
+    results(console, title, problems, outcomes.choices, failures)
+    if settings.verbose:
         for problem in problems:
-            if problem in session.choices:
-                details(console, session.choices[problem])
+            if problem in outcomes.choices:
+                details(console, outcomes.choices[problem])
 
 
 def results(
@@ -250,22 +253,21 @@ def verdicts_table(
     print_table(console, with_common("Checks", named), columns, cells)
 
 
-def stage_table(console: Console, session: Session) -> None:
+def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
     """Seconds of wall time a stage."""
-    rows = [(name, f"{seconds:.1f}") for name, seconds in session.stage_seconds.items()]
+    rows = [(name, f"{seconds:.1f}") for name, seconds in stage_seconds.items()]
     print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
 
 
-def summary_line(session: Session, seconds: float) -> str:
+def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
     """What the run did, on one line; the compile count under the profiler must be 0."""
-    facts = ", ".join(f"{number} {fact}" for fact, number in session.facts.items())
-    done = f"sizes with a verified configuration: {len(session.choices)} of {len(session.settings.entries)}"
+    facts = ", ".join(f"{number} {fact}" for fact, number in counts.items())
+    done = f"sizes with a verified configuration: {chosen} of {sizes}"
     return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
 
 
-def notes(session: Session) -> list[str]:
+def notes(found: Mapping[str, Any]) -> list[str]:
     """What a reader of the times should know: the noise, the clocks, how busy the compile pool was."""
-    found = session.notes
     lines = []
     if "noise_pct" in found:
         typical, worst = found["noise_pct"]

@@ -12,18 +12,18 @@ from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import FinalsPlan, fitted
 from gemm_tuner.launch.plan import SCREEN, TIRING_CALL_US
 from gemm_tuner.measure.fleet import Fleet, Launcher
-from gemm_tuner.pipeline import baseline_configs as baseline_configs
 from gemm_tuner.pipeline import resume, serving
+from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
+from gemm_tuner.pipeline.check_stage import only_store
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finals import Finalists, Finals
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.rounds import Rounds
-from gemm_tuner.pipeline.run_identity import gpu_labels
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.steps import check_candidates, only_keep, write_scripts
 from gemm_tuner.pipeline.verify_remaining import ALL, check_others
-from gemm_tuner.search import make_search
+from gemm_tuner.search import Search, make_search
 from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.processes import MOST_DEATHS
@@ -53,42 +53,42 @@ class Tuning:
         """How much the finals of this run do: less where its budget leaves little time."""
         session, sizes = self.session, len(self.states)
         whole = FinalsPlan(finalists=session.settings.finalists, rounds=session.settings.iters)
-        if not session.budget.bounded or session.environment.source != "measured":
+        if not session.limits.budget.bounded or session.environment.source != "measured":
             return whole
-        checks_s = (1 + len(self._servers)) * session.pace.check().of(sizes)
+        checks_s = (1 + len(self._servers)) * session.limits.pace.check().of(sizes)
         tiring = sum(state.best_screened_us() > TIRING_CALL_US for state in self.states)
-        return fitted(whole, sizes, tiring, session.budget.left_s() - checks_s, session.pace.start())
+        return fitted(whole, sizes, tiring, session.limits.budget.left_s() - checks_s, session.limits.pace.start())
 
     def run(self) -> None:
         """From ledgers to results; every size is settled at the end."""
         open_ones = [state for state in self.states if self.session.store.settled(state.problem) is None]
-        baseline_configs.add(self.session, self.states)
+        self._older.add(self.states, self.session.device)
         serving.add(self._servers, self.states)
-        self._write_scripts(self.states)
+        self._write_scripts()
         fleet, settings = self._fleet(), self.session.settings
-        finals = Finals(self.session, self.scripts, fleet, self.plan)
+        finals = self._finals(fleet)
         self._restore(finals)
-        labels = gpu_labels(self.session.environment)
+        labels = self.session.gpus.labels
         fleet.home.update(resume.homes(self.session.store, [state.problem for state in open_ones], labels))
         with ExitStack() as stack:
             compiling = (
-                stack.enter_context(CompileStage(self.session, self.scripts)) if settings.compile_stage else None
+                stack.enter_context(self.session.compile_stage(self.scripts)) if settings.compile_stage else None
             )
             if compiling:
                 compiling.restore(open_ones)
             if open_ones:
                 search = make_search(settings.search, seed=settings.seed, jobs=settings.compile_workers)
                 search = with_servers(search, self._servers, open_ones)
-                Rounds(self.session, open_ones, self.scripts, fleet, compiling, search).run()
+                self._rounds(search, open_ones, fleet, compiling).run()
                 if compiling:
-                    self.session.note_compiling(compiling.busy_s)
+                    note_idle_workers(self.session.log, settings.compile_workers, compiling.busy_s)
                 best = [(state, self._best(state)) for state in open_ones]
-                finalists = [(state, baseline_configs.added(self.session, state, names)) for state, names in best]
+                finalists = [(state, self._older.added(state, names)) for state, names in best]
                 finalists = [(state, serving.added(self._servers, state, names)) for state, names in finalists]
                 self._settle(self._compiled(finalists, compiling), finals, compiling)
             if settings.compare == ALL:
-                check_others(self.session, self.states, fleet.first_alive(), self.scripts, compiling)
-        self.session.write_results()
+                check_others(self.session.check_stage(self.scripts, compiling), fleet.first_alive(), self.states)
+        self.session.outcomes.write()
         for state in self.states:
             state.spread_failures()
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
@@ -97,20 +97,37 @@ class Tuning:
         """Times and checks ledgers of given configurations: compile, finals, check. The first of a ledger is the row's
         own, which it keeps; the others are those of servers."""
         serving.add(self._servers, self.states)
-        self._write_scripts(self.states)
-        with CompileStage(self.session, self.scripts) as compiling:
+        self._write_scripts()
+        with self.session.compile_stage(self.scripts) as compiling:
             given = [(state, list(state.kept)) for state in self.states]
             compiling.compile_sizes(given, "compile")
             runnable = [(state, [n for n in names if not state.ended(n)]) for state, names in given]
-            self._settle(runnable, Finals(self.session, self.scripts, self._fleet(), self.plan), compiling)
+            self._settle(runnable, self._finals(self._fleet()), compiling)
 
-    def _write_scripts(self, states: Sequence[SizeState]) -> None:
-        with self.session.stage("write scripts"):
-            wanted = [(state.problem, config) for state in states for config in state.kept.values()]
-            self.scripts = write_scripts(self.session, wanted)
+    def _write_scripts(self) -> None:
+        wanted = [(state.problem, config) for state in self.states for config in state.kept.values()]
+        self.scripts = self.session.write_scripts(wanted)
+
+    @property
+    def _older(self) -> BaselineConfigs:
+        return BaselineConfigs(self.session.settings.older, self.session.settings.min_improvement_pct)
+
+    def _rounds(
+        self, search: Search, states: Sequence[SizeState], fleet: Fleet, compiling: CompileStage | None
+    ) -> Rounds:
+        one, planner = self.session, self.session.planner(self.scripts)
+        return Rounds(
+            search, states, planner, fleet, one.gpus, one.store, one.limits, one.log, compiling, one.settings.jobs
+        )
+
+    def _finals(self, fleet: Fleet) -> Finals:
+        one = self.session
+        finals = Finals(one.planner(self.scripts), fleet, one.gpus, one.store, one.limits, one.log, self.plan)
+        finals.published = one.outcomes.published
+        return finals
 
     def _fleet(self) -> Fleet:
-        return Fleet(self.launchers, lambda text: self.session.console.print(f"[red]{text}"))
+        return Fleet(self.launchers, lambda text: self.session.log.console.print(f"[red]{text}"))
 
     def _restore(self, finals: Finals) -> None:
         """Enters what an earlier start of this run has found, and settles again what it had settled."""
@@ -145,11 +162,11 @@ class Tuning:
             finals.plan = self.plan
             finals.run(finalists)
             finals.note_noise()
-            self.session.interruption.check()
+            self.session.limits.interruption.check()
             again: list[tuple[SizeState, list[str]]] = []
             order: list[tuple[SizeState, list[str]]] = []
             for state, _ in finalists:
-                unbeaten = baseline_configs.unbeaten(self.session, state)
+                unbeaten = self._older.unbeaten(state)
                 others = [] if finals.decided(state) or unbeaten else self._next_best(state, repeats)
                 names = [] if others or unbeaten else self._in_order(state, finals)
                 if others:
@@ -169,7 +186,7 @@ class Tuning:
         """A size's finalists: its fastest by screening. Those that the model finds fastest where a budget left no time
         to screen any."""
         own = state.own
-        if self.session.budget.bounded and self.session.environment.source == "measured" and not state.timed():
+        if self.session.limits.budget.bounded and self.session.environment.source == "measured" and not state.timed():
             return best_predicted(state, [name for name in own if state.may_run(name)], self.plan.finalists)
         return state.fastest(self._places(state), own)
 
@@ -177,7 +194,7 @@ class Tuning:
         """The finalists less those that do not compile, or not in time: not all have been screened."""
         if compiling is None or not finalists:
             return finalists
-        budget, pace = self.session.budget, self.session.pace
+        budget, pace = self.session.limits.budget, self.session.limits.pace
         if budget.bounded:
             self._compile_first(finalists, compiling)
         until = budget.until(pace.start().start_s + pace.check().of(len(self.states)))
@@ -190,12 +207,12 @@ class Tuning:
 
     def _compile_first(self, finalists: Finalists, compiling: CompileStage) -> None:
         """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
-        clock, busy_s = self.session.budget.clock, compiling.busy_s
+        clock, busy_s = self.session.limits.budget.clock, compiling.busy_s
         firsts = [(state, names[:1]) for state, names in finalists if not any(map(state.has_binary, names))]
         begun = clock()
         compiling.compile_sizes(firsts, "compile for finals")
         if compiling.busy_s > busy_s:
-            self.session.pace.count_compiles(len(firsts), clock() - begun)
+            self.session.limits.pace.count_compiles(len(firsts), clock() - begun)
 
     def _places(self, state: SizeState) -> int:
         """How many of a size come into its finals: more where screening tells them apart badly."""
@@ -207,7 +224,7 @@ class Tuning:
         names = list(finals.ranked(state).order[: self._places(state) + 1])
         if self.given is not None:
             return [name for name in finals.ranked(state).order if name == next(iter(state.kept))]
-        return baseline_configs.preferred(self.session, state, names, finals)
+        return self._older.preferred(state, names, finals)
 
     def _check(
         self, order: Finalists, finals: Finals, compiling: CompileStage | None, repeats: int
@@ -224,11 +241,11 @@ class Tuning:
             if others:
                 again.append((state, others))
             else:
-                over = not unverifiable and self.session.budget.left_s() <= 0
+                over = not unverifiable and self.session.limits.budget.left_s() <= 0
                 reason = NOT_CHECKED if over else why_not_right(state, repeats)
                 self._book(state, finals, name, verdicts, "" if name else reason)
 
-        check_candidates(self.session, finals.fleet.first_alive(), self.scripts, list(order), settled, compiling)
+        self.session.check_stage(self.scripts, compiling).run(finals.fleet.first_alive(), order, settled)
         return again
 
     def _check_served(self, order: Finalists, finals: Finals, compiling: CompileStage | None) -> None:
@@ -237,10 +254,10 @@ class Tuning:
 
         times = [(state, finals_us(finals, state)) for state, _ in order]
         for server in self._servers:
-            if not self.session.budget.has_time_for(2 * self.session.pace.check().of(len(order))):
+            if not self.session.limits.budget.has_time_for(2 * self.session.limits.pace.check().of(len(order))):
                 return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
-            check_candidates(self.session, finals.fleet.first_alive(), self.scripts, wanted, only_keep, compiling)
+            self.session.check_stage(self.scripts, compiling).run(finals.fleet.first_alive(), wanted, only_store)
 
     @property
     def _servers(self) -> tuple[serving.Server, ...]:
@@ -249,7 +266,7 @@ class Tuning:
         settings = self.session.settings
         return serving.servers(
             settings.serve,
-            self.session.environment.device,
+            self.session.device,
             settings.older_served,
             settings.min_improvement_pct,
             settings.kernels,
@@ -258,8 +275,10 @@ class Tuning:
     def _next_best(self, state: SizeState, repeats: int) -> list[str]:
         """The next finalists of a size after so many repeats, by their screening. Those that were stopped early come
         last: what made losers of them may be wrong."""
-        pace = self.session.pace
-        if repeats == MORE_FINALS or not self.session.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
+        pace = self.session.limits.pace
+        if repeats == MORE_FINALS or not self.session.limits.budget.has_time_for(
+            pace.start().start_s + pace.check().of(1)
+        ):
             return []
         count, own = self._places(state), state.own
         whole = state.fastest(count, own)
@@ -270,21 +289,28 @@ class Tuning:
         store.keep_account(problem, state.rows)
         if name is None:
             store.record_outcome(problem, "", reason)
-            self.session.record_outcome(problem, None, reason, serving.judgement(self._servers, state))
+            self.session.outcomes.record(problem, None, reason, serving.judgement(self._servers, state))
             return
-        device, source = self.session.environment.device, self.launchers[0].source
+        device, source = self.session.device, self.launchers[0].source
         ranked = finals.ranked(state)
         sound = choose.without(ranked, state.found_wrong())
         overruled = {**state.passed_over(ranked.order, name), **finals.overruled(state, name)}
         ties = finals.rankings[problem].ties if problem in finals.rankings else frozenset()
         store.record_outcome(problem, name)
-        baseline_configs.note_chosen(self.session, state, name)
+        self._older.note_chosen(state, name, self.session.log)
         chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, device, source, ties)
-        us, published = finals_us(finals, state), self.session.published.get(problem)
+        us, published = finals_us(finals, state), self.session.outcomes.published.get(problem)
         served = serving.served_choices(self._servers, state, us, store.verdicts, published=published)
         judgement = serving.judgement(self._servers, state)
         chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))
-        self.session.record_outcome(problem, chosen, judgement=judgement)
+        self.session.outcomes.record(problem, chosen, judgement=judgement)
+
+
+def note_idle_workers(log: RunLog, workers: int, busy_s: float) -> None:
+    """Notes the share of the search during which compile workers had nothing to do."""
+    spent_s = workers * sum(log.stage_seconds.get(name, 0.0) for name in ("search", "compile", "screen"))
+    if spent_s:
+        log.notes["compile_pool_idle_pct"] = round(100 * max(0.0, 1 - busy_s / spent_s), 1)
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:

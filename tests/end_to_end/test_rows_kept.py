@@ -46,8 +46,8 @@ setattr(owner, last, dies)
 sys.exit(main(words))
 """
 MOMENTS = [
-    ("gemm_tuner.pipeline.session:Session.record_outcome", 1, "after"),
-    ("gemm_tuner.pipeline.session:Session.record_outcome", 2, "after"),
+    ("gemm_tuner.pipeline.outcomes:Outcomes.record", 1, "after"),
+    ("gemm_tuner.pipeline.outcomes:Outcomes.record", 2, "after"),
     ("gemm_tuner.store.results_file:results.write_rows", 1, "before"),
     ("os:fsync", 1, "after"),
     *[("os:replace", nth, when) for nth in (1, 2) for when in ("before", "after")],
@@ -224,7 +224,7 @@ def test_a_finished_run_ends_as_it_ended(tuned: Path, capfd: pytest.CaptureFixtu
 
     def compiling(self: Tuning) -> None:
         real(self)
-        self.session.count("compiled under the profiler", 2)
+        self.session.log.count("compiled under the profiler", 2)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tuning, "run", compiling)

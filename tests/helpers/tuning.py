@@ -16,18 +16,22 @@ from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Device, Status, Timing
+from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
-from gemm_tuner.measure.budget import Budget
+from gemm_tuner.measure.budget import Budget, Costs
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.prepare import Environment
-from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.session import Session, session_of
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.source import codegen
 from gemm_tuner.space.prune import Pruned
@@ -60,9 +64,29 @@ def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) ->
     where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
     silent = Console(file=io.StringIO())
     asked = settings(folder, *sizes, **changes)
-    made = Session(asked, environment(gpus), where, Store(where.store), Interruption(), silent, silent)
-    made.budget = Budget(asked.budget_s)
-    return made
+    log = RunLog(silent, silent)
+    return session_of(asked, environment(gpus), where, Store(where.store), Interruption(), log)
+
+
+def restarted(of: Session) -> Session:
+    """The session of the same command after the process of this one is gone."""
+    of.store.close()
+    log, store = RunLog(of.log.console, of.log.out), Store(of.store.path)
+    return session_of(of.settings, of.environment, of.folder, store, Interruption(), log)
+
+
+def limit(of: Session, budget: Budget, costs: Costs | None = None, profiler: str = "") -> Budget:
+    """Gives a session another budget, and what starts under a profiler cost."""
+    before = of.limits.pace
+    of.limits.pace = replace(before, budget=budget, costs=costs or before.costs, profiler=profiler or before.profiler)
+    return budget
+
+
+def finals_of(of: Session, scripts: Scripts, gpus: Sequence[StandInGpu], plan: FinalsPlan | None = None) -> Finals:
+    """The finals of a session on these GPUs."""
+    fleet, outcomes = Fleet(gpus, print), of.outcomes
+    shared = of.gpus, of.store, of.limits, of.log
+    return Finals(of.planner(scripts), fleet, *shared, plan or FinalsPlan(), published=outcomes.published)
 
 
 def state_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> SizeState:

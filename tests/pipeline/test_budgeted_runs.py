@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, scripts_of, session, state_of
+from tuning import StandInGpu, limit, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import LEAST_FINALISTS, FinalsPlan, fitted
@@ -21,7 +21,6 @@ from gemm_tuner.measure.budget import Budget, Cost, Costs
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.steps import check_candidates
 from gemm_tuner.pipeline.tune import NOT_CHECKED, Tuning
 
 SIZES = (problem(512, 512, 512), problem(64, 64, 64))
@@ -72,12 +71,10 @@ class Run:
     def __init__(self, folder: Path, budget_s: float, costs: Costs | None = None, **gpu: Any) -> None:
         self.gpu = SlowGpu(clock=Clock(), jitter=0.002, **gpu)
         made: Session = session(folder, *SIZES, search="full", compile_stage=False)
-        made.budget = Budget(budget_s, self.gpu.clock(), self.gpu.clock)
-        made.costs = costs or Costs()
-        made.profiler_name = "ncu"
+        limit(made, Budget(budget_s, self.gpu.clock(), self.gpu.clock), costs or Costs(), "ncu")
         self.session = made
         self.gpu.clock.now_s += LOOKED_S
-        self.said = made.pace.lengthened(len(SIZES))
+        self.said = made.limits.pace.lengthened(len(SIZES))
         Tuning(made, [state_of(size, CONFIGS) for size in SIZES], [self.gpu]).run()
 
     @property
@@ -101,13 +98,13 @@ def costs(tmp_path: Path) -> Costs:
 def test_the_whole_run_is_within_a_fifth_of_its_budget(budget_s: float, costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, budget_s, costs)
     assert run.said == "" and run.took_s <= FIFTH * budget_s
-    assert len(run.session.choices) == len(SIZES)
+    assert len(run.session.outcomes.choices) == len(SIZES)
     assert run.stages()[VERIFY] == 1 and run.stages()[FINALS] >= 1
 
 
 def test_a_first_run_is_too_though_costs_are_only_guessed(tmp_path: Path) -> None:
     run = Run(tmp_path, 60.0)
-    assert run.took_s <= FIFTH * 60.0 and len(run.session.choices) == len(SIZES)
+    assert run.took_s <= FIFTH * 60.0 and len(run.session.outcomes.choices) == len(SIZES)
 
 
 def test_more_time_buys_more_processes(costs: Costs, tmp_path: Path) -> None:
@@ -122,16 +119,16 @@ def test_more_time_buys_more_processes(costs: Costs, tmp_path: Path) -> None:
 def test_a_short_budget_has_one_process_that_chooses_and_publishes(costs: Costs, tmp_path: Path) -> None:
     run = Run(tmp_path, 40.0, costs)
     assert run.stages() == {SCREEN: 1, FINALS: 1, VERIFY: 1} or run.stages() == {FINALS: 1, VERIFY: 1}
-    assert {choice.processes for choice in run.session.choices.values()} == {1}
+    assert {choice.processes for choice in run.session.outcomes.choices.values()} == {1}
 
 
 def test_below_the_floor_the_run_says_so_and_ends_at_the_floor(costs: Costs, tmp_path: Path) -> None:
     """What the model finds fastest goes into one process of finals without screening."""
     run = Run(tmp_path, 5.0, costs)
-    floor_s = LOOKED_S + run.session.pace.floor_s(len(SIZES))
-    assert "5 s is too short" in run.said and f"{run.session.budget.total_s:.0f} s" in run.said
+    floor_s = LOOKED_S + run.session.limits.pace.floor_s(len(SIZES))
+    assert "5 s is too short" in run.said and f"{run.session.limits.budget.total_s:.0f} s" in run.said
     assert run.stages() == {FINALS: 1, VERIFY: 1} and run.took_s <= FIFTH * floor_s
-    assert len(run.session.choices) == len(SIZES)
+    assert len(run.session.outcomes.choices) == len(SIZES)
     (finals,) = (plan for plan in run.gpu.plans if plan.stage == FINALS)
     assert all(len(work.entries) == LEAST_FINALISTS and work.rounds < FinalsPlan().rounds for work in finals.work)
 
@@ -139,8 +136,8 @@ def test_below_the_floor_the_run_says_so_and_ends_at_the_floor(costs: Costs, tmp
 def test_a_check_that_the_budget_cuts_off_leaves_a_size_without_a_configuration(costs: Costs, tmp_path: Path) -> None:
     """Checks take far longer than they did before: the first size has one, the second is not begun."""
     run = Run(tmp_path, 60.0, costs, check=Cost(2.0, 60.0))
-    assert len(run.session.choices) == 1
-    assert list(run.session.failures.values()) == [NOT_CHECKED]
+    assert len(run.session.outcomes.choices) == 1
+    assert list(run.session.outcomes.failures.values()) == [NOT_CHECKED]
 
 
 def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: Path) -> None:
@@ -153,9 +150,9 @@ def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: P
     gpu = Noted(clock=Clock(), jitter=0.002)
     gpu.before = gpu.note
     made = session(tmp_path, *SIZES, search="full", compile_stage=False)
-    made.budget, made.costs, made.profiler_name = Budget(90.0, 0.0, gpu.clock), costs, "ncu"
+    limit(made, Budget(90.0, 0.0, gpu.clock), costs, "ncu")
     Tuning(made, [state_of(size, CONFIGS) for size in SIZES], [gpu]).run()
-    report_and_check_s = made.pace.finals_reserve_s(len(SIZES))
+    report_and_check_s = made.limits.pace.finals_reserve_s(len(SIZES))
     assert all(deadline <= 90.0 - report_and_check_s + 1 for deadline in at[FINALS])
     assert all(deadline < min(at[FINALS]) for deadline in at[SCREEN])
 
@@ -192,12 +189,13 @@ def test_no_rest_is_counted_for_sizes_of_short_calls() -> None:
 def test_a_size_is_one_of_long_calls_by_its_screening(us: float, finalists: int, tmp_path: Path) -> None:
     """The budget leaves time for all finals without a rest, and for a bit less with one a process."""
     made = session(tmp_path, *SIZES)
-    made.costs, made.profiler_name = Costs(), "ncu"
+    limit(made, Budget(), Costs(), "ncu")
     states = [state_of(size, CONFIGS) for size in SIZES]
     states[0].record_timing(Timing(SIZES[0], CONFIGS[0].name, Status.OK, (us,) * 5), SCREEN)
-    plan, checks_s = FinalsPlan(), made.pace.check().of(len(SIZES))
+    plan, checks_s = FinalsPlan(), made.limits.pace.check().of(len(SIZES))
     calls = len(SIZES) * (plan.finalists + 2) * plan.rounds
-    made.budget = Budget(checks_s + plan.processes * made.pace.start().of(calls) + 1e-3, 0.0, Clock())
+    finals_s = plan.processes * made.limits.pace.start().of(calls)
+    limit(made, Budget(checks_s + finals_s + 1e-3, 0.0, Clock()))
     assert Tuning(made, states, [StandInGpu()]).plan.finalists == finalists
 
 
@@ -210,14 +208,14 @@ def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkey
     """Another run has the GPU for five minutes when this one, which has 100 s, is about to check."""
     size, only, now = problem(512, 512, 512), config(), [0.0]
     ours = session(tmp_path, size)
-    ours.budget = Budget(100.0, 0.0, clock=lambda: now[0])
+    budget = limit(ours, Budget(100.0, 0.0, clock=lambda: now[0]))
     state = state_of(size, [only])
     deadlines: list[float] = []
 
     @contextmanager
     def held() -> Iterator[None]:
         now[0] += 300
-        ours.budget.waited_s += 300
+        budget.waited_s += 300
         yield
 
     class Gpu(StandInGpu):
@@ -225,7 +223,7 @@ def test_waiting_for_the_gpu_takes_no_time_from_the_check(tmp_path: Path, monkey
             deadlines.append(plan.deadline - now[0])
             super().verdicts(plan, folder, on_event)
 
-    monkeypatch.setattr(ours, "gpus_held", held)
+    monkeypatch.setattr(ours.gpus, "held", held)
     monkeypatch.setattr(time, "time", lambda: now[0])
-    check_candidates(ours, Gpu(), scripts_of([state]), [(state, [only.name])], lambda *_: None, None)
+    ours.check_stage(scripts_of([state]), None).run(Gpu(), [(state, [only.name])], lambda *_: None)
     assert deadlines == [100.0]

@@ -13,9 +13,8 @@ from tuning import session, state_of
 
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.languages.triton.kernel_cache import evict, in_use
-from gemm_tuner.pipeline.compile_stage import CompileStage
+from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.steps import write_scripts
 from gemm_tuner.space.size_state import SizeState
 
 SIZE = problem(64, 64, 64)
@@ -25,12 +24,12 @@ CONFIGS = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2))
 
 def compiled(of: Session, count: int) -> tuple[SizeState, dict[str, int]]:
     """The ledger of a run that goes on, the first ``count`` wanted, and what it had to compile."""
-    state, here = state_of(SIZE, CONFIGS), replace(of, facts={})
+    state, here = state_of(SIZE, CONFIGS), replace(of, log=RunLog(of.log.console, of.log.out))
     state.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
-    with CompileStage(here, write_scripts(here, [(SIZE, one) for one in CONFIGS])) as compiling:
+    with here.compile_stage(here.write_scripts((SIZE, one) for one in CONFIGS)) as compiling:
         compiling.restore([state])
         compiling.compile_sizes([(state, [one.name for one in CONFIGS[:count]])], "compile")
-    return state, here.facts
+    return state, here.log.facts
 
 
 def test_a_run_whose_cache_is_gone_compiles_again_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, lost, scripts_of, session, state_of
+from tuning import StandInGpu, finals_of, limit, lost, scripts_of, session, state_of
 
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide.finals_plan import FinalsPlan
@@ -19,7 +19,6 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.budget import Budget
-from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
@@ -62,7 +61,7 @@ class Match:
     def __init__(self, folder: Path, gpu: StandInGpu, **settings: Any) -> None:
         self.gpu, self.session = gpu, session(folder, ONE, TWO, **settings)
         self.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
-        self.finals = Finals(self.session, scripts_of(self.states), Fleet([gpu], print))
+        self.finals = finals_of(self.session, scripts_of(self.states), [gpu])
 
     def run(self) -> Finals:
         self.finals.run([(state, list(state.kept)) for state in self.states])
@@ -97,7 +96,7 @@ def test_three_processes_choose_and_two_others_publish_all_sizes_in_each(tmp_pat
         roles = {timing.process: timing.role for timing in timings}
         assert list(roles.values()).count(Role.CHOOSE) == 3 and list(roles.values()).count(Role.PUBLISH) == 2
     samples = [t.samples_us for t in finals.timings[ONE] if t.name == A and t.role == Role.PUBLISH]
-    found = match.session.published[ONE][A]
+    found = match.session.outcomes.published[ONE][A]
     assert found.samples_us == samples[0] + samples[1]
     assert found.processes == 5 and found.spread_pct is not None
     row = match.states[0].rows[A]
@@ -110,7 +109,7 @@ def test_fewer_processes_are_possible(processes: int, chose: int, tmp_path: Path
     match.finals.plan = FinalsPlan(processes=processes, rounds=20)
     sheet = match.run().sheets[ONE]
     assert (sheet.choosing.processes, sheet.all.processes) == (chose, processes)
-    found = match.session.published[ONE][A]
+    found = match.session.outcomes.published[ONE][A]
     assert (found.spread_pct is None) == (processes == 1) == (found.low_us is None)
 
 
@@ -148,13 +147,13 @@ def test_one_that_is_clearly_faster_where_figures_are_published_wins_and_is_meas
 def test_what_was_overruled_in_the_publishing_processes_is_known_in_a_run_that_goes_on(tmp_path: Path) -> None:
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.02, C: 1.5}, (0.0, 0.0, 0.0), {1: {A: 1.2}, 3: {A: 1.2}}))
     finals = match.run()
-    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.restore(match.states, match.states)
     for one in (finals, resumed):
         assert one.rankings[ONE].order[0] == B
         assert list(one.overruled(match.states[0], B)) == [A] and one.overruled(match.states[0], C) == {}
     match.gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0})
-    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     match.finals.next_process = 7
     assert match.run().overruled(match.states[0], A) == {}  # of other finals
 
@@ -163,7 +162,7 @@ def test_a_run_that_goes_on_keeps_the_first_of_a_tie_that_publishing_decided(tmp
     match = Match(tmp_path, Uncertain({A: 1.0, B: 1.0, C: 1.5}, SURE))
     assert match.run().rankings[ONE].order[0] == A
     match.session.store.set_fact(OVERRULED + ONE.key, (A, B))
-    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.restore(match.states, match.states)
     assert [resumed.rankings[size].order[0] for size in (ONE, TWO)] == [B, A]
 
@@ -172,12 +171,12 @@ def test_a_run_that_goes_on_keeps_the_first_of_a_tie_that_publishing_decided(tmp
 def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
     if why == "asked to end":
-        match.gpu.after_a_size = lambda plan: match.session.interruption.ask()
+        match.gpu.after_a_size = lambda plan: match.session.limits.interruption.ask()
     else:
-        match.session.budget = Budget(60.0, match.session.started - 60)
+        limit(match.session, Budget(60.0, match.session.log.started - 60))
     assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
-    assert match.session.published[ONE][A].processes == 1
+    assert match.session.outcomes.published[ONE][A].processes == 1
 
 
 def test_a_process_that_a_killed_run_left_unfinished_is_had_again(tmp_path: Path) -> None:
@@ -194,7 +193,7 @@ def test_processes_on_another_gpu_are_had_again(tmp_path: Path) -> None:
     match.session.store.add_timings(whole, FINALS, lambda _: "another GPU")
     match.run()
     assert [work.problem for work in match.works()[0]] == [ONE, TWO]
-    assert match.session.published[ONE][A].us == pytest.approx(50.0)
+    assert match.session.outcomes.published[ONE][A].us == pytest.approx(50.0)
 
 
 def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) -> None:
@@ -212,7 +211,7 @@ def test_a_killed_run_goes_on_with_the_process_that_it_was_at(tmp_path: Path) ->
     assert {t.process for t in match.session.store.timings(TWO, FINALS)} == {0, 1}
     before = match.session.store.timings(ONE, FINALS)
     match.gpu = StandInGpu(us=us, jitter=0.002)
-    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     finals = match.run()
     assert [(plan.process, [work.problem for work in plan.work]) for plan in match.gpu.plans] == [
         (2, [TWO]),
@@ -248,29 +247,30 @@ def test_a_run_that_goes_on_with_less_budget_uses_all_processes_that_are_stored(
     match = Match(tmp_path, Uncertain(times, moves, at))
     whole = match.run()
     assert len(match.gpu.plans) == ran
-    stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.published[ONE])
+    stored, published = match.session.store.timings(ONE, FINALS), dict(match.session.outcomes.published[ONE])
     match.gpu = Uncertain(times, moves, at)
-    match.session.budget = Budget(60.0, match.session.started - 60)
-    resumed = match.finals = Finals(match.session, whole.scripts, Fleet([match.gpu], print))
+    limit(match.session, Budget(60.0, match.session.log.started - 60))
+    resumed = match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.plan = FinalsPlan(processes=processes, finalists=2)
     resumed.run([(state, [A, B]) for state in match.states])
     assert not match.gpu.plans
     assert resumed.rankings[ONE].order == whole.rankings[ONE].order
-    assert match.session.published[ONE] == published
+    assert match.session.outcomes.published[ONE] == published
     assert match.session.store.timings(ONE, FINALS) == stored
 
 
 def test_of_a_process_that_only_one_size_has_stored_that_size_keeps_it(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=0.002))
-    scripts = match.run().scripts
+    match.run()
+    scripts = scripts_of(match.states)
     for size, process in ((TWO, 2), (TWO, 3), (TWO, 4), (ONE, 3), (ONE, 4)):  # as a kill in process 2 leaves them
         match.session.store.drop_process(size, FINALS, process)
     match.gpu.plans.clear()
-    match.session.budget = Budget(60.0, match.session.started - 60)
-    match.finals = Finals(match.session, scripts, Fleet([match.gpu], print), FinalsPlan(processes=1))
+    limit(match.session, Budget(60.0, match.session.log.started - 60))
+    match.finals = finals_of(match.session, scripts, [match.gpu], FinalsPlan(processes=1))
     match.run()
     assert not match.gpu.plans
-    assert [match.session.published[size][A].processes for size in (ONE, TWO)] == [3, 2]
+    assert [match.session.outcomes.published[size][A].processes for size in (ONE, TWO)] == [3, 2]
 
 
 class Pair:
@@ -283,7 +283,7 @@ class Pair:
         self.labels = gpu_labels(self.session.environment)
         self.first, self.other = (Uncertain({A: us, B: us, C: 1.5 * us}, moves) for us in (1.0, 1.6))
         self.first.before = lambda plan: lost(plan) if plan.process == lost_in else None
-        self.finals = Finals(self.session, scripts_of(self.states), Fleet([self.first, self.other], print))
+        self.finals = finals_of(self.session, scripts_of(self.states), [self.first, self.other])
 
     def run(self) -> Finals:
         self.finals.run([(state, list(state.kept)) for state in self.states])
@@ -300,8 +300,8 @@ def assert_of_one_gpu(pair: Pair, size: GemmProblem, gpu: int, processes: int = 
         roles = {timing.process: timing.role for timing in timings}
         assert len(timings) == processes * 5 and len(roles) == processes
         assert list(roles.values()).count(Role.PUBLISH) == 2
-    assert pair.session.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
-    assert pair.session.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
+    assert pair.session.outcomes.published[size][C].us == pytest.approx(150.0 if gpu == 0 else 240.0, rel=0.01)
+    assert pair.session.outcomes.published[size][C].spread_pct == pytest.approx(0.0, abs=1.0)
 
 
 @pytest.mark.parametrize("lost_in", range(5))
@@ -341,27 +341,27 @@ def test_a_size_whose_gpu_dies_in_a_further_process_has_all_planned_ones_on_anot
     assert len(pair.first.plans) == 6
     assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
     assert len([timing for timing in pair.finals.timings[moved] if timing.name == C]) == 5
-    assert pair.session.published[moved][C].us == pytest.approx(240.0, rel=0.01)
+    assert pair.session.outcomes.published[moved][C].us == pytest.approx(240.0, rel=0.01)
 
 
 def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_other_alone(tmp_path: Path) -> None:
     pair = Pair(tmp_path, lost_in=1)
-    pair.other.after_a_size = lambda plan: pair.session.interruption.ask() if plan.process == 1 else None
+    pair.other.after_a_size = lambda plan: pair.session.limits.interruption.ask() if plan.process == 1 else None
     pair.run()
     moved = pair.timed_by(pair.first)[0]
     assert pair.session.store.timed_on(moved, FINALS) == {pair.labels[1]: 5}
     assert {timing.process for timing in pair.finals.timings[moved]} == {1}
-    assert pair.session.published[moved][A].processes == 1
+    assert pair.session.outcomes.published[moved][A].processes == 1
 
 
 def test_a_recording_of_one_process_is_played_back_as_one(tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
     recording: Any = SimpleNamespace(finals_processes=lambda: {0})
     here = match.session.environment
-    match.session.environment = Environment(here.device, here.gpus, here.machine, recording)
+    match.session.gpus.environment = Environment(here.device, here.gpus, here.machine, recording)
     assert match.run().rankings[ONE].order
     assert len(match.works()) == 1
-    assert match.session.published[ONE][A].processes == 1
+    assert match.session.outcomes.published[ONE][A].processes == 1
 
 
 def test_one_that_fails_in_the_finals_is_out(tmp_path: Path) -> None:
@@ -406,11 +406,11 @@ def test_what_the_traces_that_publish_lack_ends_neither_the_run_nor_a_resumed_on
     gpu.lost = lost
     match = Match(tmp_path, gpu)
     finals = match.run()
-    resumed = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    resumed = finals_of(match.session, scripts_of(match.states), [match.gpu])
     resumed.restore(match.states, match.states)
     for one in (finals, resumed):
         assert one.rankings[ONE].order == ((B, C) if lost == A else (A, B, C))
-        assert lost not in match.session.published[ONE]
+        assert lost not in match.session.outcomes.published[ONE]
     assert match.states[0].rows[A]["status"] == ("missing_in_trace" if lost == A else "ok")
 
 
@@ -418,7 +418,7 @@ def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match, now = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0})), [0.0]
-    budget = match.session.budget = Budget(100.0, 0.0, clock=lambda: now[0])
+    budget = limit(match.session, Budget(100.0, 0.0, clock=lambda: now[0]))
 
     @contextmanager
     def held() -> Iterator[None]:
@@ -427,7 +427,7 @@ def test_waiting_for_the_gpu_takes_no_processes_from_the_finals(
         budget.waited_s += wait_s
         yield
 
-    monkeypatch.setattr(match.session, "gpus_held", held)
+    monkeypatch.setattr(match.session.gpus, "held", held)
     match.run()
     assert len(match.works()) == 5 and match.finals.longest_s < 300
 
@@ -445,7 +445,7 @@ def test_stored_processes_have_the_same_roles_in_memory_and_in_the_store(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         match.run()
     match.gpu = Uncertain(times, (0.0, 0.0, 0.0), at)
-    match.finals = Finals(match.session, match.finals.scripts, Fleet([match.gpu], print))
+    match.finals = finals_of(match.session, scripts_of(match.states), [match.gpu])
     match.finals.plan = FinalsPlan(more=0)
     match.finals._publish_again = lambda finalists: None  # type: ignore[method-assign]
     finals = match.run()
@@ -466,7 +466,7 @@ def test_the_noise_of_all_sizes_is_kept_as_median_and_most(tmp_path: Path) -> No
     finals = match.run()
     finals.note_noise()
     each = [finals.rankings[size].noise_pct or 0.0 for size in (ONE, TWO)]
-    assert match.session.notes["noise_pct"] == (round(sum(each) / 2, 3), round(max(each), 3))
+    assert match.session.log.notes["noise_pct"] == (round(sum(each) / 2, 3), round(max(each), 3))
 
 
 class HotAtFirst:
@@ -500,12 +500,12 @@ def test_a_throttled_block_is_repeated_once(
         sensor.wait_for_block(len(match.gpu.plans))
 
     match = Match(tmp_path, StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, before=wait_for_a_reading))
-    match.session.sensor = sensor
+    match.session.gpus.sensor = sensor
     finals = match.run()
     assert len(match.works()) == blocks
     # Of the last attempt of each process alone.
     assert sorted(t.process for t in finals.timings[ONE] if t.name == A) == [0, 1, 2, 3, 4]
     assert sorted(t.process for t in match.session.store.timings(ONE, FINALS) if t.name == A) == [0, 1, 2, 3, 4]
     titles = ["finals", "finals, again: the GPU was throttled"][: 1 + (hot > 0)]
-    assert list(match.session.notes["gpu"]) == titles
-    assert match.session.notes["gpu"]["finals"]["throttled"] == (hot > 0)
+    assert list(match.session.log.notes["gpu"]) == titles
+    assert match.session.log.notes["gpu"]["finals"]["throttled"] == (hot > 0)

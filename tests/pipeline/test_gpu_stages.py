@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from nvml_recording import h200, install, process
 from rich.console import Console
 from samples import config, problem
-from tuning import StandInGpu, session, state_of
+from tuning import StandInGpu, limit, session, state_of
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.launch.plan import Plan
@@ -23,7 +23,8 @@ from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
-from gemm_tuner.pipeline.session import WAITING, Session
+from gemm_tuner.pipeline.gpus import WAITING
+from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.system.gpu_lock import held
 
@@ -65,11 +66,12 @@ class WatchedGpu(StandInGpu):
 
 def a_session(folder: Path, **how: object) -> Session:
     one = session(folder, SIZE, gpus=2, search="full", compile_stage=False, **how)
-    return replace(one, console=Console(file=io.StringIO(), width=1000))
+    one.log.console = Console(file=io.StringIO(), width=1000)
+    return one
 
 
 def said(of: Session) -> str:
-    file = of.console.file
+    file = of.log.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
@@ -93,7 +95,7 @@ def test_the_locks_are_held_between_the_processes_of_finals_too(tmp_path: Path) 
             between.append(one.is_locked(LOCKS[1]))
             return super().has_time_for(seconds)
 
-    of.budget = Looking()
+    limit(of, Looking())
     Tuning(of, [state_of(SIZE, CONFIGS)], [one, one]).run()
     assert len(between) >= 4 and all(between)
 
@@ -132,11 +134,12 @@ def test_a_run_waits_says_for_whom_and_goes_on(tmp_path: Path, another: subproce
                 another.kill()
             return super().write(text)
 
-    of = replace(a_session(tmp_path), console=Console(file=Hearer(), width=1000))
+    of = a_session(tmp_path)
+    of.log.console = Console(file=Hearer(), width=1000)
     gpu_ = StandInGpu()
     Tuning(of, [state_of(SIZE, CONFIGS)], [gpu_, gpu_]).run()
-    assert f"process {another.pid} (" in said(of) and len(of.choices) == 1
-    assert of.stage_seconds[WAITING] > 0
+    assert f"process {another.pid} (" in said(of) and len(of.outcomes.choices) == 1
+    assert of.log.stage_seconds[WAITING] > 0
 
 
 def test_other_processes_are_named_once_before_anything_is_timed(

@@ -21,7 +21,7 @@ TILE, LOOP = config(), config(family="gemm_persistent", PROGRAMS_PER_SM=1)  # ty
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
     monkeypatch.chdir(tmp_path)
     run = session(tmp_path, ONE, TWO, iters=40, screen_calls=6, init_type="zeros", seed=7, rotating_mib=512)
-    return Planner(run, scripts_of([state_of(ONE, (TILE, LOOP)), state_of(TWO, (TILE,))]))
+    return run.planner(scripts_of([state_of(ONE, (TILE, LOOP)), state_of(TWO, (TILE,))]))
 
 
 def test_every_entry_names_the_script_of_its_family_and_class(planner: Planner) -> None:

@@ -17,7 +17,6 @@ from gemm_tuner.launch.plan import SCREEN, Plan
 from gemm_tuner.measure.budget import Cost, Pace
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.rounds import Rounds, view_of
-from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.search import Proposals, Search, SizeView, make_search
 from gemm_tuner.space.size_state import SizeState
@@ -38,8 +37,9 @@ class Batch:
         self.fleet = Fleet(self.gpus, print)
 
     def rounds(self, compiling: Any = None) -> Rounds:
-        scripts = scripts_of(self.states)
-        return Rounds(self.session, self.states, scripts, self.fleet, compiling, self.search)
+        of, planner = self.session, self.session.planner(scripts_of(self.states))
+        shared = of.gpus, of.store, of.limits, of.log
+        return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, of.settings.jobs)
 
     @property
     def plans(self) -> list[Plan]:
@@ -64,7 +64,7 @@ def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Pa
     batch.rounds().run()
     assert asked(batch.plans) == [{512: part, 64: part} for part in (NAMES[:2], NAMES[2:4], NAMES[4:])]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
-    assert batch.session.facts["search rounds"] == batch.session.facts["profiler starts"] == 3
+    assert batch.session.log.facts["search rounds"] == batch.session.log.facts["profiler starts"] == 3
 
 
 def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path
     for state in batch.states:
         assert statuses(state) == dict.fromkeys(NAMES, "ok")
         assert set(state.screened_us().values()) == {2.0}
-        assert set(batch.session.store.timed_on(state.problem, SCREEN)) == {gpu_labels(batch.session.environment)[1]}
+        assert set(batch.session.store.timed_on(state.problem, SCREEN)) == {batch.session.gpus.labels[1]}
 
 
 def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
 
 def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None:
     def press_ctrl_c(plan: Plan) -> None:
-        batch.session.interruption.ask()
+        batch.session.limits.interruption.ask()
 
     batch = Batch(tmp_path, StandInGpu(before=press_ctrl_c))
     with pytest.raises(KeyboardInterrupt):
@@ -191,8 +191,8 @@ class Clock:
 
 def clocked(of: Session) -> Clock:
     """A clock for the budget, which stands still unless a test moves it."""
-    clock = Clock(of.budget.began)
-    of.budget.clock = clock.monotonic
+    clock = Clock(of.limits.budget.began)
+    of.limits.budget.clock = clock.monotonic
     return clock
 
 
@@ -218,7 +218,7 @@ def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeyp
     class UsesItsTime(CompilesSome):
         def compile_sizes(self, wanted: list[tuple[SizeState, list[str]]], title: str, until: float) -> None:
             clock.now_s = until
-            at_s.append(until - batch.session.budget.began)
+            at_s.append(until - batch.session.limits.budget.began)
             super().compile_sizes(wanted, title, until)
 
     batch.rounds(UsesItsTime()).run()

@@ -79,7 +79,7 @@ def names(gpu: StandInGpu, stage: str) -> set[str]:
 
 def test_the_own_kernel_serves_and_does_not_win(tmp_path: Path, kernel: ConsumerKernel) -> None:
     gpu = StandInGpu(us=TIMES)
-    choice = tuned(tmp_path, gpu, kernel, "vllm").choices[SIZE]
+    choice = tuned(tmp_path, gpu, kernel, "vllm").outcomes.choices[SIZE]
     assert (choice.config, choice.runner_up, choice.median_us) == (WINNER, TILE.name, pytest.approx(50.0))
     assert choice.served == (ServedChoice("vllm", NEXT, 30.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),)
     assert names(gpu, FINALS) >= {own(NEXT).name, own(DEFAULT).name, own(TILE).name, WINNER.name}
@@ -89,33 +89,33 @@ def test_the_own_kernel_serves_and_does_not_win(tmp_path: Path, kernel: Consumer
 
 def test_the_row_names_the_kernel_and_no_stand_in(tmp_path: Path, kernel: ConsumerKernel) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), kernel, "vllm")
-    (row,) = yaml.safe_load(done.results_path.read_text())["configs"]
+    (row,) = yaml.safe_load(done.outcomes.path.read_text())["configs"]
     assert "stand_in" not in row
     assert row["served"]["vllm"]["kernel"] == f"fp8_utils.py sha256:{kernel.sha}"
-    assert [one.served for one in results.read(done.results_path).rows] == [done.choices[SIZE].served]
+    assert [one.served for one in results.read(done.outcomes.path).rows] == [done.outcomes.choices[SIZE].served]
 
 
 def test_one_server_by_its_own_kernel_and_one_by_a_stand_in(tmp_path: Path, kernel: ConsumerKernel) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), kernel, "vllm", "sglang")
-    by_name = {one.consumer: one for one in done.choices[SIZE].served}
+    by_name = {one.consumer: one for one in done.outcomes.choices[SIZE].served}
     assert (by_name["sglang"].config, by_name["sglang"].time_us, by_name["sglang"].kernel) == (TILE, 70.0, "")
     assert by_name["vllm"].time_us == 30.0 and by_name["vllm"].kernel
-    (row,) = yaml.safe_load(done.results_path.read_text())["configs"]
+    (row,) = yaml.safe_load(done.outcomes.path.read_text())["configs"]
     assert row["stand_in"] == "gemm_tile" and "kernel" not in row["served"]["sglang"]
-    (read,) = results.read(done.results_path).rows
-    assert read.served == done.choices[SIZE].served
+    (read,) = results.read(done.outcomes.path).rows
+    assert read.served == done.outcomes.choices[SIZE].served
 
 
 def test_a_wrong_one_gives_way_to_the_next(tmp_path: Path, kernel: ConsumerKernel) -> None:
     gpu = StandInGpu(us=TIMES, wrong=frozenset((own(NEXT).name,)))
-    (one,) = tuned(tmp_path, gpu, kernel, "vllm").choices[SIZE].served
+    (one,) = tuned(tmp_path, gpu, kernel, "vllm").outcomes.choices[SIZE].served
     assert (one.config, one.time_us) == (TILE, 40.0)
 
 
 def test_an_older_configuration_is_timed_with_the_own_kernel(tmp_path: Path, kernel: ConsumerKernel) -> None:
     older = replace(TILE, num_warps=8)
     gpu = StandInGpu(us={**TIMES, own(older).name: 30.3})
-    (one,) = tuned(tmp_path, gpu, kernel, "vllm", older_served={SIZE: {"vllm": older}}).choices[SIZE].served
+    (one,) = tuned(tmp_path, gpu, kernel, "vllm", older_served={SIZE: {"vllm": older}}).outcomes.choices[SIZE].served
     assert (one.config, one.time_us) == (older, 30.3)
 
 
@@ -126,11 +126,11 @@ def test_a_benchmark_times_what_is_served_by_the_own_kernel(tmp_path: Path, kern
     servers = serving.given(entries, SM_90, {"vllm": kernel})
     serving.add_given(servers, states, entries)
     Tuning(run, states, (StandInGpu(us=TIMES),), given=servers).run_given()
-    assert run.choices[SIZE].served == (
+    assert run.outcomes.choices[SIZE].served == (
         ServedChoice("vllm", TILE, 40.0, Verified.TRUE, 60.0, kernel=kernel.label, **FIVE),
     )
-    assert run.choices[SIZE].config == WINNER
-    assert load_sizes(run.results_path, Defaults()).entries[0].served == run.choices[SIZE].served
+    assert run.outcomes.choices[SIZE].config == WINNER
+    assert load_sizes(run.outcomes.path, Defaults()).entries[0].served == run.outcomes.choices[SIZE].served
 
 
 def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path, kernel: ConsumerKernel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from samples import config, problem
-from tuning import StandInGpu, lost, session, state_of
+from tuning import StandInGpu, limit, lost, restarted, session, state_of
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status, Timing, Verified
@@ -20,13 +20,10 @@ from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import run_summary
 from gemm_tuner.pipeline.compile_stage import CompileStage
-from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import MORE_FINALS, Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results, run_record
-from gemm_tuner.store.store import Store
-from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.processes import MOST_DEATHS
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -61,17 +58,13 @@ class Run:
     def again(self, *gpus: StandInGpu) -> Run:
         """The same command after this one's process is gone."""
         other = object.__new__(Run)
-        other.gpus, store = gpus, self.session.store
-        store.close()
-        other.session = replace(
-            self.session, store=Store(store.path), choices={}, failures={}, facts={}, notes={}, stage_seconds={}
-        )
+        other.gpus, other.session = gpus, restarted(self.session)
         other.states = [state_of(size, CONFIGS) for size in (ONE, TWO)]
         return other
 
 
 def chosen(of: Session) -> dict[int, str]:
-    return {size.m: choice.config.name for size, choice in of.choices.items()}
+    return {size.m: choice.config.name for size, choice in of.outcomes.choices.items()}
 
 
 def statuses(state: SizeState) -> dict[str, str]:
@@ -81,10 +74,10 @@ def statuses(state: SizeState) -> dict[str, str]:
 def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None:
     done = Run(tmp_path, StandInGpu(us=TIMES, drift=0.03, wrong=frozenset((B,)))).run()
     assert chosen(done) == {512: A, 64: A}
-    choice = done.choices[ONE]
+    choice = done.outcomes.choices[ONE]
     assert (choice.verified, choice.runner_up, choice.num_samples) == (Verified.TRUE, C, 20)
     assert choice.vendor_ratio == pytest.approx(90 / 50, rel=0.01) and choice.gap_pct == pytest.approx(20.0, rel=0.01)
-    assert [row.facts["name"] for row in results.read(done.results_path).rows] == [A, A]
+    assert [row.facts["name"] for row in results.read(done.outcomes.path).rows] == [A, A]
 
 
 def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
@@ -114,13 +107,13 @@ def test_quick_leaves_the_others_out_and_says_so(tmp_path: Path) -> None:
 def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None:
     run = Run(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C, D), Status.CRASHED)))
     done = run.run()
-    assert done.failures[ONE] == "no configuration has a time: 4 crashed" and done.choices == {}
-    assert done.store.settled(ONE) == ("", done.failures[ONE])
+    assert done.outcomes.failures[ONE] == "no configuration has a time: 4 crashed" and done.outcomes.choices == {}
+    assert done.store.settled(ONE) == ("", done.outcomes.failures[ONE])
 
 
 def test_a_size_with_nothing_right_fails_with_the_reason(tmp_path: Path) -> None:
     done = Run(tmp_path, StandInGpu(us=TIMES, wrong=frozenset((A, B, C, D)))).run()
-    assert done.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
+    assert done.outcomes.failures[ONE].startswith("none of the finalists is right: 4 gave wrong results")
 
 
 def finalists_of(gpu: StandInGpu) -> list[list[str]]:
@@ -139,13 +132,15 @@ def test_the_next_best_have_finals_when_no_finalist_is_right(ends: str, tmp_path
     wrong = frozenset((A, B)) if ends == "wrong" else frozenset[str]()
     run = Run(tmp_path, StandInGpu(us=TIMES, statuses=ended, wrong=wrong, before=crash_in_finals), finalists=1)
     done = run.run()
-    assert chosen(done) == {512: C, 64: C} and done.failures == {}
+    assert chosen(done) == {512: C, 64: C} and done.outcomes.failures == {}
     assert finalists_of(run.gpus[0]) == [[B], [A], [C]]
     assert statuses(run.states[0]) == {A: ends, B: ends, C: "ok", D: "ok"}
     assert {timing.name for timing in done.store.timings(ONE, FINALS)} == {C, VENDOR, AA_TEST}
-    assert done.choices[ONE].num_samples == 20  # those of its own finals
+    assert done.outcomes.choices[ONE].num_samples == 20  # those of its own finals
     again = run.again(StandInGpu())
-    assert again.run().choices == done.choices and statuses(again.states[0]) == statuses(run.states[0])
+    assert again.run().outcomes.choices == done.outcomes.choices and statuses(again.states[0]) == statuses(
+        run.states[0]
+    )
 
 
 def test_what_a_fast_wrong_one_stopped_early_has_finals_when_that_is_known(tmp_path: Path) -> None:
@@ -172,7 +167,7 @@ def test_a_size_has_so_many_finals_and_no_more(tmp_path: Path) -> None:
     gpu = StandInGpu(wrong=frozenset(one.name for one in configs))
     done = Run(tmp_path, gpu, configs=configs, finalists=1).run()
     assert len(finalists_of(gpu)) == 1 + MORE_FINALS
-    assert done.failures[ONE].startswith(
+    assert done.outcomes.failures[ONE].startswith(
         "none of the finalists, those of 3 further finals among them, is right: 4 gave wrong results"
     )
 
@@ -210,17 +205,17 @@ def test_a_size_that_a_budget_left_out_fails_alone(tmp_path: Path, monkeypatch: 
         clock.now_s = 80.0
 
     run = Run(tmp_path, StandInGpu(us=TIMES, statuses={OLD.name: None}, before=pass_time), budget_s=100.0)
-    run.session.budget = Budget(100.0, 0.0, lambda: clock.now_s)
+    limit(run.session, Budget(100.0, 0.0, lambda: clock.now_s))
     run.states[1] = state_of(TWO, (OLD,))
     done = run.run()
     assert chosen(done) == {512: B}
-    assert done.failures[TWO] == "nothing was tried; a larger --budget tries more"
+    assert done.outcomes.failures[TWO] == "nothing was tried; a larger --budget tries more"
     assert run.states[1].rows[OLD.name]["rule"] == "not_asked_for_by_the_search"
 
 
 def test_nothing_tried_at_all_is_said(tmp_path: Path) -> None:
     run = Run(tmp_path, budget_s=10.0)
-    run.session.budget.began -= 100
+    run.session.limits.budget.began -= 100
     run.states = [state_of(size, ()) for size in (ONE, TWO)]
     with pytest.raises(EnvironmentFault, match="nothing was tried; a larger --budget"):
         run.run()
@@ -246,7 +241,7 @@ def test_an_older_choice_is_replaced_by_a_clearly_faster_one_only(
     run = update(tmp_path, old_us, least_pct=least_pct)
     done = run.run()
     assert chosen(done) == {512: OLD.name if keeps else B, 64: B}
-    assert done.notes["updated"] == {"kept": int(keeps), "replaced": int(not keeps)}
+    assert done.log.notes["updated"] == {"kept": int(keeps), "replaced": int(not keeps)}
     assert run.states[0].rows[OLD.name]["finals_samples"] >= 20  # whatever it did in the screening
 
 
@@ -262,7 +257,7 @@ def test_an_older_choice_is_in_the_finals_even_if_the_search_never_asked_for_it(
 def test_an_older_choice_that_is_wrong_gives_way(tmp_path: Path) -> None:
     gpu = StandInGpu(us={**TIMES, OLD.name: 10.0}, wrong=frozenset((OLD.name,)))
     done = update(tmp_path, 10.0, gpu).run()
-    assert chosen(done)[512] == B and done.notes["updated"] == {"kept": 0, "replaced": 1}
+    assert chosen(done)[512] == B and done.log.notes["updated"] == {"kept": 0, "replaced": 1}
 
 
 def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> None:
@@ -272,9 +267,13 @@ def test_an_older_choice_that_the_traces_lack_was_not_beaten(tmp_path: Path) -> 
     gpu = StandInGpu(us={**TIMES, OLD.name: 50.0}, before=hide)
     run = update(tmp_path, 50.0, gpu)
     done = run.run()
-    assert ONE not in done.choices and "not beaten" in done.failures[ONE] and TWO in done.choices
+    assert (
+        ONE not in done.outcomes.choices
+        and "not beaten" in done.outcomes.failures[ONE]
+        and TWO in done.outcomes.choices
+    )
     again = run.again(StandInGpu()).run()
-    assert again.failures == done.failures
+    assert again.outcomes.failures == done.outcomes.failures
 
 
 def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
@@ -282,7 +281,7 @@ def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
     run = update(tmp_path, 10.0, gpu)
     done = run.run()
     assert chosen(done)[512] == B
-    assert done.notes["older_not_run"] == {ONE.key: "crashed: it failed"}
+    assert done.log.notes["older_not_run"] == {ONE.key: "crashed: it failed"}
     finals = next(plan for plan in gpu.plans if plan.stage == FINALS)
     assert OLD.name not in [name for _, name in finals.work[0].entries]
 
@@ -337,7 +336,7 @@ def test_screenings_are_stored_with_their_gpu_and_a_size_goes_on_there(tmp_path:
     first = Run(tmp_path, *(StandInGpu(us=TIMES, before=dies) for _ in range(2)))
     with pytest.raises(OSError, match="killed"):
         first.run()
-    labels = gpu_labels(first.session.environment)
+    labels = first.session.gpus.labels
     on = {size: next(iter(first.session.store.timed_on(size, SCREEN))) for size in (ONE, TWO)}
     assert set(on.values()) == set(labels) and len(labels) == 2
     gpus = [StandInGpu(us=TIMES) for _ in labels]
@@ -353,7 +352,7 @@ def test_a_settled_size_is_not_timed_again(tmp_path: Path) -> None:
     second = first.again(StandInGpu(us=dict.fromkeys((A, B, C, D), 1.0)))
     after = second.run()
     assert second.gpus[0].plans == []
-    assert after.choices == before.choices and chosen(after) == {512: A, 64: A}
+    assert after.outcomes.choices == before.outcomes.choices and chosen(after) == {512: A, 64: A}
     assert statuses(second.states[0])[B] == "wrong"
 
 
@@ -364,7 +363,7 @@ def test_a_size_whose_older_choice_was_kept_is_settled_again(tmp_path: Path) -> 
     before = first.run()
     second = first.again(gpu)
     after = second.run()
-    assert after.choices == before.choices and chosen(after) == {512: OLD.name, 64: B}
+    assert after.outcomes.choices == before.outcomes.choices and chosen(after) == {512: OLD.name, 64: B}
     assert [state.counts() for state in second.states] == [state.counts() for state in first.states]
 
 
@@ -375,24 +374,23 @@ def test_the_row_names_what_was_faster_and_found_wrong(tmp_path: Path) -> None:
         before = first.run()
         after = first.again(StandInGpu()).run()
         assert chosen(before) == {512: C, 64: C}
-        for choice in (before.choices[ONE], after.choices[ONE]):
+        for choice in (before.outcomes.choices[ONE], after.outcomes.choices[ONE]):
             assert {name: why.partition(":")[0] for name, why in choice.overruled} == {A: "wrong", B: "wrong"}
-        (row, _) = results.read(before.results_path).rows
+        (row, _) = results.read(before.outcomes.path).rows
         assert A in row.facts["overruled"] and B in row.facts["overruled"] and D not in row.facts["overruled"]
-    assert Run(tmp_path / "c").run().choices[ONE].overruled == ()
+    assert Run(tmp_path / "c").run().outcomes.choices[ONE].overruled == ()
 
 
 def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_path: Path) -> None:
     class AskedToEnd(StandInGpu):
         def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
             super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
-            first.session.interruption.ask()
+            first.session.limits.interruption.ask()
 
     first = Run(tmp_path, AskedToEnd(us=TIMES))
     with pytest.raises(KeyboardInterrupt):
         first.run()
     assert first.session.store.settled(ONE) is not None and first.session.store.settled(TWO) is None
-    first.session.interruption = Interruption()
     assert chosen(first.again(StandInGpu(us=TIMES)).run()) == {512: B, 64: B}
 
 

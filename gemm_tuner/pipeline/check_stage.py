@@ -1,0 +1,100 @@
+"""Runs checks: compiles what they need, holds the GPUs, and records verdicts as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gemm_tuner.core.records import Config, Problem, Verdict
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.gemm.descriptors import loads_by_descriptor
+from gemm_tuner.pipeline.compile_stage import CompileStage
+from gemm_tuner.pipeline.gpus import Gpus
+from gemm_tuner.pipeline.limits import Limits
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
+from gemm_tuner.source.codegen import Script
+from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store.run_folder import RunFolder
+from gemm_tuner.store.store import Store
+
+# Finalists of each size whose odd-size kernels are compiled before the check; further ones compile in the check.
+ODD_COMPILES_A_SIZE = 2
+
+
+def only_store(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+    """For ``CheckStage.run`` where no size is to be settled: the store has the verdicts."""
+
+
+@dataclass
+class CheckStage:
+    """scripts: by family and signature. compiling: what compiles the kernels of odd sizes before a check on a GPU;
+    None leaves that to the check.
+
+    all_of_them: every candidate is checked, not only the best until one is right. seed: of the operands.
+    """
+
+    scripts: Mapping[tuple[str, str], Script]
+    gpus: Gpus
+    folder: RunFolder
+    store: Store
+    limits: Limits
+    log: RunLog
+    compiling: CompileStage | None = None
+    all_of_them: bool = False
+    seed: int = 0
+
+    def run(
+        self, checker: Checker, order: Sequence[tuple[SizeState, list[str]]], on_settled: OnSettled
+    ) -> dict[Problem, list[Verdict]]:
+        """Checks candidates best first; ``on_settled`` is called for each size as soon as it is known.
+
+        Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to
+        end; sizes that it did not come to are then not settled, and a resumed run checks them.
+        """
+        if not order:
+            return {}
+        budget, pace, measured = self.limits.budget, self.limits.pace, self.gpus.environment.source == "measured"
+        if self.compiling is not None and measured:
+            self._compile_odd_sizes(self.compiling, order)
+        with self.gpus.held(), self.log.step("check", len(order)) as step:
+
+            def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
+                on_settled(problem, name, verdicts)
+                step.advance()
+
+            verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
+            # Only now: waiting for the GPU does not count.
+            begun, deadline = budget.clock(), budget.unix_time(budget.until())
+            plan = verify_plan(order, self._script_of, self.seed, all_of_them=self.all_of_them, deadline=deadline)
+            checker.verdicts(plan, self.folder.stage("verify"), verification.hear)
+            if measured:
+                pace.count_check(len(order), budget.clock() - begun)
+            self.limits.interruption.check()
+            verification.finish()
+        return {
+            problem: [v for some in size.verdicts.values() for v in some]
+            for problem, size in verification.sizes.items()
+        }
+
+    def _script_of(self, state: SizeState, name: str) -> str:
+        return str(self.scripts[state.kept[name].family, state.problem.signature].path)
+
+    def _compile_odd_sizes(self, compiling: CompileStage, order: Sequence[tuple[SizeState, list[str]]]) -> None:
+        """The kernels for the other sizes at which candidates are checked, while the budget lasts."""
+        target = self.gpus.device.target
+
+        def companions(problem: Problem, config: Config) -> tuple[Problem, ...]:
+            descriptors = loads_by_descriptor(config.family, target)
+            workload = workload_of(problem.kind)
+            sizes = workload.check_problems(problem, config.to_dict(), descriptors=descriptors, interpreted=False)
+            return sizes[1:]
+
+        odd = [
+            (other, state.kept[name])
+            for state, names in order
+            for name in (names if self.all_of_them else names[:ODD_COMPILES_A_SIZE])
+            for other in companions(state.problem, state.kept[name])
+        ]
+        check = self.limits.pace.check()
+        compiling.compile(odd, "compile for checks", self.limits.budget.until(check.of(len(order))))

@@ -1,0 +1,26 @@
+"""What ends a run before its time: a signal, and the run's budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemm_tuner.measure.budget import Budget, Pace
+from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.system.interruption import Interruption
+
+
+@dataclass
+class Limits:
+    """pace: the budget, and what starts, checks and compiles take of it."""
+
+    interruption: Interruption
+    pace: Pace
+
+    @property
+    def budget(self) -> Budget:
+        return self.pace.budget
+
+    def learn(self, run: StageRun) -> None:
+        """Remembers what a profiler start took."""
+        if run.starts == 1:
+            self.pace.count_start(sum(len(timing.samples_us) for timing in run.timings.values()), run.seconds)

@@ -1,0 +1,49 @@
+"""What came of each size of a run, in memory and in the results file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gemm_tuner.core.records import Choice, Problem
+from gemm_tuner.decide.ranking import Published
+from gemm_tuner.store.results import Header
+from gemm_tuner.store.results_file import Judgement, ResultsFile
+
+
+@dataclass
+class Outcomes:
+    """Each size ends in ``choices`` or, with the reason, in ``failures``.
+
+    path:      of the results file. order: the run's problems. header: makes what the file says of the run.
+    published: the times of the finals.
+    """
+
+    path: Path
+    order: Sequence[Problem]
+    header: Callable[[], Header]
+    choices: dict[Problem, Choice] = field(default_factory=dict)
+    failures: dict[Problem, str] = field(default_factory=dict)
+    published: dict[Problem, dict[str, Published]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def file(self) -> ResultsFile:
+        """The results file, with the rows that it held when the first outcome came. Raises UserError."""
+        return ResultsFile(self.path, self.order)
+
+    def record(
+        self, problem: Problem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
+    ) -> None:
+        """Takes the outcome of a size, which the store has already; the results file follows within seconds."""
+        if choice is not None:
+            self.choices[problem] = choice
+        else:
+            self.failures[problem] = reason
+        self.file.record_outcome(problem, choice, reason, judgement)
+        self.file.write_when_due(self.header)
+
+    def write(self) -> None:
+        """Brings the results file up to date. Raises EnvironmentFault when it cannot be written."""
+        self.file.write(self.header)

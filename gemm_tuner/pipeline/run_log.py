@@ -1,0 +1,61 @@
+"""What a run tells: its lines and bars on the terminal, the time of its stages, its counts and notes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.system import progress
+from gemm_tuner.system.progress import Step
+
+
+@dataclass
+class RunLog:
+    """console: progress and messages, standard error. out: results, standard output.
+
+    started:       a time of time.monotonic().
+    stage_seconds: wall time by stage. facts: how many of what. notes: what else run.json tells, by name.
+    """
+
+    console: Console
+    out: Console
+    started: float = field(default_factory=time.monotonic)
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the block's wall time to the stage's."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add_seconds(name, time.monotonic() - begun)
+
+    @contextmanager
+    def step(self, stage: str, total: int, title: str = "") -> Iterator[Step]:
+        """``stage`` with a bar of so many steps; title: of the bar, where it is not the stage's name."""
+        with self.stage(stage), progress.step(title or stage, total, self.console) as step:
+            yield step
+
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + seconds
+
+    def count(self, fact: str, number: int) -> None:
+        self.facts[fact] = self.facts.get(fact, 0) + number
+
+    def count_run(self, run: StageRun) -> None:
+        """Counts what one launcher did."""
+        self.count("profiler starts", run.starts)
+        self.count("compiled under the profiler", run.compiled)
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
