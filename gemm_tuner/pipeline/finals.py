@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
-from gemm_tuner.decide import choose
-from gemm_tuner.decide import ranking as ranking
+from gemm_tuner.decide import choose, ranking
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, Sheet
-from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
-from gemm_tuner.measure import gpu_watch
+from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.measure.gpu_watch import GpuWatch, Sample
-from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.pipeline.finals_process import TITLE, FinalsProcess
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.store.finals_times import FinalsTimes, Found
+from gemm_tuner.store.finals_times import FinalsTimes
 from gemm_tuner.store.store import Store
 
 # Once more, where another than the chosen one was clearly faster in the publishing processes.
 PUBLISH_AGAIN = 2
-TITLE = "finals"
 # The store's fact on a size: the finalist that came first, and the one that took its place.
 OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
@@ -37,9 +33,9 @@ Finalists = Sequence[tuple[SizeState, list[str]]]
 
 @dataclass
 class Finals:
-    """Times and judges. All outcomes are by problem.
+    """Which processes run, and how they rank the finalists. All outcomes are by problem.
 
-    ledgers:  of the sizes that have timings.
+    states:   of the sizes that have timings.
     next_process: number of the next process of this run.
     _planned: how many of the planned processes each size has behind it.
     """
@@ -57,13 +53,13 @@ class Finals:
     published: dict[Problem, dict[str, Published]] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
     next_process: int = 0
-    longest_s: float = 0.0
-    watched: dict[str, list[Sample]] = field(default_factory=dict)
     _first: int = 0
     _planned: dict[Problem, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._times = FinalsTimes(self.store)
+        shared = self.gpus, self.store, self.limits, self.log
+        self._runner = FinalsProcess(self.planner, self.fleet, *shared, self._times)
 
     @property
     def timings(self) -> dict[Problem, list[Timing]]:
@@ -123,11 +119,8 @@ class Finals:
     def _add_processes(self, finalists: Finalists) -> None:
         """More of the sizes that are undecided, less what cannot win any more."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
-            undecided = [
-                (state, list(self._contest(state).undecided))
-                for state, _ in finalists
-                if self._contest(state).undecided
-            ]
+            every = [(state, list(self._contest(state).undecided)) for state, _ in finalists]
+            undecided = [(state, names) for state, names in every if names]
             if not self._may_go_on():
                 undecided = self._stored(undecided)
             if not undecided:
@@ -178,16 +171,8 @@ class Finals:
 
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
-        return not self.limits.interruption.asked and self._has_time_for(processes * self.longest_s)
-
-    def _has_time_for(self, seconds: float) -> bool:
-        """Whether the budget leaves so many seconds beside the check."""
-        return self.limits.budget.has_time_for(seconds + self.limits.pace.check().of(len(self.states)))
-
-    def _deadline(self) -> float:
-        """When the last round must have begun, as Unix time; 0.0 without a budget."""
-        budget, pace = self.limits.budget, self.limits.pace
-        return budget.unix_time(budget.until(pace.finals_reserve_s(len(self.states))))
+        seconds = processes * self._runner.longest_s
+        return not self.limits.interruption.asked and self._runner.has_time_for(seconds, len(self.states))
 
     def _process(self, finalists: Finalists, role: Role) -> None:
         """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
@@ -209,7 +194,7 @@ class Finals:
                     replace(self.planner.work(state, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
                 )
         if work:
-            for problem, found in self._block(work, number, role).items():
+            for problem, found in self._runner.run(work, number, role, len(self.states), self._title(number)).items():
                 self.timings.setdefault(problem, []).extend(found.values())
 
     def _stored(self, finalists: Finalists, processes: int = 1) -> list[tuple[SizeState, list[str]]]:
@@ -237,45 +222,6 @@ class Finals:
         if recorded is None:
             return True
         return number in recorded or (recorded == {0} and number == self._first)
-
-    def _block(self, work: list[Work], number: int, role: Role) -> Found:
-        """One process; repeated once, if there is time, when heat or the power supply slowed a GPU down in it. What it
-        finds is in the store as soon as a size is through."""
-        labels, budget = self.gpus.labels, self.limits.budget
-        for attempt in ("", ", again: the GPU was throttled"):
-            found: Found = {}
-
-            def enter(timings: Mapping[Key, Timing], into: Found = found) -> None:
-                gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
-                mine = (replace(timing, process=number, role=role) for timing in timings.values())
-                self._times.enter(mine, gpus.__getitem__, into)
-
-            for one in work:
-                self.store.drop_process(one.problem, FINALS, number)
-            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
-            bar = self.log.step(TITLE, total, f"{self._title(number)}{attempt}")
-            with self.gpus.held(), bar as step, GpuWatch(self.gpus.watched()) as watch:
-                begun = budget.clock()  # only now: waiting for the GPU does not count
-                runs = self.fleet.time(work, self.planner.finals(number, self._deadline()), step.on_event, enter, True)
-            for run in runs:
-                self.log.count_run(run)
-                self.limits.learn(run)
-            slowed = watch.throttled()
-            self._note_gpu(TITLE + attempt, watch.samples, slowed)
-            spent_s = budget.clock() - begun
-            self.longest_s = max(self.longest_s, spent_s)
-            if not slowed or self.limits.interruption.asked or not self._has_time_for(spent_s):
-                break
-        return found
-
-    def _note_gpu(self, title: str, samples: list[Sample], slowed: bool) -> None:
-        """Keeps the state of the GPUs over all processes of a title; throttled where one of them was."""
-        self.watched.setdefault(title, []).extend(samples)
-        found = gpu_watch.summary(self.watched[title])
-        if found:
-            notes = self.log.notes.setdefault("gpu", {})
-            before = notes.get(title, {}).get("throttled", False)
-            notes[title] = {**found, "throttled": slowed or before}
 
     def _book(self, state: SizeState) -> None:
         """Enters a size's published times in its account. A finalist that failed in a process has failed; another
