@@ -1,4 +1,4 @@
-"""What reads tuned configs: the limits of its kernels, its default configuration, its files' names and keys.
+"""Readers of tuned configs: the limits of their kernels, default configurations, names and keys of their files.
 
 May import core, system, languages, gemm, space.
 """

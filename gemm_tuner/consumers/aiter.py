@@ -1,7 +1,7 @@
 """AITER (ROCm): one JSON a weight shape, with buckets M_LEQ_x for fixed x and ``any`` for the rest.
 
-Its loader looks into the nested layout first and takes it only where the family's DEFAULT.json is there, else into
-the legacy one, so a file that lies in both is found by every release.
+Its loader uses the nested folder where that has the family's DEFAULT.json, else the legacy folder. A file in both is
+found by every release.
 """
 
 from __future__ import annotations
@@ -85,16 +85,16 @@ class Aiter(Consumer, Served):
         return {**entry, "kpack": config.kpack} if arch == "gfx942" and config.kpack else entry
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """Keys that the loader never asks for are left where they do no harm, behind the others."""
+        """Keys that the loader never asks for come last."""
         keys = [name for name, _ in self.grid]
         return (keys.index(key), "") if key in keys else (len(keys), key)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """A bucket is tuned at its largest size."""
+        """The largest M of a bucket first: it is the one that the bucket is tuned for."""
         return (-offer.problem.m, output_rank(offer.problem), *super().rank(offer))
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
-        """The family's DEFAULT file, where -o is a folder that holds AITER."""
+        """The entry of the family's DEFAULT file, where -o is a folder that contains AITER."""
         is_legacy = place.parent == PurePosixPath(CONFIGS, "gemm")
         name = re.sub(r"-N=\d+-K=\d+", "", place.name) if is_legacy else "DEFAULT.json"
         path = target.root / place.parent / name
@@ -141,7 +141,7 @@ class Aiter(Consumer, Served):
 
 
 def family_of(problem: GemmProblem) -> str:
-    """AITER's name of the family that computes a problem; empty when none here does."""
+    """AITER's name of the kernel family for a problem; empty when there is none."""
     if problem.dtype_a != problem.dtype_b:
         return ""
     if problem.dtype_a in ("bf16", "fp16") and problem.scaling == "none":
@@ -158,7 +158,7 @@ def nested_folder(arch: str, family: str) -> PurePosixPath:
 
 
 def active_folder(base: Path, arch: str, family: str) -> Path | None:
-    """The one folder that the loader takes for a family: the first with a default file; None without any."""
+    """The folder that the loader uses for a family: the first with a default file; None without any."""
     nested = family.lower().replace("-", "_")
     for backend in ("triton", "gluon"):
         folder = base / arch / backend / "gemm" / nested
@@ -169,9 +169,10 @@ def active_folder(base: Path, arch: str, family: str) -> Path | None:
 
 
 def slices_fault(config: KernelConfig, k: int) -> str:
-    """Why AITER would launch another config than it reads: it fits BLOCK_SIZE_K and NUM_KSPLIT to K.
+    """Why AITER would launch another config than the one it reads; empty when it would not.
 
-    A slice is K / NUM_KSPLIT rounded up to whole blocks; fewer slices are launched where that covers K sooner.
+    It adapts BLOCK_SIZE_K and NUM_KSPLIT to K: a slice is K / NUM_KSPLIT rounded up to whole blocks, and only as many
+    slices are launched as cover K.
     """
     slice_k = -(-k // config.SPLIT_K)
     if max(slice_k, 16) < config.BLOCK_SIZE_K:

@@ -1,7 +1,7 @@
-"""Block-scaled fp8 GEMMs of vLLM and SGLang: one JSON a weight shape, keyed by M, the nearest M serves.
+"""Block-scaled fp8 GEMMs of vLLM and SGLang: one JSON for each weight shape, keyed by M; the nearest M is used.
 
-Both loaders turn every key into an int, so nothing but sizes may stand at the top, and both splat an entry into the
-kernel's launch, so nothing but its constants and Triton's options may stand in it.
+Both loaders convert every top-level key to int, so only sizes may be keys. Both pass an entry as keyword arguments to
+the kernel's launch, so an entry may hold only the kernel's constants and Triton's options.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
 
 
 class BlockFp8(Consumer, Served):
-    """What the two share. directories: below site-packages, one for every version that looks elsewhere.
+    """What the two have in common.
 
-    separator:      between the two sizes of the scale block in a file's name.
-    default_stages: num_stages of the tile that is launched without a file.
+    directories:    below site-packages, one for each known version of the loader.
+    separator:      between the two sizes of the scale block in a file name.
+    default_stages: num_stages of the default config, used without a file.
     """
 
     takes = "e4m3 fp8 with block scales, B column-major: --dtype fp8_e4m3 --scaling block --layout_b col"
@@ -48,7 +49,7 @@ class BlockFp8(Consumer, Served):
 
     @abstractmethod
     def device_name(self, name: str) -> str:
-        """A device's name as the consumer spells it in a file's."""
+        """A device's name as the consumer writes it in file names."""
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         if problem.scaling != "block":
@@ -76,7 +77,7 @@ class BlockFp8(Consumer, Served):
         config, entry = offer.config, tile_entry(offer.config)
         if config.kpack:
             entry |= {"waves_per_eu": config.waves_per_eu, "matrix_instr_nonkdim": config.matrix_instr_nonkdim}
-        if config.kpack > 1:  # 1 is Triton's default, and gfx950 knows no other
+        if config.kpack > 1:  # 1 is Triton's default, and the only value on gfx950
             entry["kpack"] = config.kpack
         return entry
 

@@ -1,4 +1,4 @@
-"""What an exporter must know of a consumer: what its kernels can do, and how its files are named and filled."""
+"""The interface of consumers: what their kernels can launch, and how their files are named and filled."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gemm_tuner.system.documents import show
 Entry = dict[str, Any]
 Body = dict[str, Entry]
 MAX_NAME_BYTES = 100
-# Of results that differ in the type of C only, and share a file: the type that models are served in first.
+# Results that differ only in the type of C share a file; the type that most models are served in comes first.
 OUTPUT_ORDER = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom files are for. root: the folder of -o. device: the device's name, not yet spelt the consumer's way."""
+    """The target of files. root: the folder of -o. device: the device's name, not yet in the consumer's spelling."""
 
     root: Path
     device: str
@@ -33,14 +33,14 @@ class Target:
 
 
 class Consumer(ABC):
-    """One reader of tuned configs. A file of it maps keys to entries."""
+    """A reader of tuned configs. Its files map keys to entries."""
 
     name: str
-    device_key = "device"  # the key of a results file's header that names the device the consumer's way; or ""
-    grid: tuple[tuple[str, int], ...] = ()  # keys that every file must have, each with the M that it stands for
-    takes = ""  # in words, for a message
+    device_key = "device"  # key of a results file's header with the device's name for this consumer; or ""
+    grid: tuple[tuple[str, int], ...] = ()  # (key, M) of the entries that every file must have
+    takes = ""  # the problems that it takes, in words, for messages
     splits_k = False  # its kernel may split K over the grid
-    floor_stands_in = False  # a key that nothing near can fill takes the config of a smaller M
+    floor_stands_in = False  # a key without a near tuned M takes the config of a smaller M
 
     @abstractmethod
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
@@ -52,7 +52,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
-        """The files that hold a problem's entry, below the folder of -o: one for every place that is looked at."""
+        """The files for a problem's entry, below the folder of -o: one for each place where versions look."""
 
     @abstractmethod
     def key(self, problem: GemmProblem) -> str:
@@ -60,22 +60,22 @@ class Consumer(ABC):
 
     @abstractmethod
     def entry(self, offer: Offer, arch: str) -> Entry:
-        """What stands under the key."""
+        """The value of the key."""
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """Where a key stands in its file. Raises ValueError for one that the consumer stumbles over."""
+        """Sort key of a key in its file. Raises ValueError for a key that the consumer's loader fails on."""
         return (key,)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """Of offers for one key the least is taken."""
+        """Sort key of offers; of several for one key the least is taken."""
         return (offer.time_us is None, offer.time_us)
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
-        """What the consumer would launch for an M without the file; None when that is not known."""
+        """The entry that the consumer uses for an M without a file; None when unknown."""
         return None
 
     def default_config(self, problem: GemmProblem, arch: str) -> KernelConfig | None:
-        """``default`` as a configuration of the family that stands for the consumer's kernel."""
+        """``default`` as a configuration of the family that is measured in place of the consumer's kernel."""
         return None
 
     def text(self, body: Body) -> str:
@@ -88,22 +88,22 @@ class Consumer(ABC):
 
 
 class Served(ABC):
-    """A consumer whose look-up is known, for serve-check."""
+    """A consumer whose loader is known well enough to reproduce it, for serve-check."""
 
     name: str
 
     @abstractmethod
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
-        """The files that the consumer's loader would open below a folder, and remarks on those it would not."""
+        """(files that the consumer's loader would open below a folder; remarks on files that it would not)."""
 
     @abstractmethod
     def look_up(self, body: Mapping[str, Any], m: int) -> str:
-        """The key that serves M. Raises ValueError where the consumer's loader does, with why."""
+        """The key used for M. Raises ValueError with the reason where the consumer's loader fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeFile:
-    """One data file. label: such as ``N=7168,K=2048``. remark: what the loader does with it beside reading it."""
+    """One data file. label: such as ``N=7168,K=2048``. remark: under which condition it is read; empty for always."""
 
     path: Path
     label: str
@@ -137,9 +137,9 @@ def plain_gemm_fault(problem: GemmProblem) -> str:
 
 
 def tile_fault(config: KernelConfig, *, split_k: bool, xcds: tuple[int, ...] = (1,), stream_b: bool = False) -> str:
-    """Why a kernel with one program a tile and loads through pointers cannot be launched with a config.
+    """Why a kernel like gemm_tile (one program for each tile, pointer loads) cannot be launched with a config; or "".
 
-    What it can beside that: split_k, a grid over slices of K; xcds, its own dealing of tiles to chiplets; stream_b.
+    What the kernel supports: split_k, slices of K; xcds, the values of NUM_XCDS; stream_b, STREAM_B.
     """
     if config.family != "gemm_tile":
         return f"is of the family {config.family}, another kernel than the consumer's"
@@ -159,7 +159,7 @@ def tile_entry(config: KernelConfig) -> Entry:
 
 
 def file_safe(name: str, hint: str) -> str:
-    """A device's name as part of a file's name. Raises UserError for one that no file can carry."""
+    """A device's name as part of a file name. Raises UserError for one that cannot be."""
     if not name or not name.isprintable() or "/" in name or len(name.encode()) > MAX_NAME_BYTES:
         raise UserError(f"the device's name is {show(name)}", where="--device_name", accepted="a name", hint=hint)
     return name

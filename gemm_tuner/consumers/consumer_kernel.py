@@ -1,6 +1,6 @@
-"""``--kernel_from``: a server's own kernel, taken from the text of its source. The server is never imported.
+"""``--kernel_from``: a server's own kernel, extracted from its source text. The server is never imported.
 
-What is taken is the kernel's function and the constants and @triton.jit functions of the same file that it uses. They
+The kernel's function is extracted with the constants and @triton.jit functions of the same file that it uses. They
 become part of a generated script, as a family of their own.
 """
 
@@ -24,7 +24,7 @@ FUNCTIONS = {
     "vllm": ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul"),
     "sglang": ("_w8a8_block_fp8_matmul",),
 }
-# Below site-packages, one for every version that keeps it elsewhere; in another file it is searched for.
+# Files below site-packages, one for each known version; elsewhere the kernel is searched for.
 PLACES = {
     "vllm": ("vllm/model_executor/layers/quantization/utils/fp8_utils.py",),
     "sglang": (
@@ -51,9 +51,9 @@ class ConsumerKernel:
     """A server's kernel.
 
     file:      the name of its file.
-    helpers:   the text of what it uses. text: that of its function, from ``def`` on, with NAME as a first argument.
+    helpers:   source of what it uses. text: source of its function, from ``def`` on, with NAME as first argument.
     arguments: its own arguments, in order.
-    sha:       12 hex digits over the text of all that was taken, as it stands in the file.
+    sha:       12 hex digits over the extracted source as it is in the file.
     """
 
     consumer: str
@@ -130,7 +130,7 @@ def find(consumer: str, folder: Path) -> Path:
 
 
 def defines(path: Path, consumer: str) -> bool:
-    """Whether a file seems to define a server's kernel."""
+    """Whether a file contains the definition of a server's kernel, by text search."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -161,7 +161,7 @@ def is_jit(function: ast.FunctionDef, *, with_options: bool) -> bool:
 
 
 def check_arguments(kernel: ast.FunctionDef, file: Path) -> None:
-    """Raises UserError where the kernel's arguments are not those that are passed."""
+    """Raises UserError unless the kernel's arguments are those that the template passes."""
     args = kernel.args
     where = f"{printable(file)}, {kernel.name}"
     if args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults:

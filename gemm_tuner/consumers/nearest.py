@@ -1,4 +1,4 @@
-"""Consumers that take, for any M, the entry whose M is nearest: the grid of M, its filling, and the look-up."""
+"""For consumers that use the entry of the nearest M: the grid of M, which tuned M may fill a gap, the look-up."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ LEAST_TILE = 16  # rows; tl.dot takes no fewer
 
 
 def nearest(m: int, keys: Iterable[str]) -> str:
-    """The key whose number is nearest to m; of two that are as near, the first in the file."""
+    """The key whose number is nearest to m; of two equally near, the first in the file."""
     return min(keys, key=lambda key: abs(int(key) - m))
 
 
 def stand_in(m: int, tile_rows: Mapping[int, int]) -> int | None:
     """Which tuned M may serve an M that was not tuned; None when none may.
 
-    tile_rows: BLOCK_SIZE_M of each tuned M. One may serve when its tile has no more rows than m rounded up to a power
-    of two (16 or more), and it is within a factor of two of m, or both fit into one tile. The nearest by ratio is
-    taken, the smaller one of two that are as near.
+    tile_rows: BLOCK_SIZE_M by tuned M. A tuned M may serve when its tile has at most m rows, rounded up to a power of
+    two and 16, and when it is within a factor of two of m or both fit into one tile. The nearest by ratio is taken, the
+    smaller of two equally near.
     """
     able = [
         tuned

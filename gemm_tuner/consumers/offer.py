@@ -1,4 +1,4 @@
-"""A config that a consumer is offered for a size."""
+"""A config that can be exported for a size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gemm_tuner.gemm.problem import GemmProblem
 
 @dataclass(frozen=True)
 class Offer:
-    """A config for a size.
+    """A config for a size, with its times.
 
-    time_us:   its median kernel time there; None when the results file gives none.
-    stage:     where that time is from: ``results``, or ``finals`` or ``screen`` of the run's table.
+    time_us:   median kernel time at this size; None when the results file gives none.
+    stage:     source of that time: ``results``, or ``finals`` or ``screen`` of the run's table.
     tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
     timings:   time by config name of all that the run's table timed for this size.
     """

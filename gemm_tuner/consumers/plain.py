@@ -1,4 +1,4 @@
-"""Formats for anybody's own reader: a CSV, a JSON, and the arguments of triton.Config. Keyed by size, exact."""
+"""General formats, keyed by exact size: CSV, JSON, and the arguments of triton.Config."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_tuner.system.input_files import printable, read_text
 
 
 class Everything(Consumer):
-    """A file that takes every size and every family, with all that the results say."""
+    """A format for every size and family, with all columns of the results."""
 
     device_key = ""  # no file's name has the device
 
@@ -51,7 +51,7 @@ class Json(Everything):
 
 
 class Csv(Everything):
-    """One line a size; a blank cell is what the results do not say, or what is at its default."""
+    """One line for each size; cells that are unknown or at their default are empty."""
 
     name = "csv"
     columns = (

@@ -1,7 +1,7 @@
-"""Provenance of exported entries, in a file beside them that no consumer opens.
+"""Provenance of exported entries, in a file beside the data files that no consumer opens.
 
-An entry of a data file is known only as long as it equals what was recorded here: one that was edited by hand since,
-or came with the consumer, is unknown.
+An entry of a data file is known only while it equals the one recorded here. One that was edited since, or that came
+with the consumer, is unknown.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Note:
     """What is known of one entry.
 
     kind:     ``tuned``: the size's own config; ``from_table``: the best of the run's table that the consumer can
-              launch; ``stand_in``: the config of an M near by; ``far_stand_in``: of one far off; ``default``: the
-              consumer's own default.
+              launch; ``stand_in``: the config of a near M; ``far_stand_in``: of a far M; ``default``: the consumer's
+              default.
     entry:    the entry as written.
     m:        the M that it was measured at; 0 for a default.
     time_us:  median kernel time there; None when not known. stage: ``results``, ``served``, ``finals``,
               ``screen``, or ``model`` where nothing ran.
     verified: checked on the GPU. check: how else it was checked, a value of records.Verified; empty when it was, and
               for a default.
-    default_us: of the consumer's default at the same M, timed beside it; None when it was not.
-    results:  which results file; a key of Sidecar.results.
+    default_us: time of the consumer's default at the same M in the same finals; None when it was not timed.
+    results:  key of the results file in Sidecar.results.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Timed:
-    """What is known of one M of a file, whether or not it has an entry of its own.
+    """The times at one M of a file, with or without an entry.
 
     tuned, tuned_us: name and median time of the config that tuning chose, of whatever family.
     times_us:        time at this M of the configs of the file, by name, as far as a run timed them.
@@ -78,13 +78,13 @@ class Sidecar:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def known(self, file: str, key: str, entry: object) -> Note | None:
-        """The note of an entry, unless the entry is another than the one recorded."""
+        """The note of an entry; None when there is none or the entry was changed since."""
         note = self.files.get(file, {}).get(key)
         return note if note is not None and note.entry == entry else None
 
 
 def read(folder: Path) -> Sidecar:
-    """The provenance of a folder's files; empty when there is none. Raises UserError for one that does not read."""
+    """The provenance of a folder's files; empty when there is none. Raises UserError when it cannot be read."""
     path = folder / FILE_NAME
     if not path.exists():
         return Sidecar()
@@ -99,7 +99,7 @@ def read(folder: Path) -> Sidecar:
 
 
 def write(folder: Path, sidecar: Sidecar) -> None:
-    """Writes the provenance of a folder's files, whole or not at all."""
+    """Writes the provenance of a folder's files atomically."""
     document = {
         "format_version": FORMAT_VERSION,
         "files": _plain(sidecar.files),
@@ -120,7 +120,7 @@ def read_entries(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _plain(by_file: Mapping[str, Mapping[str, Note | Timed]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Records as JSON has them, without what is at its default."""
+    """Records as JSON objects, without fields at their default."""
     return {file: {key: _fields(one) for key, one in records.items()} for file, records in sorted(by_file.items())}
 
 
