@@ -1,4 +1,4 @@
-"""All that knows M, N and K: the problem, its types, size files, operands, reference, vendor call and cost model.
+"""Everything about M, N and K: the problem, its types, size files, operands, reference, vendor call, cost model.
 
 May import core, system, languages.
 """

@@ -1,4 +1,4 @@
-"""Is a configuration right? Compares a call with a reference of higher precision, and with the same call again."""
+"""Checks the result of a configuration: against a reference of higher precision, and for equal bits when repeated."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.languages.triton.scratch import Scratch, count_sms
 from gemm_tuner.languages.triton.scripts import launch_all
 
-# Elements of a block of A, B or C when results are compared: 0.5 GiB in float64.
+# Elements of A, B or C in one comparison: 0.5 GiB in float64.
 COMPARE_ELEMENTS = 2**26
-# Calls on a GPU that must give the same bits: a race shows in some. The interpreter runs one program after another.
+# Calls on a GPU that must give the same bits, to detect races. The interpreter is sequential and needs one.
 REPEATS = 5
 
 
 def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: str, *, first_row: int = 0) -> Verdict:
-    """The verdict on ``actual`` in dtype_c, the rows of C from ``first_row`` on. A NaN that the reference has
-    not is wrong, and so is an infinity, unless a result within the bound is beyond dtype_c's largest number.
+    """The verdict on the rows of C from ``first_row`` on, counted through the batch.
 
-    actual, expected, slack: (rows, n), rows counted through the batch; the latter two as ``reference`` gives them.
+    A NaN is wrong where the reference has none. An infinity is wrong unless a result within the bound would overflow
+    dtype_c. actual: (rows, n) in dtype_c. expected, slack: (rows, n), as ``reference`` returns them.
     """
     import torch
 
@@ -52,14 +52,15 @@ def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: 
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
-    """Runs one configuration on operands of two kinds and an output that nobody wrote.
+    """Runs one configuration on two kinds of operands, with C filled by ``unwritten``, and checks C.
 
     N(0, 1): compared with the reference within its error bound; on a GPU the same call runs REPEATS times on the same
     scratch and must give the same bits, else the verdict is not stable. Then all sets of ``exact_operands``, compared
     for equality. The errors in the verdict are those of N(0, 1).
 
-    Rows of the verdict count through the batch: row r of matrix i is i * m + r. What a comparison holds stays near
-    COMPARE_ELEMENTS numbers."""
+    Rows in the verdict are counted through the batch: row r of matrix i is i * m + r. C is compared in blocks of about
+    COMPARE_ELEMENTS elements.
+    """
     caller = Caller.of(script, problem, name, device)
     verdict = check_random(caller, problem, name, seed)
     for number in range(count_sets(problem)):
@@ -71,7 +72,7 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes the launches of one configuration, all on one scratch."""
+    """Makes the launches of one configuration, all with the same scratch."""
 
     script: ModuleType
     config: dict[str, Any]
@@ -117,9 +118,8 @@ def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> 
 
 
 def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: int, seed: int) -> Verdict:
-    """The verdict as it was when C is the exact one for this set of operands; else wrong, with the set and the element.
-
-    verdict: on random operands, and right."""
+    """``verdict``, the one on random operands, when C is exact for this set of operands; else a wrong one with the
+    element."""
     problem = with_exact_factors(problem)
     operands = make_exact_operands(problem, number, seed, caller.device)
     found = exact_difference(caller.result(problem, operands), problem, operands)
@@ -131,7 +131,7 @@ def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: 
 
 
 def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> Wrong | None:
-    """``exact_fault`` of the whole of C, (matrices, m, n); rows count through the batch."""
+    """``exact_fault`` of the whole of C, shape (matrices, m, n); rows are counted through the batch."""
     for matrices, rows in blocks(problem):
         part = actual[matrices, rows].reshape(-1, problem.n)
         found = exact_fault(part, problem, operands, rows, matrices)
@@ -142,13 +142,13 @@ def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> W
 
 
 def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
-    """The row, counted through the batch, at which a block begins."""
+    """The first row of a block, counted through the batch."""
     return int((matrices.start or 0) * problem.m + (rows.start or 0))
 
 
 def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProblem, verdict: Verdict) -> Verdict:
-    """The verdict after the same call has run REPEATS times: as it was when all gave the bits of ``first``, which is
-    (matrices, m, n); else that of the first element that differs, and neither right nor stable."""
+    """``verdict`` when REPEATS calls all give the bits of ``first``, shape (matrices, m, n); else a verdict that is not
+    stable, with the first element that differs."""
     for turn in range(2, REPEATS + 1):
         c.copy_(unwritten(c.shape, problem.dtype_c, c.device))
         launch_all(launches)
@@ -177,7 +177,7 @@ def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
 
 
 def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
-    """(matrices of the batch, rows of each) that are compared at a time: some matrices, or some rows of one."""
+    """(matrices of the batch, rows of each) of each comparison: several matrices, or some rows of one."""
     largest = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
     together = COMPARE_ELEMENTS // largest
     if together > 1:
@@ -191,6 +191,6 @@ def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
 
 
 def worse(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict that is farther over its bound, with the larger error of both."""
+    """The verdict with the larger error over bound, with the larger absolute error of both."""
     error = max(one.max_abs_error, other.max_abs_error)
     return replace(max((one, other), key=lambda verdict: verdict.error_over_bound), max_abs_error=error)

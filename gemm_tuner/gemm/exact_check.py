@@ -1,4 +1,4 @@
-"""Compares C with the exact one, for operands of ``exact_operands``."""
+"""Compares C with the exact result, for operands of ``exact_operands``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Wrong = tuple[tuple[int, int], str]
 def exact_fault(
     actual: Any, problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL
 ) -> Wrong | None:
-    """((row, column), what is wrong) of the first element that is not the exact one; None when all are.
+    """((row, column), message) of the first element that is not exact; None when all are.
 
-    actual: (matrices * rows, n) in dtype_c; the row counts from its first one."""
+    actual: (matrices * rows, n) in dtype_c; rows are counted from its first one.
+    """
     a, b, x = before_activation(problem, operands, rows, matrices)
     low, high = exact_range(x, problem)
     wrong = ~((actual >= low) & (actual <= high))  # NaN is wrong
@@ -32,8 +33,10 @@ def exact_fault(
 
 
 def before_activation(problem: GemmProblem, operands: Operands, rows: slice, matrices: slice) -> tuple[Any, Any, Any]:
-    """(A, B, C before activation), scales multiplied into A and B; C is (matrices * rows, n). All are fp32, in which
-    every partial sum is exact."""
+    """(A, B, C before activation) in fp32, with scales multiplied into A and B; C is (matrices * rows, n).
+
+    fp32 is wide enough: every partial sum is exact in it.
+    """
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -47,8 +50,8 @@ def before_activation(problem: GemmProblem, operands: Operands, rows: slice, mat
 
 
 def exact_range(x: Any, problem: GemmProblem) -> tuple[Any, Any]:
-    """(smallest, largest) right C in dtype_c, where x is C before activation: one number for none and relu, what may
-    come of the errors of exp and erf for gelu and silu."""
+    """(smallest, largest) correct C in dtype_c. x: C before activation. They differ for gelu and silu only, by the
+    errors of exp and erf."""
     kind = torch_dtype(problem.dtype_c)
     if problem.activation in ("none", "relu"):
         exact = activated(problem.activation, x).to(kind)
@@ -60,8 +63,10 @@ def exact_range(x: Any, problem: GemmProblem) -> tuple[Any, Any]:
 
 
 def suspect(actual: Any, a: Any, b: Any, x: Any, problem: GemmProblem) -> str:
-    """Names the term that is missing or counted twice, where one alone explains the whole error. Where the term has a
-    partner that it cancels, one missing is the other twice."""
+    """Names the k whose product is missing or counted twice, where a single one explains the whole error; else "".
+
+    Of a pair of terms that cancel, one missing gives the same error as the other counted twice: both are named.
+    """
     import torch
 
     if problem.activation != "none":

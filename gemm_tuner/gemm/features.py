@@ -1,4 +1,4 @@
-"""Numbers by which a learned model compares configurations, also those of different sizes."""
+"""Features of configurations for the search's regression, comparable between sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def families_of(tables: Sequence[pd.DataFrame]) -> tuple[str, ...]:
 
 
 def matrix(candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]) -> Floats:
-    """One row a candidate; the same columns for every size of a run."""
+    """Shape (candidates, features); the same columns for every size of a run. families: of all sizes."""
     c = candidates
     m, n, k = problem.m, problem.n, problem.k
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes

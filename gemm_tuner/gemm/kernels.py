@@ -1,4 +1,4 @@
-"""The launches of a GEMM with no memory behind them, for compiling."""
+"""Launches of a GEMM with operands that have no memory, for compiling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.languages.triton.scripts import ShapeOnly
 
 
 def shape_only_calls(script: ModuleType, config: dict[str, Any], problem: GemmProblem) -> list[Launch]:
-    """The launches of one GEMM with no memory behind them, for compiling."""
+    """The launches of one GEMM with operands that have no memory."""
     size = call_size(problem)
     elements, locks = script.scratch(config, size, STAND_IN_SMS)
     scratch = Scratch(
@@ -26,7 +26,7 @@ def shape_only_calls(script: ModuleType, config: dict[str, Any], problem: GemmPr
 
 
 def shape_only_operands(problem: GemmProblem) -> Operands:
-    """Operands of the right types and extents, with no memory behind them."""
+    """Operands of the right types and extents, without memory."""
     m, n, k, batch = call_size(problem)
     scales = [ShapeOnly("fp32", rows * columns) for rows, columns in problem.scale_shapes]
     return Operands(

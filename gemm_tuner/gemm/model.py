@@ -1,20 +1,20 @@
-"""A prediction of kernel time from the configuration alone: for ranking before anything is timed,
-and for saying how long a run will take. It is never written down as a measurement.
+"""Predicts kernel time from the configuration alone, to rank before anything is timed and to estimate a run's
+duration. A prediction is never reported as a measurement.
 
     t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + split_k
 
     norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a maximum without a corner
 
 * waves: tiles over (SMs * resident blocks), rounded up: wave quantisation, "Matrix Multiplication
-  Background User's Guide", NVIDIA, sec. "Wave Quantization". A fractional last wave counts whole, but for
-  gemm_stream_k, which shares it out.
+  Background User's Guide", NVIDIA, sec. "Wave Quantization". Not rounded for gemm_stream_k, which distributes the
+  last wave.
 * compute: 2 BM BN BK over one SM's share of the matrix rate, divided by how well a tile feeds the
   matrix unit; as in Triton's former ops/matmul_perf_model.py (compute, load and store estimates). gemv
   computes on the ordinary cores, at the rate of fp32.
-* l2: bytes of one block of A and B over one SM's share of what reaches it.
+* l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
 * latency: one trip to memory divided by the stages that hide it.
-* tile_end: storing a tile of C, and what does not overlap with the next one.
-* memory: the bytes over the bandwidth, less of which few tiles reach.
+* tile_end: storing a tile of C, as far as it does not overlap with the next tile.
+* memory: the bytes over the bandwidth, of which few tiles reach only a part.
 
 The constants below were fitted to timings of an H200; docs/model.md says how, and how well it ranks.
 """
@@ -38,16 +38,16 @@ MEMORY_LATENCY_US = 0.85
 # on an H200 with torch, 2026-10.
 RATE_REACHED = 0.8
 BANDWIDTH_REACHED = 0.9
-# Fitted: operands reach the SMs at this many times l2_gbps; programs that run in step ask for the same tiles.
+# Fitted: operands reach the SMs at this multiple of l2_gbps, since programs that run in step load the same tiles.
 L2_REUSE = 3.6
-# Fitted: the BM BN / (BM + BN) from which a tile feeds the matrix unit: that of 128 x 128.
+# Fitted: BM BN / (BM + BN) from which on a tile keeps the matrix unit busy: that of 128 x 128.
 FULL_INTENSITY = 64.0
 # Fitted: share of the rate without a warp group's instructions, which need 64 rows and four warps.
 WITHOUT_WARPGROUP = 0.73
 # Share of the rate when the accumulators alone exceed the registers.
 SPILLING = 0.2
-# Fitted: end of a tile beside its stores; the share of it that a neighbour in the SM or a persistent loop
-# leaves visible, each; and what storing in parts costs.
+# Fitted: end of a tile without its stores; the share of it that is not hidden by another block of the SM, or by a
+# persistent loop; the factor for storing in parts.
 TILE_END_US = 0.22
 NOT_HIDDEN = 0.7
 SUBTILED = 1.35
@@ -58,19 +58,19 @@ LAST_SLICE_US = 2.0
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
-# Registers of one thread beside its accumulators: pointers and operands in flight.
+# Registers of one thread without its accumulators: pointers and operands in flight.
 REGISTERS_BESIDE = 48
 
 
 def roofline_us(problem: GemmProblem, device: Device) -> float:
-    """The least time the datasheet allows, microseconds: arithmetic or bytes, the larger."""
+    """Lower bound by the data sheet, microseconds: the larger of arithmetic and memory time."""
     compute_us = problem.flops / (device.tflops(problem.rate_key) * 1e6)
     memory_us = problem.bytes_moved / (device.dram_gbps * 1e3)
     return max(compute_us, memory_us)
 
 
 def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
-    """Blocks of one configuration that one SM holds at a time, at least 1."""
+    """Thread blocks of each configuration that are resident on one SM, at least 1. Shape (configurations,)."""
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) * np.maximum(1, c.num_stages - 1)
     threads = device.target.warp_size * c.num_warps
@@ -84,9 +84,9 @@ def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
 
 def tile_efficiency(c: Any, device: Device) -> Floats:
-    """How much of the matrix rate a tile can use: small tiles and few warps leave the unit waiting.
+    """Share of the matrix rate that a tile can reach, shape (configurations,). Small tiles and few warps reach less.
 
-    A warp's matrix instruction reads operands for BM x BN / (BM + BN) multiply-adds an element.
+    A tile does BM x BN / (BM + BN) multiply-adds for each element that it loads.
     """
     intensity = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (c.BLOCK_SIZE_M + c.BLOCK_SIZE_N)
     accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)
@@ -97,13 +97,13 @@ def tile_efficiency(c: Any, device: Device) -> Floats:
 
 
 def norm(*terms: Any) -> Floats:
-    """A little more than the largest term where a second is near it, so that equals are told apart."""
+    """The p-norm of the terms, p = SHARPNESS: a smooth maximum, so that the second largest term also counts."""
     total: Floats = sum(term**SHARPNESS for term in terms) ** (1 / SHARPNESS)
     return total
 
 
 def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floats:
-    """Time of one block of K in an SM that ``sharing`` programs share, microseconds."""
+    """Time of one block of K on an SM with ``sharing`` resident programs, microseconds."""
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
     rate = device.tflops(problem.rate_key)
     of_cores = dict(device.matmul_tflops).get("fp32", rate)
@@ -116,7 +116,7 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
 
 
 def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floats:
-    """What a tile costs beside its blocks of K, microseconds."""
+    """Time of a tile beyond its blocks of K, microseconds."""
     bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
     seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
@@ -126,7 +126,7 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
 
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
-    """What adding up slices of K costs, microseconds; 0 where K is whole."""
+    """Time of adding up slices of K, microseconds; 0 where K is not split."""
     in_one_launch = np.isin(np.asarray(c.family), ("gemm_split_k", "gemv"))
     partial_bytes = 2.0 * c.SPLIT_K * problem.batch * problem.m * problem.n * 4
     partial_us = partial_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)

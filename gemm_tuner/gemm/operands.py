@@ -1,4 +1,4 @@
-"""The matrices that are timed and checked."""
+"""Operands for timing and checking."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gemm_tuner.gemm.problem import GemmProblem, Layout
 INIT_TYPES = ("randn", "hpl", "trig_float", "zeros")
 # Integers are drawn from -INT8_LARGEST to INT8_LARGEST, which is symmetric, so that their mean is zero.
 INT8_LARGEST = 127
-# What C holds before a check where there is no NaN: no sum of products of int8 reaches it.
+# Initial content of an int32 C, which has no NaN: no sum of products of int8 reaches it.
 INT32_SENTINEL = -(2**31)
-# Of the scales: none is 1, so that one left out shows.
+# Range of the scales. A draw is never exactly 1, so that a scale that a kernel omits is noticed.
 SCALE_RANGE = (0.5, 2.0)
 
 
@@ -80,8 +80,10 @@ def fill(shape: tuple[int, ...], dtype: str, init_type: str, generator: Any, dev
 
 
 def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) -> Operands:
-    """Fresh operands; the same seed gives the same values on the same kind of device. C is as ``unwritten`` says.
-    c_in and bias are of init_type too, scales are uniform in SCALE_RANGE."""
+    """New operands; the same seed gives the same values on the same kind of device.
+
+    A, B, c_in and bias are of init_type, scales uniform in SCALE_RANGE, C filled by ``unwritten``.
+    """
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -106,7 +108,7 @@ def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) 
 
 
 def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
-    """What shows where nobody wrote: NaN, or INT32_SENTINEL in int32."""
+    """A tensor whose elements show that they were not written: NaN, or INT32_SENTINEL for int32."""
     import torch
 
     kind = torch_dtype(dtype)
@@ -114,19 +116,21 @@ def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
 
 
 def rotation(problem: GemmProblem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
-    """As many sets of operands as fit into rotating_bytes."""
+    """As many sets of operands as ``rotation_count`` says."""
     count = rotation_count(problem, rotating_bytes)
     return [make_operands(problem, init_type, seed + i, device) for i in range(count)]
 
 
 def rotation_count(problem: GemmProblem, rotating_bytes: int) -> int:
-    """Sets of operands that fit into rotating_bytes, at least 1, at most 64."""
+    """How many sets of operands fit into rotating_bytes, at least 1, at most 64."""
     return max(1, min(64, rotating_bytes // problem.bytes_moved))
 
 
 def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> None:
-    """Raises MemoryError when the operands will not fit, before torch tries: what torch does after a failed
-    allocation ends the trace of an nsys that is older than the CUDA runtime."""
+    """Raises MemoryError when the operands will not fit, before torch tries to allocate them.
+
+    What torch calls after a failed allocation ends the trace of an nsys that is older than the CUDA runtime.
+    """
     import torch
 
     if device != "cuda":
@@ -141,11 +145,11 @@ def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> No
 
 
 def interpretable(operands: Operands) -> Operands:
-    """The same values in types that Triton's interpreter multiplies right: bf16 as fp32, fp8 as fp16, both exactly.
+    """The same values in types that Triton's interpreter multiplies correctly: bf16 as fp32, fp8 as fp16, both exact.
 
-    tl.dot of the interpreter multiplies the bit patterns of bf16 (triton-lang/triton issue 11584), and results are cut
-    off where a GPU rounds; NaN and Inf of fp8 become numbers. Products of bf16 and of fp8 are exact in fp32 and
-    the caller rounds C, so what is computed is the same.
+    tl.dot of the interpreter multiplies the bit patterns of bf16 (triton-lang/triton issue 11584), truncates results
+    that a GPU rounds, and turns NaN and Inf of fp8 into numbers. Products of bf16 and fp8 are exact in fp32 and the
+    caller rounds C, so the computation is the same.
     """
     import torch
 

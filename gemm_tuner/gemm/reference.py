@@ -1,4 +1,4 @@
-"""What C should be, and how far a right result may be from it."""
+"""The reference for C, and the error bound of a correct result."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ACCUMULATOR_ROUNDOFF = 2.0**-23
 FP8_ACCUMULATOR_ROUNDOFF = 2.0**-13
 # Failure probability of the probabilistic bound falls as exp(-lambda^2 / 2); 6 leaves 1e-8.
 ROUNDING_LAMBDA = 6.0
-# Truncation always errs the same way, so its errors add up. Measured on an H200 (docs/checking.md): 0.05.
+# Errors of truncation all have the same sign, so they add up. Measured on an H200 (docs/checking.md): 0.05.
 TRUNCATION_FACTOR = 0.25
 # tf32 has 10 bits of fraction; both factors of a product are cut off.
 TF32_PRODUCT_ROUNDOFF = 2 * 2.0**-10
-# Scales, alpha, beta C_in, bias and the way from int32: at most eight roundings in fp32.
+# Scales, alpha, beta C_in, bias and the conversion from int32: at most eight roundings in fp32.
 EPILOGUE_ROUNDOFF = 8 * 2.0**-24
-# Largest slope of each activation, and its own error for every unit of |x|: of exp and erf as GPUs have them.
+# Largest slope of each activation, and its error relative to |x|, from the exp and erf of GPUs.
 SLOPES = {"none": 1.0, "relu": 1.0, "gelu": 1.13, "silu": 1.1}
 ACTIVATION_ROUNDOFF = {"none": 0.0, "relu": 0.0, "gelu": 1e-6, "silu": 1e-6}
 # Of a float64 sum of scaled int8, each scaled operand rounded twice.
@@ -34,7 +34,7 @@ ALL = slice(None)
 
 
 def reference(problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL) -> tuple[Any, Any]:
-    """(C before it is rounded to dtype_c, largest error of a right one) of some rows of some matrices of the batch.
+    """(C before rounding to dtype_c, error bound of a correct C) of some rows of some matrices of the batch.
 
     Both are (matrices * rows, n), in float64 up to FLOAT64_LIMIT multiply-adds and for int8, else in float32.
     Sums of products of int8 are exact; they stay within int32 for K below 133000.
@@ -60,17 +60,17 @@ def reference(problem: GemmProblem, operands: Operands, rows: slice = ALL, matri
     slack += EPILOGUE_ROUNDOFF * magnitude
     slack *= SLOPES[problem.activation]
     slack += ACTIVATION_ROUNDOFF[problem.activation] * expected.abs()
-    slack.masked_fill_(expected.isinf(), 0.0)  # what becomes of Inf is exact
+    slack.masked_fill_(expected.isinf(), 0.0)  # Inf must be exact
     return activated(problem.activation, expected), slack
 
 
 def batched(matrix: Any) -> Any:
-    """A view with a batch in front."""
+    """A view with the batch as first axis."""
     return matrix if matrix.dim() == 3 else matrix.unsqueeze(0)
 
 
 def scaled(problem: GemmProblem, operands: Operands, rows: slice, matrices: slice, kind: Any) -> tuple[Any, Any]:
-    """Fresh (matrices, rows, k) of A and (matrices, k, n) of B of type ``kind``, with their scales multiplied in."""
+    """New tensors A, (matrices, rows, k), and B, (matrices, k, n), of type ``kind``, multiplied by their scales."""
     a, b = (batched(matrix) for matrix in operands.logical(problem))
     a, b = a[matrices, rows].to(kind, copy=True), b[matrices].to(kind, copy=True)
     if problem.scaling == "tensor":
@@ -86,7 +86,7 @@ def scaled(problem: GemmProblem, operands: Operands, rows: slice, matrices: slic
 
 
 def stretched(scales: Any, extent: int, axis: int) -> Any:
-    """One scale for every element along an axis, from one for every SCALE_BLOCK of them."""
+    """Scales repeated along an axis: from one for each SCALE_BLOCK elements to one for each element."""
     return scales.repeat_interleave(SCALE_BLOCK, dim=axis).narrow(axis, 0, extent)
 
 
@@ -131,9 +131,10 @@ def sum_error(spread: Any, problem: GemmProblem) -> Any:
 
 
 def error_bound(expected: Any, slack: Any, problem: GemmProblem) -> Any:
-    """Largest distance of a right element of C from ``expected``: ``slack``, and one rounding to dtype_c, u_c * |C|.
+    """Largest distance of a correct element of C from ``expected``: ``slack`` plus one rounding to dtype_c, u_c * |C|.
 
-    An int32 is right when it is the one."""
+    An int32 must be equal.
+    """
     import torch
 
     if problem.dtype_c == "int32":
