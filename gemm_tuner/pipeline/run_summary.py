@@ -50,4 +50,5 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
         chosen=choice.config.name if choice else "",
         failure=session.outcomes.failures.get(problem, ""),
         served=served_rows(choice.served, predicted=choice.source == "predicted").get("served", {}) if choice else {},
+        overruled=dict(choice.overruled) if choice else {},
     )

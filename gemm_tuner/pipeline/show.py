@@ -134,7 +134,7 @@ def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> 
             named.of[choice.problem],
             one.consumer,
             f"{one.time_us:.2f}",
-            f"{one.default_us / one.time_us:.3f}" if one.default_us else "",
+            f"{one.default_ratio:.3f}" if one.default_ratio else "",
             f"{one.time_us / choice.median_us:.3f}",
             how_checked(console, one.verified),
             config_name(console, one.config.name),

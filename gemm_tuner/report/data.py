@@ -79,6 +79,10 @@ class SizeView:
         """The configurations that the run found for servers."""
         return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
 
+    def over_best(self, one: ServedChoice) -> float | None:
+        """The time of what is served over that of the chosen configuration, from the same finals."""
+        return one.time_us / self.time_us if self.time_us else None
+
     @property
     def problem(self) -> Problem:
         return self.record.problem

@@ -17,6 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from gemm_tuner.gemm.config import CONFIG_FIELDS
+from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.report import packing, summary
 from gemm_tuner.report.data import TIME_COLUMNS, Report
 from gemm_tuner.report.numbers import number, whole, words
@@ -41,6 +42,7 @@ def render(report: Report) -> str:
     document = {**summary.of_report(report), "config_fields": CONFIG_FIELDS, "time_columns": TIME_COLUMNS}
     return environment.get_template("report.html.j2").render(
         report=report,
+        stand_in=STAND_IN,
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         style_hash=_hash(style),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from gemm_tuner.core.records import ServedChoice
 from gemm_tuner.report.data import Finalist, Report, SizeView
 
 SUMMARY_VERSION = 1
@@ -52,7 +53,8 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "counts": record.counts,
         "chosen": record.chosen,
         "failure": record.failure,
-        "served": record.served,
+        "served": {one.consumer: {**record.served[one.consumer], **of_served(size, one)} for one in size.served},
+        "overruled": record.overruled,
         "time_us": size.time_us,
         "time_source": size.time_source,
         "tflops": size.tflops,
@@ -65,6 +67,15 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "vendor_ratio": size.vendor_ratio,
         "vendor_ratio_interval": size.vendor_ratio_interval,
         "finals": [of_finalist(one) for one in size.finalists],
+    }
+
+
+def of_served(size: SizeView, one: ServedChoice) -> dict[str, Any]:
+    return {
+        "name": one.config.name,
+        "time_us": one.time_us,
+        "default_ratio": one.default_ratio,
+        "over_best": size.over_best(one),
     }
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.gemm.short_forms import label
-from gemm_tuner.pipeline.show import config_name
+from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
 from gemm_tuner.system.terminal_table import Column, print_table, printable
@@ -29,6 +29,7 @@ def show(report: Report, console: Console, top: int) -> None:
     ratio = f"; vendor's time / ours, geometric mean: {number(report.vendor_ratio)}" if report.vendor_ratio else ""
     _line(console, f"{done}; times are {report.source or 'of an unknown source'}{ratio}")
     _sizes(console, report)
+    _overruled(console, report)
     _served(console, report)
     _funnel(console, report)
     _pairs(console, "Statuses", "status", "configurations", report.counts)
@@ -44,20 +45,22 @@ def show(report: Report, console: Console, top: int) -> None:
 
 
 def _served(console: Console, report: Report) -> None:
-    """One row for each size and server: its best configuration, and the time of the server's default."""
+    """One row for each size and server: its best configuration, the time of the server's default over its time, and
+    that over the time of the chosen configuration."""
     columns = (
         Column("size", wraps=True),
         Column("for"),
         Column("predicted us" if report.source == "predicted" else "us", is_number=True),
-        Column("default us", is_number=True),
-        Column("default / ours", is_number=True, rank=1),
+        Column("default/\nus", is_number=True),
+        Column("us/\nbest", is_number=True, rank=1),
+        Column("default us", is_number=True, rank=3),
         Column("checked", rank=2),
         Column("configuration", wraps=True),
     )
     rows = [
         [
-            _name(console, size), one.consumer, _number(one.time_us), _number(one.default_us),
-            _number(one.default_us / one.time_us if one.default_us else None), one.verified.value,
+            _name(console, size), one.consumer, _number(one.time_us), _number(one.default_ratio),
+            _number(size.over_best(one)), _number(one.default_us), how_checked(console, one.verified),
             config_name(console, one.config.name),
         ]
         for size in report.sizes
@@ -65,6 +68,13 @@ def _served(console: Console, report: Report) -> None:
     ]  # fmt: skip
     if rows:
         _say_left_out(console, _table(console, "Served", columns, rows))
+
+
+def _overruled(console: Console, report: Report) -> None:
+    """One line for each finalist that came before the chosen one and was passed over."""
+    for size in report.sizes:
+        for name, why in size.record.overruled.items():
+            _line(console, f"{_title(console, size)}: passed over {config_name(console, name)}: {why}")
 
 
 def _sizes(console: Console, report: Report) -> None:

@@ -74,6 +74,7 @@ class SizeRecord:
     roofline_us: the least time that the device's datasheet allows.
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
     served:     by server what the results file's row holds for it.
+    overruled:  finalists that came before the chosen one and were passed over, each with the reason.
     """
 
     problem: Problem
@@ -85,6 +86,7 @@ class SizeRecord:
     chosen: str = ""
     failure: str = ""
     served: dict[str, Any] = field(default_factory=dict)
+    overruled: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 import pandas as pd
 from samples import config, device
 
+from gemm_tuner.core.records import ServedChoice, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.size_state import COLUMNS
 from gemm_tuner.store import run_record
@@ -77,6 +79,15 @@ def size(m: int = 512, **changes: Any) -> SizeRecord:
     return replace(made, **changes)
 
 
+def served(**times: tuple[float, float | None]) -> dict[str, Any]:
+    """What a size has for servers, each with its third configuration: (us, us of its default)."""
+    made = (
+        ServedChoice(consumer, configs()[2], us, Verified.TRUE, default_us, processes=5, process_spread_pct=1.5)
+        for consumer, (us, default_us) in times.items()
+    )
+    return dict(served_rows(list(made), predicted=False)["served"])
+
+
 def record(*sizes: SizeRecord, **changes: Any) -> RunRecord:
     made = RunRecord(
         command=("tune_gemm.py", "--gemm_size_file", "sizes.yaml"),
@@ -103,7 +114,12 @@ def write_run(folder: Path, *sizes: SizeRecord, **changes: Any) -> Path:
 def hostile_run(folder: Path) -> Path:
     """A run whose every text is markup."""
     funnel = ({"rule": HOSTILE, "kind": HOSTILE, "why": HOSTILE, "cut": 90, "remain": 4},)
-    one = size(funnel=funnel, counts={HOSTILE: 94}, finals=(Final(HOSTILE, samples(9.0)), *size().finals))
+    one = size(
+        funnel=funnel,
+        counts={HOSTILE: 94},
+        overruled={HOSTILE: HOSTILE},
+        finals=(Final(HOSTILE, samples(9.0)), *size().finals),
+    )
     other = size(768, chosen="", failure=HOSTILE)
     texts = {"stages": {HOSTILE: 1.0}, "facts": {HOSTILE: 2}, "notes": {HOSTILE: [HOSTILE]}, "results_file": HOSTILE}
     write_run(folder, one, other, command=(HOSTILE,), header={"device": HOSTILE, HOSTILE: HOSTILE}, **texts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import HOSTILE, configs, hostile_run, large_run, predicted_run, size, write_run
+from report_runs import HOSTILE, configs, hostile_run, large_run, predicted_run, served, size, write_run
 
 from gemm_tuner.report import data, html
 from gemm_tuner.store import run_record
@@ -116,6 +116,34 @@ def test_the_address_and_the_buttons_choose_the_size(browser: Any, tmp_path: Pat
     assert opened.page.is_visible("#no-finals")
     opened.page.locator("#sizes tbody a").first.click()
     opened.page.wait_for_function("at('size').selectedIndex === 0")
+    opened.assert_quiet()
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_what_is_served_stands_beside_the_winner(browser: Any, tmp_path: Path, width: int) -> None:
+    """10 us won; each server with its ratios to its default and to that."""
+    timed = size(
+        served=served(vllm=(12.5, 20.0), sglang=(11.0, None)), overruled={configs()[0].name: "wrong: off by 3"}
+    )
+    opened = Opened(browser, write_run(tmp_path, timed, size(768)), width)
+
+    def rows(part: str) -> list[list[str]]:
+        script = f"[...document.querySelectorAll('{part} tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+        return list(opened(script))
+
+    assert {(row[1], row[2], row[4], row[5]) for row in rows("#served")} == {
+        ("vllm", "12.50", "1.600", "1.250"),
+        ("sglang", "11.00", "-", "1.100"),
+    }
+    assert [(row[0], row[3], row[4]) for row in rows("#served-table")] == [
+        ("vllm", "1.600", "1.250"),
+        ("sglang", "-", "1.100"),
+    ]
+    assert all(configs()[2].name in row for row in (*rows("#served"), *rows("#served-table")))
+    assert configs()[0].name in opened.page.inner_text("#overruled")
+    assert opened("document.documentElement.scrollWidth") <= width
+    opened.page.click("#after")
+    assert not opened.page.is_visible("#served-part") and not opened.page.is_visible("#overruled")
     opened.assert_quiet()
 
 

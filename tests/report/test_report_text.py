@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import report_runs
-from report_runs import predicted_run, samples, size, write_run
+from report_runs import configs, predicted_run, samples, served, size, write_run
 from screens import TUNED, WIDTHS, Screen, choices_of
 
 from gemm_tuner.gemm.short_forms import short_config
@@ -50,6 +50,21 @@ def test_a_report_of_real_results_fits_the_terminal(tmp_path: Path, path: Path) 
     piped = lines_of(tmp_path, 0)
     for one in sizes:
         assert [line for line in piped if line.startswith(one.key + " ") and one.chosen in line]
+
+
+@pytest.mark.parametrize("width", [0, *WIDTHS])
+def test_what_is_served_and_what_was_passed_over_stands_beside_the_winner(tmp_path: Path, width: int) -> None:
+    passed_over = {configs()[0].name: "wrong: off by 3"}
+    folder = write_run(tmp_path, size(served=served(vllm=(12.5, 20.0), sglang=(11.0, None)), overruled=passed_over))
+    lines = lines_of(folder, width)
+    assert not width or max(map(len, lines)) <= width
+    names = [short_config(one.name) if width else one.name for one in configs()]
+    words = " ".join(lines).split()
+    rows = [line.split() for line in lines if {"vllm", "sglang"} & set(line.split())]
+    assert [("12.50" in row or "11.00" in row, "1.600" in row) for row in rows] == [(True, True), (True, False)]
+    assert width == 60 or ("1.250" in rows[0] and "1.100" in rows[1])
+    assert all(word in words for word in names[2].split())
+    assert f"passed over {names[0]}: wrong: off by 3" in " ".join(words)
 
 
 def test_a_predicted_report_says_so_in_its_title_and_has_no_empty_columns(tmp_path: Path) -> None:

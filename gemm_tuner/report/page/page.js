@@ -19,6 +19,20 @@ function facts(size) {
   }));
 }
 
+// What each server can launch, and what was passed over.
+function showServed(size) {
+  const served = Object.entries(size.served), of = (value) => served.map(([consumer, one]) => value(one, consumer));
+  at("served-part").hidden = !served.length;
+  new ColumnTable(at("served-table"), [
+    { title: "for", kind: "text", values: of((_, consumer) => consumer) }, { title: "us", values: of((one) => one.time_us), show: number },
+    { title: "default us", values: of((one) => one.default_us ?? null), show: number }, { title: "default / us", values: of((one) => one.default_ratio), show: number },
+    { title: "us / best", values: of((one) => one.over_best), show: number }, { title: "configuration", kind: "name", values: of((one) => one.name) },
+  ], { rows: [...served.keys()] });
+  const passed = Object.entries(size.overruled).map(([name, why]) => `${name}: ${why}`);
+  at("overruled").hidden = !passed.length;
+  at("overruled").textContent = `Passed over: ${passed.join("; ")}`;
+}
+
 function showFinals(size) {
   at("finals-part").hidden = !size.finals.length;
   at("no-finals").hidden = size.finals.length > 0;
@@ -117,6 +131,7 @@ function show(index) {
   facts(size);
   at("size-failure").hidden = Boolean(size.chosen);
   at("size-failure").textContent = `No configuration: ${size.failure || "the run does not say why"}`;
+  showServed(size);
   showFinals(size);
   showFunnel(size);
   showConfigs(size, tableOf(index));
