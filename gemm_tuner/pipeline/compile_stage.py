@@ -41,6 +41,7 @@ class CompileStage:
     ) -> None:
         self._scripts, self._device, self._run_store, self._limits, self._log = scripts, device, store, limits, log
         self._counted: set[TaskKey] = set()
+        self._workers = settings.compile_workers
         variables, output = kernel_env(folder.cache), folder.raw / "compile.log"
         pool = CompilePool(device.target, settings.compile_workers, variables, output, settings.compile_limit_s)
         self._cache = kernel_cache.identity(folder.cache)
@@ -62,6 +63,13 @@ class CompileStage:
     def busy_s(self) -> float:
         """Seconds that workers spent in compiles so far, added up."""
         return self._service.busy_s
+
+    def note_idle(self) -> None:
+        """Notes the share of the search so far during which compile workers had nothing to do."""
+        search_s = sum(self._log.stage_seconds.get(name, 0.0) for name in ("search", "compile", "screen"))
+        if search_s:
+            idle = 1 - self.busy_s / (self._workers * search_s)
+            self._log.notes["compile_pool_idle_pct"] = round(100 * max(0.0, idle), 1)
 
     def _store(self, task: CompileTask, result: CompileResult) -> None:
         if task.name:  # the measurement's own kernels have none

@@ -10,7 +10,6 @@ from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.plan import SCREEN, Work
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
-from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
@@ -28,8 +27,21 @@ MOST_ROUNDS = 10_000
 
 
 @dataclass
+class Screened:
+    """What a round timed. twins: by size the names that are the same kernel as another, with the name of that.
+
+    homes: which GPU each size was on when the round began.
+    """
+
+    compiled: Asked
+    twins: list[tuple[SizeState, dict[str, str]]]
+    homes: dict[Problem, int]
+    timings: dict[Key, Timing] = field(default_factory=dict)
+
+
+@dataclass
 class Rounds:
-    """Screens what a search asks for until it asks for nothing, or the budget is spent.
+    """The steps of a search round: propose, compile, screen, learn; over when nothing is proposed.
 
     compiling: None where nothing is compiled before it is timed. jobs: profiler starts of a round, on each GPU.
     """
@@ -44,54 +56,102 @@ class Rounds:
     log: RunLog
     compiling: CompileStage | None = None
     jobs: int = 1
-    # Sizes whose GPU failed in the last round, and that another one screens anew.
-    _moved: set[Problem] = field(default_factory=set, init=False)
+    number: int = 0
 
-    def run(self) -> None:
+    def propose(self) -> Asked:
+        """What the search asks for next; nothing when it has enough or the budget of screening is spent.
+
+        Raises KeyboardInterrupt when the run is to end, AssertionError for a search that never ends.
+        """
+        self.limits.interruption.check()
+        with self.log.stage("search"):
+            proposed = self.search.propose([view_of(one) for one in self.states], self.gpus.device)
+        if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
+            return []
+        self.number += 1
+        if self.number >= MOST_ROUNDS:
+            raise AssertionError(f"{self.search.name} asked for more than {MOST_ROUNDS} rounds")
+        self.log.count("search rounds", 1)
+        return self._by_state(proposed)
+
+    def compile(self, asked: Asked) -> Asked:
+        """Compiles what was asked for, and returns what of it can be timed. What may be asked for next compiles while
+        that is timed."""
+        if self.compiling is None:
+            return remaining(asked)
+        now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
+        until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
+        self.compiling.compile_sizes(asked, "compile", until)
+        asked = remaining(asked)
+        self.compiling.prefetch(self._likely_after(asked))
+        return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
+
+    def screen(self, compiled: Asked) -> Screened:
+        """Times a few launches of each, of one kernel under several names once; clear losers get fewer. Timings are in
+        the store as soon as they come."""
+        twins = [(state, self._twins(state, names)) for state, names in compiled]
+        pairs = zip(compiled, twins, strict=True)
+        once = [(state, [name for name in names if name not in same]) for (state, names), (_, same) in pairs]
+        once = [(state, names) for state, names in once if names]
+        before = dict(self.fleet.home)
+        self.fleet.deal({state.problem: cost_of(state, names) for state, names in once})
+        screened = Screened(compiled, twins, {**self.fleet.home, **before})
+        work = [self._work(state, names) for state, names in once]
+        total, labels = sum(len(one.entries) for one in work), self.gpus.labels
+
+        def found(timings: dict[Key, Timing]) -> None:
+            gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
+            self.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
+            screened.timings.update(timings)
+
+        if total:
+            with self.gpus.held(), self.log.step("screen", total, f"screen, round {self.number}") as step:
+                plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
+                runs = self.fleet.time(work, plans, step.on_event, found)
+            for run in runs:
+                self.log.count_run(run)
+                self.limits.learn(run)
+                screened.timings.update(run.timings)
+        return screened
+
+    def learn(self, screened: Screened) -> None:
+        """Records a round in the states of its sizes, which the search looks at for the next.
+
+        Sizes whose GPU failed forget what it timed: another GPU screens them anew. Without a budget, what has no
+        timing then is missing in the trace; with one, its time was over. Raises KeyboardInterrupt when the run is to
+        end.
+        """
         by_problem = {state.problem: state for state in self.states}
-        for number in range(1, MOST_ROUNDS):
-            self.limits.interruption.check()
-            with self.log.stage("search"):
-                proposed = self.search.propose([view_of(one) for one in self.states], self.gpus.device)
-            if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):
-                return
-            asked = [(by_problem[problem], names) for problem, names in proposed.items()]
-            self.log.count("search rounds", 1)
-            self._round(number, asked)
-        raise AssertionError(f"{self.search.name} asked for more than {MOST_ROUNDS} rounds")
+        for (problem, _), timing in screened.timings.items():  # those of a GPU that failed afterwards too
+            by_problem[problem].record_timing(timing, SCREEN)
+        moved = {problem for problem, gpu in self.fleet.home.items() if gpu != screened.homes.get(problem, gpu)}
+        for problem in moved & by_problem.keys():
+            self.store.drop_other_gpus(problem, SCREEN, self.gpus.labels[self.fleet.home[problem]])
+            by_problem[problem].forget_screening({t.name for t in self.store.timings(problem, SCREEN)})
+        for state, same in screened.twins:
+            for name, twin in same.items():
+                state.copy_timing(twin, name)
+        self.limits.interruption.check()
+        if not self.limits.budget.bounded:
+            for state, names in remaining(screened.compiled):
+                for name in names if state.problem not in moved else ():  # those are asked for again
+                    state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
 
     @property
     def _until(self) -> float:
         """When the last kernel of screening must have been launched: a time of the budget's clock."""
         return self.limits.pace.screen_deadline_until(len(self.states))
 
-    def _round(self, number: int, asked: Asked) -> None:
-        if self.compiling:
-            now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
-            until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
-            self.compiling.compile_sizes(asked, "compile", until)
-        asked = [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
-        if self.compiling:
-            compiled = [(state, [n for n in names if state.is_compiled(n)]) for state, names in asked]
-        else:
-            compiled = asked
-        twins = [(state, self._twins(state, names)) for state, names in compiled]
-        once = [
-            (state, [name for name in names if name not in same])
-            for (state, names), (_, same) in zip(compiled, twins, strict=True)
-        ]
-        if self.compiling:
-            self.compiling.prefetch(self._next(asked))
-        self._screen(number, [(state, names) for state, names in once if names])
-        for state, same in twins:
-            for name, twin in same.items():
-                state.copy_timing(twin, name)
-        self.limits.interruption.check()
-        if not self.limits.budget.bounded:  # else the time of a size was over
-            for state, names in compiled:
-                for name in names if state.problem not in self._moved else ():  # those are asked for again
-                    if not state.ended(name):
-                        state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
+    def _by_state(self, proposals: Proposals) -> Asked:
+        by_problem = {state.problem: state for state in self.states}
+        return [(by_problem[problem], list(names)) for problem, names in proposals.items()]
+
+    def _likely_after(self, asked: Asked) -> Asked:
+        """What the search may ask for after this round, the likeliest first."""
+        running = {state.problem: names for state, names in asked}
+        views = [view_of(state) for state in self.states]
+        count = max((len(names) for names in running.values()), default=0)
+        return self._by_state(self.search.likely_next(views, self.gpus.device, running, count))
 
     def _twins(self, state: SizeState, names: list[str]) -> dict[str, str]:
         """Those of the names that are the same kernel as another which is timed already, or in this round."""
@@ -99,51 +159,15 @@ class Rounds:
         running = set(names)
         return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
-    def _next(self, asked: Asked) -> Asked:
-        """What the search may ask for after this round, the likeliest first."""
-        by_problem = {state.problem: state for state in self.states}
-        running = {state.problem: names for state, names in asked}
-        views = [view_of(state) for state in self.states]
-        count = max((len(names) for names in running.values()), default=0)
-        likely: Proposals = self.search.likely_next(views, self.gpus.device, running, count)
-        return [(by_problem[problem], names) for problem, names in likely.items()]
-
-    def _screen(self, number: int, asked: Asked) -> list[StageRun]:
-        """A few launches of each; clear losers get fewer."""
-        homes = dict(self.fleet.home)
-        self.fleet.deal({state.problem: cost_of(state, names) for state, names in asked})
-        homes = {**self.fleet.home, **homes}
-        work = [self._work(state, names) for state, names in asked]
-        total = sum(len(one.entries) for one in work)
-        if not total:
-            return []
-        by_problem = {state.problem: state for state in self.states}
-        labels, entered = self.gpus.labels, dict[Key, Timing]()
-
-        def found(timings: dict[Key, Timing]) -> None:
-            gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
-            self.store.add_timings(timings.values(), SCREEN, gpus.__getitem__)
-            entered.update(timings)
-
-        with self.gpus.held(), self.log.step("screen", total, f"screen, round {number}") as step:
-            plans = self.planner.screen(self.jobs, self.limits.budget.unix_time(self._until))
-            runs = self.fleet.time(work, plans, step.on_event, found)
-        for run in runs:
-            self.log.count_run(run)
-            self.limits.learn(run)
-            entered.update(run.timings)
-        for (problem, _), timing in entered.items():  # those of a GPU that failed afterwards too
-            by_problem[problem].record_timing(timing, SCREEN)
-        self._moved = {problem for problem, gpu in self.fleet.home.items() if gpu != homes[problem]}
-        for problem in self._moved & by_problem.keys():
-            self.store.drop_other_gpus(problem, SCREEN, labels[self.fleet.home[problem]])
-            by_problem[problem].forget_screening({t.name for t in self.store.timings(problem, SCREEN)})
-        return runs
-
     def _work(self, state: SizeState, names: list[str]) -> Work:
         """Predicted best first, so that losers are known as such early."""
         in_order = sorted(names, key=lambda name: state.predicted_us[name])
         return replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
+
+
+def remaining(asked: Asked) -> Asked:
+    """What has not ended yet, in whatever way."""
+    return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
 
 
 def cost_of(state: SizeState, names: list[str]) -> float:

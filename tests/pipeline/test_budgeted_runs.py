@@ -196,7 +196,7 @@ def test_a_size_is_one_of_long_calls_by_its_screening(us: float, finalists: int,
     calls = len(SIZES) * (plan.finalists + 2) * plan.rounds
     finals_s = plan.processes * made.limits.pace.start().of(calls)
     limit(made, Budget(checks_s + finals_s + 1e-3, 0.0, Clock()))
-    assert Tuning(made, states, [StandInGpu()]).plan.finalists == finalists
+    assert Tuning(made, states, [StandInGpu()]).picker.plan.finalists == finalists
 
 
 def test_a_plan_that_asks_for_less_than_the_least_keeps_it() -> None:

@@ -41,6 +41,12 @@ class Batch:
         shared = of.gpus, of.store, of.limits, of.log
         return Rounds(self.search, self.states, planner, self.fleet, *shared, compiling, of.settings.jobs)
 
+    def run(self, compiling: Any = None) -> None:
+        """As a tuning runs them."""
+        rounds = self.rounds(compiling)
+        while asked := rounds.propose():
+            rounds.learn(rounds.screen(rounds.compile(asked)))
+
     @property
     def plans(self) -> list[Plan]:
         return [plan for gpu in self.gpus for plan in gpu.plans]
@@ -61,7 +67,7 @@ def statuses(state: SizeState) -> dict[str, str]:
 
 def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
-    batch.rounds().run()
+    batch.run()
     assert asked(batch.plans) == [{512: part, 64: part} for part in (NAMES[:2], NAMES[2:4], NAMES[4:])]
     assert all(statuses(state) == dict.fromkeys(NAMES, "ok") for state in batch.states)
     assert batch.session.log.facts["search rounds"] == batch.session.log.facts["profiler starts"] == 3
@@ -69,7 +75,7 @@ def test_the_full_search_times_everything_once_predicted_best_first(tmp_path: Pa
 
 def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(us={NAMES[3]: 7.0}))
-    batch.rounds().run()
+    batch.run()
     state = batch.states[0]
     stored = {timing.name: timing for timing in batch.session.store.timings(ONE, SCREEN)}
     assert stored.keys() == set(NAMES) and stored[NAMES[3]].samples_us == (7.0,) * 5
@@ -78,7 +84,7 @@ def test_what_was_timed_is_in_the_store_and_the_account(tmp_path: Path) -> None:
 
 def test_a_round_knows_the_best_of_those_before_it(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 50.0, NAMES[2]: 30.0, NAMES[4]: 90.0}))
-    batch.rounds().run()
+    batch.run()
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 50.0, 30.0]
 
 
@@ -87,7 +93,7 @@ def test_one_that_was_stopped_early_or_failed_is_no_best(tmp_path: Path) -> None
     batch = Batch(tmp_path, StandInGpu(us={NAMES[0]: 5.0, NAMES[1]: 30.0, NAMES[2]: 20.0}, statuses=statuses))
     batch.states[0].record_timing(Timing(ONE, NAMES[5], Status.OK, (1.0,)), SCREEN)
     batch.states[0].record(NAMES[5], Status.WRONG)
-    batch.rounds().run()
+    batch.run()
     assert [plan.work[0].best_us for plan in batch.plans] == [0.0, 30.0, 20.0]
 
 
@@ -99,13 +105,13 @@ def test_a_start_times_the_predicted_best_first(tmp_path: Path) -> None:
             return {ONE: NAMES[::-1]} if not sizes[0].timed_us else {}
 
     batch = Batch(tmp_path, search=LastFirst())
-    batch.rounds().run()
+    batch.run()
     assert asked(batch.plans) == [{512: NAMES}]
 
 
 def test_failures_are_learned_and_not_asked_again(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(statuses={NAMES[0]: Status.CRASHED, NAMES[5]: Status.EARLY_STOPPED}))
-    batch.rounds().run()
+    batch.run()
     view = view_of(batch.states[0])
     assert view.failed == {NAMES[0]} and set(view.timed_us) == set(NAMES[1:])
     assert batch.states[0].fastest(9) == NAMES[1:5]
@@ -114,14 +120,14 @@ def test_failures_are_learned_and_not_asked_again(tmp_path: Path) -> None:
 
 def test_what_the_launcher_says_nothing_of_is_missing(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(statuses={NAMES[1]: None}))
-    batch.rounds().run()
+    batch.run()
     assert statuses(batch.states[0])[NAMES[1]] == "missing_in_trace"
     assert len(batch.plans) == 3
 
 
 def test_two_gpus_time_a_size_each(tmp_path: Path) -> None:
     batch = Batch(tmp_path, StandInGpu(), StandInGpu())
-    batch.rounds().run()
+    batch.run()
     assert [{work.problem for plan in gpu.plans for work in plan.work} for gpu in batch.gpus] == [{ONE}, {TWO}]
     assert all(len(statuses(state)) == 6 for state in batch.states)
 
@@ -136,7 +142,7 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path
 
     failing = StandInGpu(us=dict.fromkeys(NAMES, 1.0), before=fails)
     batch = Batch(tmp_path, failing, StandInGpu(us=dict.fromkeys(NAMES, 2.0)))
-    batch.rounds().run()
+    batch.run()
     for state in batch.states:
         assert statuses(state) == dict.fromkeys(NAMES, "ok")
         assert set(state.screened_us().values()) == {2.0}
@@ -145,7 +151,7 @@ def test_a_size_whose_gpu_fails_is_screened_anew_on_another(start: int, tmp_path
 
 def test_jobs_deal_a_round_over_several_starts(tmp_path: Path) -> None:
     batch = Batch(tmp_path, search=make_search("full"), jobs=2)
-    batch.rounds().run()
+    batch.run()
     assert [list(part) for part in asked(batch.plans)] == [[512], [64]]
 
 
@@ -159,7 +165,7 @@ def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
     """In one round, and over rounds."""
     batch = Batch(tmp_path, StandInGpu(us={NAMES[1]: 40.0}))
     same_code(batch.states[0], *CONFIGS[1:5])
-    batch.rounds().run()
+    batch.run()
     timed = [name for plan in batch.plans for work in plan.work if work.problem == ONE for _, name in work.entries]
     assert timed == [NAMES[0], NAMES[1], NAMES[5]]
     rows = batch.states[0].rows
@@ -174,7 +180,7 @@ def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None
 
     batch = Batch(tmp_path, StandInGpu(before=press_ctrl_c))
     with pytest.raises(KeyboardInterrupt):
-        batch.rounds().run()
+        batch.run()
     assert len(batch.plans) == 1
     assert [timing.name for timing in batch.session.store.timings(ONE, SCREEN)] == NAMES[:2]
 
@@ -202,7 +208,7 @@ def test_a_budget_leaves_a_share_for_the_finals(tmp_path: Path) -> None:
 
     batch = Batch(tmp_path, StandInGpu(before=pass_time), budget_s=100.0)
     clock = clocked(batch.session)
-    batch.rounds().run()
+    batch.run()
     assert len(batch.plans) == 2  # at 0 and 40 s; from 70 s on the time is for the finals
     assert all(plan.deadline > 0 for plan in batch.plans)
 
@@ -221,7 +227,7 @@ def test_compiling_leaves_a_share_of_a_budget_for_timing(tmp_path: Path, monkeyp
             at_s.append(until - batch.session.limits.budget.began)
             super().compile_sizes(wanted, title, until)
 
-    batch.rounds(UsesItsTime()).run()
+    batch.run(UsesItsTime())
     assert at_s == pytest.approx([30.0, 45.0, 52.5])  # halves of what is left until 60 s; finals have the last 30
     assert len(batch.plans) == 3
 
@@ -232,13 +238,13 @@ def test_what_the_deadline_cut_off_is_no_failure(tmp_path: Path) -> None:
 
     batch = Batch(tmp_path, StandInGpu(before=pass_time, statuses={NAMES[1]: None}), budget_s=100.0)
     clock = clocked(batch.session)
-    batch.rounds().run()
+    batch.run()
     assert statuses(batch.states[0]) == {NAMES[0]: "ok"}
 
 
 def test_without_a_budget_there_is_no_deadline(tmp_path: Path) -> None:
     batch = Batch(tmp_path)
-    batch.rounds().run()
+    batch.run()
     assert {plan.deadline for plan in batch.plans} == {0.0}
 
 
@@ -260,7 +266,7 @@ def test_a_search_that_never_ends_is_a_bug(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("gemm_tuner.pipeline.rounds.MOST_ROUNDS", 4)
     batch = Batch(tmp_path, search=Stubborn())
     with pytest.raises(AssertionError, match="stubborn asked for more than 4 rounds"):
-        batch.rounds().run()
+        batch.run()
     assert len(batch.plans) == 1  # it was timed once all the same
 
 
@@ -288,7 +294,7 @@ def test_only_what_compiled_is_timed_and_the_next_round_is_offered_first(tmp_pat
         compiling.events.append(("screen", [name for work in plan.work for _, name in work.entries]))
 
     batch = Batch(tmp_path, StandInGpu(before=note))
-    batch.rounds(compiling).run()
+    batch.run(compiling)
     both = [2 * NAMES[part : part + 2] for part in (0, 2, 4)]
     assert compiling.events == [
         *(("compile", both[0]), ("offer", both[1]), ("screen", [NAMES[1]] * 2)),

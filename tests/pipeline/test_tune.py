@@ -20,8 +20,9 @@ from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import run_summary
 from gemm_tuner.pipeline.compile_stage import CompileStage
+from gemm_tuner.pipeline.finalists import MORE_FINALS
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.pipeline.tune import MORE_FINALS, Tuning
+from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results, run_record
 from gemm_tuner.system.processes import MOST_DEATHS

@@ -1,0 +1,84 @@
+"""Settles sizes: from a finalist that is right, or none, to the store, the results file and the state of the size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gemm_tuner.core.records import Device, Status, Verdict
+from gemm_tuner.decide import choose
+from gemm_tuner.pipeline import serving
+from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
+from gemm_tuner.pipeline.finals import Finals
+from gemm_tuner.pipeline.outcomes import Outcomes
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store.store import Store
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """source: "measured" or "replayed"."""
+
+    device: Device
+    source: str
+    store: Store
+    outcomes: Outcomes
+    log: RunLog
+    older: BaselineConfigs
+    servers: Sequence[serving.Server]
+    finals: Finals
+
+    def settle(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:
+        """Ends a size with the configuration that its check found right; with the reason where ``name`` is None."""
+        problem, store, judgement = state.problem, self.store, serving.judgement(self.servers, state)
+        store.keep_account(problem, state.rows)
+        if name is None:
+            store.record_outcome(problem, "", reason)
+            self.outcomes.record(problem, None, reason, judgement)
+            return
+        ranked = self.finals.ranked(state)
+        sound = choose.without(ranked, state.found_wrong())
+        overruled = {**state.passed_over(ranked.order, name), **self.finals.overruled(state, name)}
+        ties = self.finals.rankings[problem].ties if problem in self.finals.rankings else frozenset()
+        store.record_outcome(problem, name)
+        self.older.note_chosen(state, name, self.log)
+        chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, self.device, self.source, ties)
+        us, published = finals_us(self.finals, state), self.outcomes.published.get(problem)
+        served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
+        chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))
+        self.outcomes.record(problem, chosen, judgement=judgement)
+
+    def settle_again(self, state: SizeState, name: str, reason: str) -> None:
+        """Ends a size as an earlier start of this run did. name: empty where it found none."""
+        for other, status, message in self.store.failures(state.problem):
+            state.record(other, status, message)
+        self.settle(state, name or None, self.store.verdicts(state.problem, name), reason)
+
+
+def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
+    """The times of a size's finals by name, microseconds: in the order of the ranking, then those of servers' own
+    kernels, fastest first."""
+    ranked = finals.ranked(state)
+    of_servers = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
+    return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
+
+
+def why_not_right(state: SizeState, repeats: int = 0) -> str:
+    """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
+    wrong = len(state.found_wrong())
+    of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
+    if wrong:
+        return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"
+    return f"none {of_whom} could be checked; see the table of configurations"
+
+
+def why_nothing_timed(state: SizeState) -> str:
+    """One line on why a size has no timing."""
+    counts = {status: n for status, n in state.counts().items() if status not in ("", Status.PRUNED.value)}
+    if not counts:
+        return "nothing was tried; a larger --budget tries more"
+    if state.given == set(state.kept):
+        return f"the given configuration could not run: {'; '.join(map(state.why_not, state.kept))}"
+    listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
+    return f"no configuration has a time: {listed}"
