@@ -16,7 +16,7 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
-from gemm_tuner.system.json_records import load_json, record_of
+from gemm_tuner.system.json_records import Count, Finite, load_json, record_of
 
 FILE_NAME = "gemm_tuner_provenance.json"
 FORMAT_VERSION = 1
@@ -43,14 +43,14 @@ class Note:
 
     kind: str
     entry: dict[str, Any]
-    m: int = 0
+    m: Count = 0
     name: str = ""
-    time_us: float | None = None
+    time_us: Finite | None = None
     stage: str = ""
     source: str = ""
     verified: bool = False
     check: str = ""
-    default_us: float | None = None
+    default_us: Finite | None = None
     results: str = ""
 
 
@@ -63,8 +63,8 @@ class Timed:
     """
 
     tuned: str
-    tuned_us: float | None = None
-    times_us: dict[str, float] = field(default_factory=dict)
+    tuned_us: Finite | None = None
+    times_us: dict[str, Finite] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Sidecar:
     """files: notes by data file and key. sizes: by data file and M. results: by consumer and sha256 of a results file
     its name, its header and what was left out."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: Count = FORMAT_VERSION
     files: dict[str, dict[str, Note]] = field(default_factory=dict)
     sizes: dict[str, dict[str, Timed]] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)

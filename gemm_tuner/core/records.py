@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gemm_tuner.core.architecture import Architecture
 
 
+@runtime_checkable
 class Problem(Protocol):
     """What is computed, at one size. Hashable and picklable; equal ones are the same problem.
 

@@ -1,84 +1,139 @@
-"""The events of a journal, each checked as it is read: a journal may come with a recording from a stranger."""
+"""The events of a journal: one JSON object a line, written by a launcher as things happen.
+
+Every line is decoded as it is read, since a journal may come with a recording from a stranger.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, TypeAlias
+
+import msgspec
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Status
-from gemm_tuner.core.workload import problem_from_dict
-from gemm_tuner.system.documents import LARGEST_INT, show
+from gemm_tuner.core.records import Problem, Status, Verdict
+from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable, read_text
-from gemm_tuner.system.json_records import parse_json
+from gemm_tuner.system.json_records import Count, parse_json, record_of
 
 MAX_JOURNAL_BYTES = 512 * 2**20
-_STATUSES = frozenset(status.value for status in Status)
-Check = Callable[[Any], bool]
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_INT
+class _Event(msgspec.Struct, frozen=True, tag_field="event"):
+    pass
 
 
-def _is_text(value: Any) -> bool:
-    return type(value) is str
+class Process(_Event, frozen=True, tag="process"):
+    """The first event. identity: of the launcher's process, safe against a reused number."""
+
+    identity: str
 
 
-def _is_flag(value: Any) -> bool:
-    return type(value) is bool
+class DeviceUsed(_Event, frozen=True, tag="device"):
+    """name: of the GPU. torch: its version."""
+
+    name: str
+    torch: str
 
 
-def _is_number(value: Any) -> bool:
-    """An error may be infinite or no number: the result was."""
-    return type(value) is float or _is_count(value)
+class Begin(_Event, frozen=True, tag="begin"):
+    """A configuration is about to run for the first time. work: index into Plan.work."""
+
+    work: Count
+    name: str
 
 
-def _are_texts(value: Any) -> bool:
-    return type(value) is list and all(type(one) is str for one in value)
+class Called(_Event, frozen=True, tag="call"):
+    """Call number ``n`` was made: its kernels in order. flushes: flush kernels since the call before; None in
+    recordings of earlier versions."""
+
+    n: Count
+    work: Count
+    name: str
+    symbols: tuple[str, ...]
+    warm: bool
+    flushes: Count | None = None
 
 
-def _is_place(value: Any) -> bool:
-    return type(value) is list and len(value) == 2 and all(_is_count(one) for one in value)
+class Round(_Event, frozen=True, tag="round"):
+    """A round of finals is about to begin: all of a work run in turns."""
+
+    work: Count
+    number: Count
 
 
-def _is_status(value: Any) -> bool:
-    return type(value) is str and value in _STATUSES
+class End(_Event, frozen=True, tag="end"):
+    """A configuration came to its end."""
+
+    work: Count
+    name: str
+    early_stopped: bool = False
 
 
-def _is_problem(value: Any) -> bool:
-    try:
-        problem_from_dict(value)
-    except (ValueError, TypeError, AttributeError):
-        return False
-    return True
+class Fail(_Event, frozen=True, tag="fail"):
+    """A configuration could not run; with status ``crashed`` the launcher ends, too."""
+
+    work: Count
+    name: str
+    status: Status
+    message: str
 
 
-_OF: dict[str, Check] = {"work": _is_count, "name": _is_text}
-EVENTS: dict[str, dict[str, Check]] = {
-    "process": {"identity": _is_text},
-    "begin": _OF,
-    "call": {"n": _is_count, "symbols": _are_texts, "warm": _is_flag, **_OF},
-    "round": {"work": _is_count, "number": _is_count},
-    "end": _OF,
-    "fail": {"status": _is_status, "message": _is_text, **_OF},
-    "verdict": {
-        "problem": _is_problem,
-        "ok": _is_flag,
-        "max_abs_error": _is_number,
-        "error_over_bound": _is_number,
-        "worst_element": _is_place,
-        "message": _is_text,
-        **_OF,
-    },
-    "compiles": {"compiled": _is_count, "from_cache": _is_count},
-}
-# Fields that an event may have beside those of EVENTS.
-OPTIONAL: dict[str, Check] = {**_OF, "early_stopped": _is_flag, "stable": _is_flag, "flushes": _is_count}
+class Judged(_Event, frozen=True, tag="verdict"):
+    """The fields of a Verdict. Errors may be infinite or no number: the result was."""
+
+    work: Count
+    problem: Problem
+    name: str
+    ok: bool
+    max_abs_error: float
+    error_over_bound: float
+    worst_element: tuple[Count, Count]
+    message: str
+    stable: bool = True
+
+    @classmethod
+    def of(cls, work: int, verdict: Verdict) -> Judged:
+        return cls(work, *(getattr(verdict, name) for name in cls.__struct_fields__[1:]))
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict(**{name: getattr(self, name) for name in self.__struct_fields__[1:]})
 
 
-def read_journal(path: Path, works: int | None = None) -> list[dict[str, Any]]:
+class Compiles(_Event, frozen=True, tag="compiles"):
+    """What Triton compiled in the launcher, and what it took from its cache."""
+
+    compiled: Count
+    from_cache: Count
+
+
+class Finished(_Event, frozen=True, tag="finished"):
+    """The last event of a launcher that came to its end."""
+
+
+Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | End | Fail | Judged | Compiles | Finished
+
+
+class Journal:
+    """Writes events. ``begin`` and ``end`` reach the disk at once: a crash blames one configuration. So does each
+    ``round`` of finals: a crash in it blames none yet. Calls wait for the next of these."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, event: Event) -> None:
+        if isinstance(event, Called):  # between launches: as fast as can be
+            self._stream.write(msgspec.json.encode(event).decode() + "\n")
+            return
+        row = {"event": event.__struct_config__.tag, **msgspec.structs.asdict(event)}
+        self._stream.write(json.dumps(row, default=methodcaller("to_dict")) + "\n")
+        self._stream.flush()
+
+
+def read_journal(path: Path, works: int | None = None) -> list[Event]:
     """The events in order; none where there is no file. A last line that a crash cut short is left out.
 
     works: how many works the plan has, for an event to name one of them.
@@ -91,27 +146,22 @@ def read_journal(path: Path, works: int | None = None) -> list[dict[str, Any]]:
     last_call = -1
     for number, line in enumerate(lines[:-1], 1):
         where = f"{printable(path)}, line {number}"
-        event = parse_json(line, "journal's line", where)
-        check_event(event, where, works)
-        if event["event"] == "call":
-            if event["n"] <= last_call:
-                raise UserError(f"call {event['n']} comes after call {last_call}", where=where)
-            last_call = event["n"]
+        event = event_of(line, where, works)
+        if isinstance(event, Called):
+            if event.n <= last_call:
+                raise UserError(f"call {event.n} comes after call {last_call}", where=where)
+            last_call = event.n
         events.append(event)
     return events
 
 
-def check_event(event: Any, where: str, works: int | None = None) -> None:
-    """Raises UserError unless the value is an event with the fields of its kind. Other kinds are left alone."""
-    if not isinstance(event, dict) or not _is_text(event.get("event")):
-        raise UserError(f"{show(event)} is no event", where=where, accepted='{"event": ..., ...}')
-    wanted = EVENTS.get(event["event"], {})
-    for field, is_right in wanted.items():
-        if field not in event or not is_right(event[field]):
-            held = f"{field} is {show(event[field])}" if field in event else f"lacks {field}"
-            raise UserError(f"the event {show(event['event'])} {held}", where=where)
-    for field, is_right in OPTIONAL.items():
-        if field in event and not is_right(event[field]):
-            raise UserError(f"the event {show(event['event'])} {field} is {show(event[field])}", where=where)
-    if works is not None and event.get("work", -1) >= works:
-        raise UserError(f"work {event['work']} is not in the plan", where=where, accepted=f"0 to {works - 1}")
+def event_of(line: str, where: str, works: int | None = None) -> Event:
+    """The event in a line of a journal. Raises UserError for one that no launcher writes."""
+    row: Any = parse_json(line, "journal's line", where)
+    if not isinstance(row, dict) or "event" not in row:
+        raise UserError(f"{show(row)} is no event", where=where, accepted='{"event": ..., ...}')
+    event: Event = record_of(Event, row, where)  # type: ignore[arg-type]
+    work = getattr(event, "work", -1)
+    if works is not None and work >= works:
+        raise UserError(f"work {work} is not in the plan", where=where, accepted=f"0 to {works - 1}")
+    return event

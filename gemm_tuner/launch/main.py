@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
 from gemm_tuner.languages.triton.scripts import load_script
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Journal, Plan
+from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.timing import Bench, StickyError, finals, report_failure, screen
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import die_with_the_tuner, identity
@@ -55,7 +55,7 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
     """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written."""
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
-        journal.write("process", identity=identity(os.getpid()))
+        journal.write(Process(identity(os.getpid())))
         compiles = CompileCounter()
         try:
             run(plan, journal, scripts, stop)
@@ -63,8 +63,8 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
         finally:
-            journal.write("compiles", compiled=compiles.compiled, from_cache=compiles.from_cache)
-        journal.write("finished")
+            journal.write(Compiles(compiles.compiled, compiles.from_cache))
+        journal.write(Finished())
     return 0
 
 
@@ -109,7 +109,7 @@ def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> 
     if plan.stage == VERIFY:
         verify(plan, journal, scripts, stop)
         return
-    journal.write("device", name=torch.cuda.get_device_name(), torch=torch.__version__)
+    journal.write(DeviceUsed(torch.cuda.get_device_name(), torch.__version__))
     bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop, plan.process)
     warm_vendor(plan)
     bench.spin_up()
@@ -152,7 +152,7 @@ def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) 
         for script, name in work.entries:
             if stop.exists() or plan.is_over():
                 return
-            journal.write("begin", work=index, name=name)
+            journal.write(Begin(index, name))
             workload, interpreted, right = workload_of(work.problem.kind), plan.device == "cpu", True
             config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
             try:
@@ -160,13 +160,12 @@ def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) 
                     work.problem, config, descriptors=descriptors, interpreted=interpreted
                 ):
                     verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
-                    row = {**asdict(verdict), "problem": problem.to_dict()}
-                    journal.write("verdict", work=index, **row)
+                    journal.write(Judged.of(index, verdict))
                     right = right and verdict.ok
             except Exception as error:
                 report_failure(journal, index, name, error)
                 right = False
-            journal.write("end", work=index, name=name)
+            journal.write(End(index, name))
             if right and plan.stop_at_first_right:
                 break
 

@@ -1,4 +1,4 @@
-"""The plan that a launcher process reads, and the journal that it leaves: plain JSON, no pickle."""
+"""The plan that a launcher process reads: plain JSON, no pickle."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
-from gemm_tuner.system.json_records import load_json, record_of
+from gemm_tuner.system.json_records import Above0, Count, Finite, Int, Positive, load_json, record_of
 
 # Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
 # some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
@@ -43,13 +42,13 @@ class Method:
                                copies hold flush_bytes or more, rotating takes the flush's place.
     """
 
-    warmup_calls: int = 1
-    timed_calls: int = 5
-    early_stop_ratio: float = 3.0
-    flush_bytes: int = 0
-    rotating_bytes: int = 0
+    warmup_calls: Count = 1
+    timed_calls: Positive = 5
+    early_stop_ratio: Above0 = 3.0
+    flush_bytes: Count = 0
+    rotating_bytes: Count = 0
     init_type: str = "randn"
-    seed: int = 0
+    seed: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,11 @@ class Work:
     """
 
     problem: Problem
-    entries: tuple[tuple[int, str], ...]
+    entries: tuple[tuple[Int, str], ...]
     vendor: bool = False
     again: str = ""
-    rounds: int = 0
-    best_us: float = 0.0
+    rounds: Count = 0
+    best_us: Finite = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class Plan:
     scopes: bool = False
     capture_range: bool = False
     stop_at_first_right: bool = True
-    deadline: float = 0.0
-    process: int = 0
+    deadline: Finite = 0.0
+    process: Count = 0
 
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
@@ -123,24 +122,4 @@ class Plan:
             for script, _ in work.entries:
                 if not 0 <= script < len(self.scripts):
                     return f"work {number} names script {script} of {len(self.scripts)}"
-        method = self.method
-        counts = (method.warmup_calls, method.timed_calls, method.flush_bytes, method.rotating_bytes, method.seed)
-        if min(*counts, self.process) < 0 or method.timed_calls < 1 or method.early_stop_ratio <= 0:
-            return "the method holds a number that is too small"
         return ""
-
-
-class Journal:
-    """One JSON object a line, read by ``journal.read_journal``.
-
-    ``begin`` and ``end`` reach the disk at once: a crash blames one config. So does each ``round`` of finals: a crash
-    in it blames none yet.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, event: str, *, now: bool = True, **fields: Any) -> None:
-        self._stream.write(json.dumps({"event": event, **fields}) + "\n")
-        if now:
-            self._stream.flush()

@@ -13,12 +13,14 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.records import Status
 from gemm_tuner.core.workload import Launch, workload_of
 from gemm_tuner.languages.triton.scratch import ScratchPool, count_sms
 from gemm_tuner.languages.triton.scripts import launch_all
 from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.launch.journal import Begin, Called, End, Fail, Journal, Round
 from gemm_tuner.launch.placement import Placement
-from gemm_tuner.launch.plan import AA_TEST, REST_S, TIRING_CALL_US, VENDOR, Journal, Method, Work
+from gemm_tuner.launch.plan import AA_TEST, REST_S, TIRING_CALL_US, VENDOR, Method, Work
 
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
@@ -133,10 +135,8 @@ class Bench:
         return waited_us
 
     def _journal_call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
-        self.journal.write(
-            "call", now=False, n=self._number, work=candidate.work, name=candidate.name,
-            symbols=candidate.symbols, warm=warm, flushes=self._flushed,
-        )  # fmt: skip
+        of = candidate.work, candidate.name, candidate.symbols
+        self.journal.write(Called(self._number, *of, warm, self._flushed))
         self._number, self._flushed = self._number + 1, 0
 
 
@@ -145,7 +145,7 @@ class Candidate:
 
     def __init__(self, work: int, name: str, launches: list[list[Launch]]) -> None:
         self.work, self.name, self._launches, self._turn = work, name, launches, 0
-        self.symbols = [launch[0] for launch in launches[0]]
+        self.symbols = tuple(launch[0] for launch in launches[0])
 
     def launch(self, bench: Bench) -> None:
         launch_all(self._launches[self._turn % len(self._launches)])
@@ -157,7 +157,7 @@ class VendorCandidate:
 
     def __init__(self, work: int, calls: list[Any]) -> None:
         self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
-        self.symbols: list[str] = []
+        self.symbols: tuple[str, ...] = ()
 
     def launch(self, bench: Bench) -> None:
         bench.support(BEGIN_SYMBOL)
@@ -203,7 +203,7 @@ def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
         operands = WorkOperands(work, bench)
     except Exception as error:
         for _, name in work.entries:
-            bench.journal.write("begin", work=index, name=name)
+            bench.journal.write(Begin(index, name))
             report_failure(bench.journal, index, name, error)
         return None
     bench.flushes = bool(bench.method.flush_bytes) and not operands.outgrow(bench.method.flush_bytes)
@@ -222,7 +222,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     for script, name in work.entries:
         if bench.late:
             return
-        bench.journal.write("begin", work=index, name=name)
+        bench.journal.write(Begin(index, name))
         try:
             candidate = Candidate(index, name, operands.launches(scripts[script], name))
             for _ in range(bench.method.warmup_calls):
@@ -241,7 +241,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
         except Exception as error:
             report_failure(bench.journal, index, name, error)
         else:
-            bench.journal.write("end", work=index, name=name, early_stopped=loser)
+            bench.journal.write(End(index, name, loser))
 
 
 def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
@@ -258,7 +258,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             if turn >= bench.method.warmup_calls + LEAST_ROUNDS and bench.over:
                 turns = turn
                 break
-            bench.journal.write("round", work=index, number=turn)
+            bench.journal.write(Round(index, turn))
             order.shuffle(running)
             for candidate in running:
                 bench.call(candidate, warm=turn < bench.method.warmup_calls)
@@ -267,7 +267,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
         raise StickyError(f"{type(error).__name__}: {error}") from error
     bench.note_load(time.perf_counter() - began, turns * len(running))
     for candidate in running:
-        bench.journal.write("end", work=index, name=candidate.name, early_stopped=False)
+        bench.journal.write(End(index, candidate.name))
 
 
 def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> list[Candidate | VendorCandidate]:
@@ -279,7 +279,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
     names = sorted(work.entries, key=lambda e: operands.scratch_of(scripts[e[0]], e[1]), reverse=True)
     running: list[Candidate | VendorCandidate] = []
     for script, name in names:
-        bench.journal.write("begin", work=index, name=name)
+        bench.journal.write(Begin(index, name))
         try:
             running.append(tried(bench, Candidate(index, name, operands.launches(scripts[script], name))))
         except Exception as error:
@@ -290,7 +290,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
         running.append(tried(bench, Candidate(index, AA_TEST, launches)))
     calls = operands.baseline_calls() if work.vendor else []
     if calls:
-        bench.journal.write("begin", work=index, name=VENDOR)
+        bench.journal.write(Begin(index, VENDOR))
         try:
             running.append(tried(bench, VendorCandidate(index, calls)))
         except Exception as error:
@@ -337,7 +337,8 @@ def report_failure(journal: Journal, index: int, name: str, error: Exception) ->
     text = f"{type(error).__name__}: {error}"
     lower = text.lower()
     if any(words in lower for words in STICKY_WORDS):
-        journal.write("fail", work=index, name=name, status="crashed", message=text)
+        journal.write(Fail(index, name, Status.CRASHED, text))
         raise StickyError(text) from error
-    status = "out_of_resources" if any(w in lower for w in OUT_OF_RESOURCES_WORDS) else "launch_error"
-    journal.write("fail", work=index, name=name, status=status, message=text[:2000])
+    too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
+    status = Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
+    journal.write(Fail(index, name, status, text[:2000]))

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.journal import Begin, Called, Event, Round
 from gemm_tuner.launch.plan import VENDOR
 
 SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
@@ -59,16 +59,16 @@ class Joined:
     missing: dict[tuple[int, str], str]
 
 
-def calls_of(journal: Iterable[dict[str, Any]]) -> list[Call]:
+def calls_of(journal: Iterable[Event]) -> list[Call]:
     """The calls of a journal in order."""
     calls: list[Call] = []
     at: int | None = None
     for event in journal:
-        if event["event"] in ("begin", "round"):
-            at = event.get("number")
-        elif event["event"] == "call":
-            of = event["n"], event["work"], event["name"], tuple(event["symbols"]), event["warm"]
-            calls.append(Call(*of, event.get("flushes"), at))
+        if isinstance(event, (Begin, Round)):
+            at = event.number if isinstance(event, Round) else None
+        elif isinstance(event, Called):
+            of = event.n, event.work, event.name, event.symbols, event.warm
+            calls.append(Call(*of, event.flushes, at))
     return calls
 
 

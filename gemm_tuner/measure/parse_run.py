@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from gemm_tuner.core.records import Problem, Status, Timing, Verdict
-from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Round
 from gemm_tuner.launch.plan import AA_TEST, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import attribution
 from gemm_tuner.profilers import Profiler
@@ -16,10 +16,10 @@ from gemm_tuner.system.processes import Ended
 Key = tuple[Problem, str]
 
 
-def collect(plan: Plan, journal: list[dict[str, Any]], profiler: Profiler, where: Path) -> dict[Key, Timing]:
+def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Path) -> dict[Key, Timing]:
     """The timings of all configurations that a launcher got through, from its journal and trace."""
     found = failures(plan, journal)
-    ended = {(e["work"], e["name"]): e.get("early_stopped", False) for e in journal if e["event"] == "end"}
+    ended = {(e.work, e.name): e.early_stopped for e in journal if isinstance(e, End)}
     if not ended:
         return found
     calls = attribution.calls_of(journal)
@@ -40,40 +40,40 @@ def twin_of(work: Work, name: str) -> str:
     return work.again if name == AA_TEST else ""
 
 
-def failures(plan: Plan, journal: list[dict[str, Any]]) -> dict[Key, Timing]:
+def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
     """The configurations that the launcher itself saw fail; no trace is needed to know them."""
     found = {}
     for event in journal:
-        if event["event"] == "fail":
-            key = (plan.work[event["work"]].problem, event["name"])
-            found[key] = Timing(*key, Status(event["status"]), message=event["message"])
+        if isinstance(event, Fail):
+            key = (plan.work[event.work].problem, event.name)
+            found[key] = Timing(*key, event.status, message=event.message)
     return found
 
 
-def running_at_end(journal: list[dict[str, Any]]) -> tuple[int, str] | None:
+def running_at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
     """(work, configuration) that began last and did not end, or ended the launcher. Nobody, once the rounds of finals
     have begun, in which all of a size run in turns."""
     at: tuple[int, str] | None = None
     for event in journal:
-        if event["event"] == "begin":
-            at = (event["work"], event["name"])
-        elif event["event"] == "round":
+        if isinstance(event, Begin):
+            at = (event.work, event.name)
+        elif isinstance(event, Round):
             at = None
-        elif event["event"] == "end" or (event["event"] == "fail" and event["status"] != "crashed"):
-            at = None if at == (event["work"], event["name"]) else at
+        elif isinstance(event, End) or (isinstance(event, Fail) and event.status != Status.CRASHED):
+            at = None if at == (event.work, event.name) else at
     return at
 
 
-def round_at_end(journal: list[dict[str, Any]]) -> int | None:
+def round_at_end(journal: Sequence[Event]) -> int | None:
     """The work whose rounds had begun last and not ended."""
     at: int | None = None
     for event in journal:
-        if event["event"] in ("begin", "end", "round"):
-            at = event["work"] if event["event"] == "round" else None
+        if isinstance(event, (Begin, End, Round)):
+            at = event.work if isinstance(event, Round) else None
     return at
 
 
-def blame(plan: Plan, journal: list[dict[str, Any]], ended: Ended) -> Timing | None:
+def blame(plan: Plan, journal: Sequence[Event], ended: Ended) -> Timing | None:
     """The configuration that a launcher died or hung at."""
     at = running_at_end(journal)
     if at is None:
@@ -152,11 +152,3 @@ def joined(works: list[Work]) -> tuple[Work, ...]:
         else:
             found.append(work)
     return tuple(found)
-
-
-def verdict_of(event: dict[str, Any]) -> Verdict:
-    """The verdict in a journal event."""
-    row = {k: event[k] for k in ("name", "ok", "max_abs_error", "error_over_bound", "message")}
-    problem = problem_from_dict(event["problem"])
-    stable = event.get("stable", True)  # recordings of earlier versions do not say
-    return Verdict(problem=problem, worst_element=tuple(event["worst_element"]), stable=stable, **row)

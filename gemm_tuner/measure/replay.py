@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, read_journal
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.parse_run import collect
@@ -24,7 +23,7 @@ from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
-from gemm_tuner.system.json_records import load_json, record_of
+from gemm_tuner.system.json_records import Count, load_json, record_of
 
 RECORDING = "recording.json"
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
@@ -51,13 +50,13 @@ def write_recording(
 class _Gpu:
     """What the probe says of a GPU; 0 where it does not say."""
 
-    id: int
+    id: Count
     name: str
     arch: str
-    num_sms: int
-    memory_bytes: int
-    l2_bytes: int
-    shared_memory_bytes: int
+    num_sms: Count
+    memory_bytes: Count
+    l2_bytes: Count
+    shared_memory_bytes: Count
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class _How:
     """Fields of the results file's header."""
 
     init_type: str
-    seed: int
+    seed: Count
     l2: str
 
 
@@ -137,7 +136,7 @@ class ReplayLauncher:
     recording: Recording
     source: str = "replayed"
 
-    def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[dict[str, Any]]]]:
+    def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[Event]]]:
         for where, plan in self.recording.starts(stage):
             yield where, plan, read_journal(where / "journal.jsonl", len(plan.work))
 
@@ -151,10 +150,10 @@ class ReplayLauncher:
             for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
                 found.setdefault(problem, []).append(timing)
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
-        for work in plan.work:
+        for index, work in enumerate(plan.work):
             beside = ([VENDOR] if work.vendor else []) + ([AA_TEST] if work.again else [])
             for name in [name for _, name in work.entries] + beside:
-                on_event({"event": "end", "name": name, "work_problem": work.problem})
+                on_event(work.problem, End(index, name))
                 if name == AA_TEST and (work.problem, AA_TEST) not in recorded:
                     continue  # recordings of older versions have none
                 absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
@@ -169,11 +168,10 @@ class ReplayLauncher:
         wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}
         for _, old_plan, journal in self._starts(VERIFY):
             for event in journal:
-                if "work" not in event:
-                    continue
-                problem = old_plan.work[event["work"]].problem
-                if (problem, event["name"]) in wanted:
-                    on_event({**event, "work_problem": problem})
+                if isinstance(event, (Begin, End, Fail, Judged)):
+                    problem = old_plan.work[event.work].problem
+                    if (problem, event.name) in wanted:
+                        on_event(problem, event)
 
 
 def joined(timings: Iterable[Timing]) -> list[Timing]:

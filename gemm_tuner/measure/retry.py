@@ -12,11 +12,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.journal import Compiles, Event, Finished, read_journal
 from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
 from gemm_tuner.measure.parse_run import (
     Key,
@@ -131,7 +130,7 @@ class Stage:
         """Enters what a start brought and queues what is left of its part. Raises EnvironmentFault when the profiler
         failed, or wrote nothing that can be used."""
         journal = read_journal(where / "journal.jsonl")
-        if any(e["event"] == "finished" for e in journal):
+        if any(isinstance(e, Finished) for e in journal):
             if ended.exit_status != 0:
                 raise profiler_failed(self.profiler, ended)
             found = collect(part.plan, journal, self.profiler, where)
@@ -147,7 +146,7 @@ class Stage:
             self.parts.appendleft(part)
         self.parts.extendleft(reversed([Part(plan, probe=True) for plan in failure.probes]))
 
-    def _enter(self, part: Part, journal: list[dict[str, Any]], found: dict[Key, Timing]) -> None:
+    def _enter(self, part: Part, journal: Sequence[Event], found: dict[Key, Timing]) -> None:
         self._count(journal)
         if part.probe:
             found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
@@ -157,11 +156,11 @@ class Stage:
         self.on_found(found)
         self.run.timings.update(found)
 
-    def _count(self, journal: list[dict[str, Any]]) -> None:
-        self.run.compiled += sum(e["compiled"] for e in journal if e["event"] == "compiles")
-        self.run.from_cache += sum(e["from_cache"] for e in journal if e["event"] == "compiles")
+    def _count(self, journal: Sequence[Event]) -> None:
+        self.run.compiled += sum(e.compiled for e in journal if isinstance(e, Compiles))
+        self.run.from_cache += sum(e.from_cache for e in journal if isinstance(e, Compiles))
 
-    def _on_crash(self, part: Part, journal: list[dict[str, Any]], where: Path, ended: Ended) -> Failure:
+    def _on_crash(self, part: Part, journal: Sequence[Event], where: Path, ended: Ended) -> Failure:
         """Raises EnvironmentFault when no configuration was running."""
         require_journal(ended)
         one, together = blame(part.plan, journal, ended), round_at_end(journal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
+from gemm_tuner.core.records import Problem
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, Process, Round, event_of
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.system.processes import FROM_OUTSIDE, Ended, identity, pid_of, run_watched
 
@@ -28,15 +29,36 @@ PROBE = "probe"
 # A check that a budget's end finds running has this long to end.
 LATE_CHECK_S = 2.0
 
-OnEvent = Callable[[dict[str, Any]], None]
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A configuration that killed its checks' process, or whose check came to no end: there is no event of it."""
+
+    name: str
+    message: str
+
+
+Heard = Begin | End | Fail | Judged | Died
+# Hears what becomes of a configuration of a problem, as it happens.
+OnEvent = Callable[[Problem, Heard], None]
 
 
 class OutOfTime(Exception):
     """A check was ended since the time of its plan is over; nothing is known of the configuration."""
 
 
-def ignore(event: Any) -> None:
+def ignore(*heard: Any) -> None:
     """For those who do not want to hear of events."""
+
+
+def at_each_end(advance: Callable[[], None]) -> OnEvent:
+    """Calls ``advance`` when a configuration has come to its end, in whatever way."""
+
+    def hear(problem: Problem, event: Heard) -> None:
+        if isinstance(event, (End, Fail)):
+            advance()
+
+    return hear
 
 
 class Watched(Protocol):
@@ -80,23 +102,23 @@ class JournalTail:
                 new = stream.read()
             whole = new[: new.rfind(b"\n") + 1]
             self._offset += len(whole)
-            for line in whole.splitlines():
-                self._pass_on(json.loads(line))
+            for line in whole.decode("utf-8", "replace").split("\n")[:-1]:
+                self._pass_on(event_of(line, str(self.path), len(self.plan.work)))
         if self.ended_at is None and self._launcher and identity(pid_of(self._launcher)) != self._launcher:
             self.ended_at = time.monotonic()
         if self.ended_at is None or time.monotonic() - self.ended_at > REPORT_LIMIT_S:
             return self._offset
         return time.monotonic()
 
-    def _pass_on(self, event: dict[str, Any]) -> None:
-        if event["event"] == "process":
-            self._launcher = event["identity"]
-        if event["event"] == "finished":
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, Process):
+            self._launcher = event.identity
+        if isinstance(event, Finished):
             self.ended_at = time.monotonic()
-        if event["event"] in ("begin", "round", "end", "fail"):
-            self._at_work = event["event"] in ("begin", "round")
-        if "work" in event and event["event"] != "call":
-            self.on_event({**event, "work_problem": self.plan.work[event["work"]].problem})
+        if isinstance(event, (Begin, Round, End, Fail)):
+            self._at_work = isinstance(event, (Begin, Round))
+        if isinstance(event, (Begin, End, Fail, Judged)):
+            self.on_event(self.plan.work[event.work].problem, event)
 
 
 def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Watched) -> Ended:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.journal import End, Event, Finished, read_journal
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure.parse_run import Key, blame, from_on, running_at_end
 from gemm_tuner.measure.supervise import (
     ACCOUNTED,
     MAX_ATTEMPTS,
+    Died,
     OnEvent,
     OutOfTime,
     Watched,
@@ -39,7 +40,7 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
             (where / ACCOUNTED).touch()
             return
         journal = read_journal(where / "journal.jsonl")
-        if any(e["event"] == "finished" for e in journal):
+        if any(isinstance(e, Finished) for e in journal):
             (where / ACCOUNTED).touch()
             return
         require_journal(ended)
@@ -53,7 +54,7 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
                 where=str(ended.log_path),
             )
         if blamed is not None and not retried:
-            on_event({"event": "died", "problem": blamed.problem, "name": blamed.name, "message": blamed.message})
+            on_event(blamed.problem, Died(blamed.name, blamed.message))
             (where / ACCOUNTED).touch()
         left = behind(left, journal, again=retried)
         if not left.work or of.wind_down() or plan.is_over():
@@ -61,14 +62,14 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
     message = f"not checked: {MAX_ATTEMPTS} processes died before its turn"
     for work in left.work:
         for _, name in work.entries:
-            on_event({"event": "died", "problem": work.problem, "name": name, "message": message})
+            on_event(work.problem, Died(name, message))
 
 
-def behind(plan: Plan, journal: list[dict[str, Any]], *, again: bool) -> Plan:
+def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:
     """What is left of a plan after the entry that was running, or that ended last. ``again``: the one that was running
     is left too."""
     running = running_at_end(journal)
     if running is not None:
         return from_on(plan, *running, itself=again)
-    ended = [(e["work"], e["name"]) for e in journal if e["event"] == "end"]
+    ended = [(e.work, e.name) for e in journal if isinstance(e, End)]
     return from_on(plan, *ended[-1], itself=False) if ended else plan

@@ -11,6 +11,7 @@ from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import GpuWatch, Sample
 from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.supervise import at_each_end
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -58,7 +59,7 @@ class FinalsProcess:
             with self.gpus.held(), bar as step, GpuWatch(self.gpus.watched()) as watch:
                 # Only now: waiting for the GPU does not count.
                 begun, plans = budget.clock(), self.planner.finals(number, self._deadline(sizes))
-                runs = self.fleet.time(work, plans, step.on_event, enter, True)
+                runs = self.fleet.time(work, plans, at_each_end(step.advance), enter, True)
             for run in runs:
                 self.log.count_run(run)
                 self.limits.learn(run)

@@ -12,7 +12,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
+from gemm_tuner.store.run_record import Final, FunnelStep, RunRecord, SizeRecord
 from gemm_tuner.system import program
 
 
@@ -43,7 +43,11 @@ def size_record(session: Session, state: SizeState) -> SizeRecord:
     return SizeRecord(
         problem=problem,
         total=len(state.configs),
-        funnel=tuple({**dataclasses.asdict(row), "kind": row.kind.value} for row in state.pruned.funnel if row.cut),
+        funnel=tuple(
+            FunnelStep(rule=row.rule, kind=row.kind.value, why=row.why, cut=row.cut, remain=row.remain)
+            for row in state.pruned.funnel
+            if row.cut
+        ),
         counts=state.counts(),
         roofline_us=round(workload_of(problem.kind).roofline_us(problem, session.device) or 0.0, 4),
         finals=tuple(Final(name, **dataclasses.asdict(found)) for name, found in published.items()),

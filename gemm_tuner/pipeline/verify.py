@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from gemm_tuner.core.records import Problem, Status, Verdict
+from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
-from gemm_tuner.measure.parse_run import verdict_of
-from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
 from gemm_tuner.space.size_state import SizeState
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
@@ -62,22 +62,20 @@ class Verification:
         self.sizes = {state.problem: Checked(state, list(names)) for state, names in candidates}
         self._on_settled = on_settled
 
-    def hear(self, event: dict[str, Any]) -> None:
-        """Takes one event of the launcher's journal."""
-        size = self.sizes[event["problem"] if event["event"] == "died" else event["work_problem"]]
-        name = event["name"]
-        if event["event"] == "verdict":
-            verdict = verdict_of(event)
-            self._keeper.add_verdict(size.state.problem, verdict)
-            size.verdicts.setdefault(name, []).append(verdict)
-        elif event["event"] == "fail":
-            self._fail(size, name, Status(event["status"]), event["message"])
+    def hear(self, problem: Problem, event: Heard) -> None:
+        """Takes one event of the check of a problem."""
+        size, name = self.sizes[problem], event.name
+        if isinstance(event, Judged):
+            self._keeper.add_verdict(problem, event.verdict)
+            size.verdicts.setdefault(name, []).append(event.verdict)
+        elif isinstance(event, Fail):
+            self._fail(size, name, event.status, event.message)
             size.verdicts[name] = []
-        elif event["event"] == "died":
-            self._fail(size, name, Status.CRASHED, event["message"])
+        elif isinstance(event, Died):
+            self._fail(size, name, Status.CRASHED, event.message)
             size.verdicts[name] = []
             self._done(size, name)
-        elif event["event"] == "end":
+        elif isinstance(event, End):
             self._done(size, name)
 
     def _fail(self, size: Checked, name: str, status: Status, message: str) -> None:

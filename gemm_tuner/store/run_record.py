@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
@@ -25,9 +25,9 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.store.results import run_folder
-from gemm_tuner.system.documents import LARGEST_INT, show, write_text_atomically
+from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable, read_bytes
-from gemm_tuner.system.json_records import load_json, record_of
+from gemm_tuner.system.json_records import Above0, Count, Finite, Int, load_json, record_of
 
 FORMAT_VERSION = 1
 RUN_FILE = "run.json"
@@ -47,12 +47,12 @@ class Final:
     """
 
     name: str
-    samples_us: tuple[float, ...]
-    us: float | None = None
-    low_us: float | None = None
-    high_us: float | None = None
-    processes: int = 1
-    spread_pct: float | None = None
+    samples_us: tuple[Above0, ...]
+    us: Finite | None = None
+    low_us: Finite | None = None
+    high_us: Finite | None = None
+    processes: Count = 1
+    spread_pct: Finite | None = None
 
     @property
     def time_us(self) -> float:
@@ -64,12 +64,22 @@ class Final:
         return (self.low_us, self.high_us) if self.low_us and self.high_us else None
 
 
+class FunnelStep(TypedDict):
+    """A rule, and how many configurations it cut and left."""
+
+    rule: str
+    kind: str
+    why: str
+    cut: Count
+    remain: Count
+
+
 @dataclass(frozen=True)
 class SizeRecord:
     """One size of a run.
 
     total:      configurations of the space.
-    funnel:     the rules that cut some, in order: {"rule", "kind", "why", "cut", "remain"}.
+    funnel:     the rules that cut some, in order.
     counts:     how many configurations ended in each status; the sum is ``total``.
     roofline_us: the least time that the device's datasheet allows.
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
@@ -78,10 +88,10 @@ class SizeRecord:
     """
 
     problem: Problem
-    total: int
-    funnel: tuple[dict[str, Any], ...]
-    counts: dict[str, int]
-    roofline_us: float
+    total: Count
+    funnel: tuple[FunnelStep, ...]
+    counts: dict[str, Count]
+    roofline_us: Finite
     finals: tuple[Final, ...] = ()
     chosen: str = ""
     failure: str = ""
@@ -105,11 +115,11 @@ class RunRecord:
     such as the noise floor and the GPU's clocks; ``rules`` names all rules in the order in which they are asked."""
 
     command: tuple[str, ...]
-    seconds: float
+    seconds: Finite
     header: dict[str, Any]
     device: dict[str, Any]
-    stages: dict[str, float]
-    facts: dict[str, int]
+    stages: dict[str, Finite]
+    facts: dict[str, Int]
     sizes: tuple[SizeRecord, ...]
     results_file: str
     notes: dict[str, Any] = field(default_factory=dict)
@@ -135,31 +145,13 @@ def read(folder: Path) -> RunRecord:
             raise UserError(f"is no record of format_version {FORMAT_VERSION}", where=printable(path))
         record = record_of(RunRecord, row, printable(path))
         for number, size in enumerate(record.sizes, 1):
-            _check_size(size, f"{printable(path)}, size {number}")
+            if size.served:
+                served_of({"served": size.served, "stand_in": STAND_IN}, f"{printable(path)}, sizes {number}")
     except UserError as error:
         accepted = "a run's folder under results/, which holds run.json"
         what = f"holds no run that can be read: {error.what}"
         raise UserError(what, where=error.where, accepted=error.accepted or accepted, hint=error.hint) from error
     return record
-
-
-def _check_size(size: SizeRecord, where: str) -> None:
-    """Raises UserError for counts and times that no run wrote."""
-    for step in size.funnel:
-        words, counts = (step.get(key) for key in ("rule", "kind", "why")), (step.get(key) for key in ("cut", "remain"))
-        if not all(isinstance(one, str) for one in words) or not all(_is_count(one) for one in counts):
-            raise UserError("a step of the funnel is none", where=where, accepted="rule, kind, why, cut and remain")
-    if not all(_is_count(count) for count in (size.total, *size.counts.values())):
-        raise UserError("a count is below 0", where=where)
-    if size.served:
-        served_of({"served": size.served, "stand_in": STAND_IN}, where)
-    for final in size.finals:
-        if not all(sample > 0 for sample in final.samples_us):
-            raise UserError(f"samples_us of {final.name!r} holds a time that is not above 0", where=where)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_INT
 
 
 def tables_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path:

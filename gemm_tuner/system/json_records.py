@@ -1,4 +1,4 @@
-"""JSON that a person may hand over, read within bounds and into records, every field checked against its type.
+"""JSON that a person may hand over, read within bounds and decoded by msgspec into records.
 
 What a record's fields may hold is said by its annotations, so that a record and its reader cannot drift apart.
 """
@@ -6,14 +6,14 @@ What a record's fields may hold is said by its annotations, so that a record and
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import math
-import types
-import typing
-from enum import Enum
+import re
+import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
@@ -23,9 +23,25 @@ from gemm_tuner.system.input_files import printable, read_text
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_VALUES = 4_000_000
-_WORDS = {str: "text", bool: "true or false", int: "a whole number of 64 bits", float: "a finite number"}
-
 Record = TypeVar("Record")
+
+# Numbers as a record's annotations name them: a bare int has no bound, a bare float may be infinite.
+Int = Annotated[int, Meta(ge=-LARGEST_INT, le=LARGEST_INT)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_INT)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST_INT)]
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Above0 = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+
+# msgspec's words for what JSON holds, and those of a message.
+_WORDS = {
+    "array": "a list", "object": "a mapping", "str": "text", "bool": "true or false",
+    "int": "a whole number of 64 bits", "float": "a finite number", "null": "nothing",
+}  # fmt: skip
+_OF_TYPE: dict[str, type] = {
+    "array": list, "object": dict, "str": str, "bool": bool, "int": int, "float": float, "null": type(None),
+}  # fmt: skip
+HALF = "holds half of a character, a surrogate without its other one"
+_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load_json(path: Path, what: str) -> Any:
@@ -37,7 +53,13 @@ def load_json(path: Path, what: str) -> Any:
     if text.count(",") + text.count("[") + text.count("{") > MAX_VALUES:
         accepted = f"up to {MAX_VALUES} values"
         raise UserError(f"the {what} holds too many values", where=printable(path), accepted=accepted)
-    return parse_json(text, what, printable(path))
+    value = parse_json(text, what, printable(path))
+    if _HALF_A_PAIR.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise UserError(HALF, where=printable(path)) from None
+    return value
 
 
 def parse_json(text: str, what: str, where: str) -> Any:
@@ -63,91 +85,71 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def record_of(kind: type[Record], value: Any, where: str) -> Record:
-    """A record of a dataclass from its fields; those with a default may be left out. Raises UserError."""
-    if not isinstance(value, dict):
-        raise UserError(f"is {show(value)} and not a mapping", where=where)
-    fields: Any = kind
-    hints = _hints(fields)
-    refuse_unknown(value, tuple(hints), where)
-    for name, (_, required) in hints.items():
-        if required and name not in value:
-            raise UserError(f"lacks {name}", where=where, accepted=", ".join(hints))
-    return kind(**{name: typed(hints[name][0], value[name], where, name) for name in value})
+    """A dataclass, or one of a union of msgspec's Structs, from its fields; those with a default may be left out.
 
-
-@functools.cache
-def _hints(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
-    """The type of each field of a dataclass, and whether it must be given."""
-    hints = typing.get_type_hints(kind)
-    missing = dataclasses.MISSING
-    return {
-        field.name: (hints[field.name], field.default is missing and field.default_factory is missing)
-        for field in dataclasses.fields(kind)
-    }
-
-
-def typed(kind: Any, value: Any, where: str, name: str) -> Any:
-    """A value of an annotation: plain scalars, Any, enums, records, problems by
-    their kind, ``X | None``, tuple, list and dict of these.
-
-    JSON lists become tuples where the annotation says so; numbers are finite. Raises UserError naming the field.
+    Problems are read by their kind. Raises UserError naming the field, also for one that a dataclass does not have.
     """
-    if kind is Any:
-        return value
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        return typed(next(one for one in inner if one is not type(None)), value, where, name)
-    if origin in (tuple, list):
-        return _sequence(origin, inner, value, where, name)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise _wrong(name, value, "a mapping", where)
-        return {key: typed(inner[1], one, where, f"{name}, {show(key)}") for key, one in value.items()}
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        known = [one.value for one in kind]
-        if value not in known:
-            raise _wrong(name, value, ", ".join(map(str, known)), where)
-        return kind(value)
+    try:
+        record = msgspec.convert(value, kind, dec_hook=_problem)
+    except msgspec.ValidationError as error:
+        raise _fault(str(error), value, where) from None
+    except UnicodeEncodeError:  # in a key: msgspec compares these in UTF-8
+        raise UserError(HALF, where=where) from None
+    _refuse_unknown(value, record, where)
+    return record
+
+
+def _problem(kind: type, value: Any) -> Any:
     if kind is Problem:
-        try:
-            return problem_from_dict(value)
-        except ValueError as error:
-            raise UserError(str(error), where=f"{where}, {name}") from None
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return record_of(kind, value, f"{where}, {name}")
-    return _scalar(kind, value, where, name)
+        return problem_from_dict(value)
+    raise NotImplementedError(kind)
 
 
-def _sequence(origin: Any, inner: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
-    if not isinstance(value, list):
-        raise _wrong(name, value, "a list", where)
-    if origin is list or inner[1:] == (...,):
-        kinds = [inner[0]] * len(value)
-    else:
-        kinds = list(inner)
-        if len(value) != len(kinds):
-            raise _wrong(name, value, f"a list of {len(kinds)}", where)
-    return origin(
-        typed(kind, one, where, f"{name} {at}") for at, (kind, one) in enumerate(zip(kinds, value, strict=True), 1)
-    )
+def _refuse_unknown(value: Any, made: Any, where: str) -> None:
+    """Raises UserError for a field that a dataclass does not have, which msgspec leaves out."""
+    if isinstance(value, dict) and dataclasses.is_dataclass(made) and not hasattr(made, "to_dict"):
+        refuse_unknown(value, tuple(field.name for field in dataclasses.fields(made)), where)
+        for name, one in value.items():
+            _refuse_unknown(one, getattr(made, name), f"{where}, {name}")
+    elif isinstance(value, dict) and isinstance(made, dict):
+        for key, one in value.items():
+            _refuse_unknown(one, made.get(key), f"{where}, {show(key)}")
+    elif isinstance(value, list) and value and isinstance(value[0], dict) and isinstance(made, (tuple, list)):
+        for at, (one, other) in enumerate(zip(value, made, strict=True), 1):
+            _refuse_unknown(one, other, f"{where} {at}")
 
 
-def _scalar(kind: Any, value: Any, where: str, name: str) -> Any:
-    if kind is float and type(value) is int and abs(value) <= LARGEST_INT:
-        return float(value)
-    right = type(value) is kind
-    if right and kind is float:
-        right = math.isfinite(value)
-    elif right and kind is int:
-        right = abs(value) <= LARGEST_INT
-    elif right and kind is str:
-        right = value.isascii() or not any("\ud800" <= one <= "\udfff" for one in value)
-    if not right:
-        raise _wrong(name, value, _WORDS[kind], where)
-    return value
+def _fault(text: str, value: Any, where: str) -> UserError:
+    """What msgspec says of a value, with the value and its place in words: ``Expected `int`, got `str` - at `$.a[0]```
+    is "a 1 is 'x'; accepted: a whole number"."""
+    what, _, path = text.partition(" - at `$")
+    wanted, _, got = what.partition(", got ")
+    names: list[str] = []
+    for key, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", path):
+        if key:
+            value, names = value[key], [*names, key]
+        elif index == "...":  # msgspec does not say which of a mapping's values it is
+            fits = _OF_TYPE.get(got.strip("`"), object)
+            key = next((name for name, one in value.items() if type(one) is fits), next(iter(value)))
+            value, names[-1:] = value[key], [f"{' '.join(names[-1:])}, {show(key)}"]
+        else:
+            value, names[-1:] = value[int(index)], [f"{' '.join(names[-1:])} {int(index) + 1}"]
+    if what.startswith("Object missing required field"):
+        return UserError(f"lacks {what.split('`')[1]}", where=", ".join([where, *names]))
+    if not names:
+        return UserError(f"is {show(value)} and not a mapping", where=where)
+    if not what.startswith(("Expected", "Invalid", "Number")):  # a problem's own words
+        return UserError(what, where=", ".join([where, *names]))
+    return UserError(f"{names[-1]} is {show(value)}", where=", ".join([where, *names[:-1]]), accepted=_accepted(wanted))
 
 
-def _wrong(name: str, value: Any, accepted: str, where: str) -> UserError:
-    return UserError(f"{name} is {show(value)}", where=where, accepted=accepted)
+def _accepted(wanted: str) -> str:
+    """``Expected `int | null` >= 0`` in words; "" where msgspec does not say."""
+    found = re.fullmatch(r"Expected `([a-z |]+)`(?: of length (\d+)| (>=|<=|>) (\S+))?", wanted)
+    if found is None:
+        return ""
+    words = " or ".join(_WORDS.get(one, one) for one in found[1].split(" | "))
+    if found[2]:
+        return f"{words} of {found[2]}"
+    bound = {">": "above", ">=": "not below"}.get(found[3] or "")
+    return f"{words} {bound} {float(found[4]):g}" if bound and abs(float(found[4])) < LARGEST_INT else words

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -28,17 +27,13 @@ class Step:
         self._lock = threading.Lock()
 
     def advance(self, count: int = 1) -> None:
-        self.done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done)
-        elif time.monotonic() - self._said >= PLAIN_SECONDS:
-            self._say()
-
-    def on_event(self, event: dict[str, Any]) -> None:
-        """Advances at the end of a configuration; launchers of several GPUs may call it at once."""
-        if event["event"] in ("end", "fail"):
-            with self._lock:
-                self.advance()
+        """Launchers of several GPUs may call it at once."""
+        with self._lock:
+            self.done += count
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, completed=self.done)
+            elif time.monotonic() - self._said >= PLAIN_SECONDS:
+                self._say()
 
     def _say(self) -> None:
         self._said = time.monotonic()

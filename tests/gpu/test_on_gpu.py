@@ -15,7 +15,8 @@ from gpu_work import FAMILIES, LAYOUTS, Gpu, random_pairs, wrong_cases
 
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.launch.plan import STOP_FILE, VERIFY, Journal, Method, Plan, Work
+from gemm_tuner.launch.journal import Journal
+from gemm_tuner.launch.plan import STOP_FILE, VERIFY, Method, Plan, Work
 
 # torch warns of its own settings and of NVIDIA's Python packages, some versions do.
 pytestmark = [

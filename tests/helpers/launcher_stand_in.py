@@ -22,7 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from gemm_tuner.launch.plan import FINALS, VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
+from gemm_tuner.launch.plan import FINALS, VENDOR, VERIFY, Plan, Work
 from gemm_tuner.system.processes import identity
 
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
@@ -51,25 +53,25 @@ class StandIn:
 
     def time_all(self, index: int, work: Work) -> None:
         for place, (_, name) in enumerate(work.entries):
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             if name.startswith("fails"):
-                self.journal.write("fail", work=index, name=name, status="launch_error", message="RuntimeError: no")
+                self.journal.write(Fail(index, name, Status.LAUNCH_ERROR, "RuntimeError: no"))
                 continue
             if name.startswith("sticky"):
-                self.journal.write("fail", work=index, name=name, status="crashed", message="illegal memory access")
+                self.journal.write(Fail(index, name, Status.CRASHED, "illegal memory access"))
                 sys.exit(75)
             for turn in range(self.plan.method.warmup_calls + self.plan.method.timed_calls):
                 self.call(index, name, 10.0 * (place + 1) + turn, warm=turn < self.plan.method.warmup_calls)
-            self.journal.write("end", work=index, name=name, early_stopped=name.startswith("slow"))
+            self.journal.write(End(index, name, name.startswith("slow")))
         if work.vendor:
             self.vendor(index)
 
     def finals(self, index: int, work: Work) -> None:
         for place, (_, name) in enumerate(work.entries):
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             self.call(index, name, 10.0 * (place + 1), warm=True)
         for turn in range(1, 1 + self.plan.method.timed_calls):
-            self.journal.write("round", work=index, number=turn)
+            self.journal.write(Round(index, turn))
             for place, (_, name) in enumerate(work.entries):
                 if name.startswith("late") or (name.startswith("shy") and (len(work.entries) > 1 or work.vendor)):
                     die()
@@ -77,7 +79,7 @@ class StandIn:
                     is_killed(name)
                 self.call(index, name, 10.0 * (place + 1) + turn, warm=False)
         for _, name in work.entries:
-            self.journal.write("end", work=index, name=name, early_stopped=name.startswith("slow"))
+            self.journal.write(End(index, name, name.startswith("slow")))
         if work.vendor:
             self.vendor(index)
 
@@ -92,22 +94,22 @@ class StandIn:
             is_killed(name)
         if name.startswith("hangs"):
             time.sleep(3600)
-        self.journal.write("call", now=False, n=self.number, work=index, name=name, symbols=symbols, warm=warm)
+        self.journal.write(Called(self.number, index, name, tuple(symbols), warm))
         self.number += 1
 
     def vendor(self, index: int) -> None:
-        self.journal.write("begin", work=index, name=VENDOR)
+        self.journal.write(Begin(index, VENDOR))
         for name in (FLUSH, BEGIN, "cublas_gemm", END):
             self.kernel(name, 5.0)
         if os.environ.get("STAND_IN_VENDOR") == "kills":
             die()
-        self.journal.write("call", now=False, n=self.number, work=index, name=VENDOR, symbols=[], warm=False)
+        self.journal.write(Called(self.number, index, VENDOR, (), False))
         self.number += 1
-        self.journal.write("end", work=index, name=VENDOR, early_stopped=False)
+        self.journal.write(End(index, VENDOR))
 
     def check(self, index: int, work: Work) -> None:
         for _, name in work.entries:
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             if name.startswith("kills"):
                 die()
             if name.startswith("killed"):
@@ -116,11 +118,9 @@ class StandIn:
                 time.sleep(3600)
             ok = not name.startswith("wrong")
             for problem in (work.problem, replace(work.problem, m=work.problem.m + 1)):
-                self.journal.write(
-                    "verdict", work=index, name=name, problem=problem.to_dict(), ok=ok, max_abs_error=0.0,
-                    error_over_bound=0.0, worst_element=[0, 0], message="" if ok else "off",
-                )  # fmt: skip
-            self.journal.write("end", work=index, name=name)
+                verdict = Verdict(problem, name, ok, 0.0, 0.0, message="" if ok else "off")
+                self.journal.write(Judged.of(index, verdict))
+            self.journal.write(End(index, name))
             if ok and self.plan.stop_at_first_right:
                 break
 
@@ -129,7 +129,7 @@ def main(path: Path) -> None:
     end = os.environ.get("STAND_IN_END")
     with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
         journal = Journal(stream)
-        journal.write("process", identity=identity(os.getpid()))
+        journal.write(Process(identity(os.getpid())))
         stand_in = StandIn(Plan.read(path), journal, kernels)
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:
@@ -138,12 +138,12 @@ def main(path: Path) -> None:
                 stand_in.finals(index, work)
             else:
                 stand_in.time_all(index, work)
-        journal.write("compiles", compiled=int(os.environ.get("STAND_IN_COMPILES", 0)), from_cache=3)
+        journal.write(Compiles(int(os.environ.get("STAND_IN_COMPILES", 0)), 3))
         if end == "half a line":
             stream.write('{"event": "fini')
             stream.flush()
             die()
-        journal.write("finished")
+        journal.write(Finished())
     if end == "exit 1":
         print("the driver is not happy at exit", file=sys.stderr)
         sys.exit(1)

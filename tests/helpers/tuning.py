@@ -15,11 +15,12 @@ from rich.console import Console
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Device, Status, Timing
+from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
 from gemm_tuner.measure.budget import Budget, Costs
 from gemm_tuner.measure.device import Machine
@@ -140,7 +141,7 @@ class StandInGpu:
         for work in plan.work:
             found = self._time(plan, work)
             for _, name in found:
-                on_event({"event": "end", "name": name, "work_problem": work.problem})
+                on_event(work.problem, End(0, name))
             on_found(found)
             run.timings.update(found)
             self.after_a_size(plan)
@@ -174,14 +175,12 @@ class StandInGpu:
         for index, work in enumerate(plan.work):
             for _, name in work.entries:
                 ok = name not in self.wrong
-                row = {"work": index, "name": name, "work_problem": work.problem}
-                verdict = {"ok": ok, "max_abs_error": 0.0, "error_over_bound": 0.1, "worst_element": [0, 0]}
                 for problem in (work.problem, replace(work.problem, m=93, n=93, k=135)):
-                    about = {"problem": problem.to_dict(), "message": "" if ok else "off"}
-                    on_event({"event": "verdict", **row, **verdict, **about})
+                    verdict = Verdict(problem, name, ok, 0.0, 0.1, message="" if ok else "off")
+                    on_event(work.problem, Judged.of(index, verdict))
                     if not ok:
                         break
-                on_event({"event": "end", **row})
+                on_event(work.problem, End(index, name))
                 if ok and plan.stop_at_first_right:
                     break
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import ROOT
+from samples import ROOT, problem
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.launch.journal import (
+    Begin,
+    Called,
+    Compiles,
+    DeviceUsed,
+    End,
+    Event,
+    Fail,
+    Finished,
+    Journal,
+    Judged,
+    Process,
+    Round,
+    read_journal,
+)
 from gemm_tuner.launch.main import main
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import replay
@@ -35,8 +53,37 @@ def test_recorded_plans_and_journals_are_read_whole(start: Path, tmp_path: Path)
     plan = Plan.read(start / "plan.json")
     plan.write(tmp_path / "plan.json")
     assert Plan.read(tmp_path / "plan.json") == plan
-    lines = (start / "journal.jsonl").read_text().splitlines()
-    assert read_journal(start / "journal.jsonl", len(plan.work)) == [json.loads(line) for line in lines]
+    rows = [json.loads(line) for line in (start / "journal.jsonl").read_text().splitlines()]
+    events = read_journal(start / "journal.jsonl", len(plan.work))
+    stream = io.StringIO()
+    for event in events:
+        Journal(stream).write(event)
+    again = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(again) == len(rows)
+    for row, wrote in zip(rows, again, strict=True):
+        if "problem" in row:
+            row["problem"] = problem_from_dict(row["problem"]).to_dict()
+        later = {"flushes": None, "stable": True, "early_stopped": False}  # fields that this recording does not have
+        assert wrote == {**{key: value for key, value in later.items() if key in wrote}, **row}
+
+
+def test_every_event_is_read_as_it_was_written(tmp_path: Path) -> None:
+    of = replace(problem(3, 5, 7), alpha=0.5)
+    lost = Verdict(of, "a", False, float("inf"), float("inf"), (2, 4), "half \udce9 of \u2028 it", stable=False)
+    events: list[Event] = [
+        Process("7 8"), DeviceUsed("H200", "2.9"), Begin(0, "a"), Called(0, 0, "a", ("a", "b"), True, 3),
+        Called(4, 1, "torch.mm", (), False), Round(1, 2), End(0, "a", True), Fail(1, "b", Status.CRASHED, "x\ny"),
+        Judged.of(0, lost), Compiles(1, 2), Finished(),
+    ]  # fmt: skip
+    path = tmp_path / "journal.jsonl"
+    with path.open("w", encoding="utf-8") as stream:
+        journal = Journal(stream)
+        for event in events:
+            journal.write(event)
+            if not isinstance(event, Called):  # a crash right after it loses nothing
+                assert path.read_text().count("\n") == events.index(event) + 1
+    assert read_journal(path, 2) == events
+    assert [event.verdict for event in read_journal(path) if isinstance(event, Judged)] == [lost]
 
 
 @pytest.mark.parametrize(
@@ -52,8 +99,15 @@ def test_recorded_plans_and_journals_are_read_whole(start: Path, tmp_path: Path)
         (lambda row: row["work"][0].update(entries=[[0, "x", 1]]), "a list of 2"),
         (lambda row: row["work"][0]["problem"].update(m=2**62), "m is 4611686018427387904"),
         (lambda row: row["work"][0]["problem"].update(layout_a="diagonal"), "layout_a is 'diagonal'"),
-        (lambda row: row["method"].update(timed_calls=0), "too small"),
-        (lambda row: row["method"].update(flush_bytes=-1), "too small"),
+        (lambda row: row["method"].update(timed_calls=0), "timed_calls is 0"),
+        (lambda row: row["method"].update(flush_bytes=-1), "flush_bytes is -1"),
+        (lambda row: row["method"].update(flush_bytes=2**63), "flush_bytes is 9223372036854775808"),
+        (lambda row: row["method"].update(early_stop_ratio=0), "early_stop_ratio is 0"),
+        (lambda row: row["method"].update(early_stop_ratio=float("inf")), "early_stop_ratio is inf"),
+        (lambda row: row["method"].update(hook="import os"), "method: unknown key 'hook'"),
+        (lambda row: row["work"][0].update(hook="import os"), "work 1: unknown key 'hook'"),
+        (lambda row: row["work"][0].pop("problem"), "work 1: lacks problem"),
+        (lambda row: row["work"][0].update(entries=[[0, "\ud800"]]), "half of a character"),
         (lambda row: row["method"].update(seed=float("nan")), "seed is nan"),
         (lambda row: row["method"].update(init_type=["zeros"]), "init_type is a list"),
     ],
@@ -92,7 +146,9 @@ GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "war
     [
         ("{", "not whole JSON"),
         ("[]", "no event"),
-        ('{"event": 1}', "no event"),
+        ('{"event": 1}', "event is 1"),
+        ('{"event": "hello"}', "event is 'hello'"),
+        ('{"event": "call", "n": 9, "work": 0, "name": "a", "symbols": ["a", 1], "warm": false}', "symbols 2 is 1"),
         ('{"event": "begin", "work": 0}', "lacks name"),
         ('{"event": "begin", "work": -1, "name": "a"}', "work is -1"),
         ('{"event": "begin", "work": true, "name": "a"}', "work is true"),
@@ -102,7 +158,7 @@ GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "war
         ('{"event": "end", "work": 0, "name": "a", "early_stopped": 1}', "early_stopped is 1"),
         ('{"event": "round", "work": 0}', "lacks number"),
         ('{"event": "compiles", "compiled": -5, "from_cache": 0}', "compiled is -5"),
-        ('{"event": "verdict", "work": 0, "name": "a", "problem": {"m": "1"}}', "problem is a mapping"),
+        ('{"event": "verdict", "work": 0, "name": "a", "problem": {"m": "1"}}', "problem: lacks m, n or k"),
         (GOOD.replace('["a"]', '"a"'), "symbols is 'a'"),
         (GOOD.replace('"n": 4', '"n": 3'), "call 3 comes after call 4"),
         (GOOD, "call 4 comes after call 4"),

@@ -18,7 +18,8 @@ from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch import timing
-from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, Journal, Method, Work
+from gemm_tuner.launch.journal import Event, Journal, event_of
+from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, Method, Work
 from gemm_tuner.launch.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
 from gemm_tuner.measure.attribution import calls_of
 
@@ -61,8 +62,8 @@ class Launcher:
         how = Method(warmup_calls=1, timed_calls=3, **method)
         self.bench = Bench(how, Journal(self._journal), False, "cpu", deadline, self.stop)
 
-    def journal(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._journal.getvalue().splitlines()]
+    def journal(self) -> list[Event]:
+        return [event_of(line, "journal") for line in self._journal.getvalue().splitlines()]
 
     def events(self, *kinds: str) -> list[tuple[str, str]]:
         rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]

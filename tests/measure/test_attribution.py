@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.journal import Begin, Called, End, Round
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.measure.attribution import Call, calls_of, join
 
@@ -347,11 +348,11 @@ def test_by_scope_what_does_not_fit_is_missing(rows: list[tuple[str, float, str]
 
 def test_calls_come_from_the_journal_in_order() -> None:
     journal = [
-        {"event": "begin", "work": 0, "name": A},
-        {"event": "call", "n": 0, "work": 0, "name": A, "symbols": [A, REDUCE], "warm": True},
-        {"event": "end", "work": 0, "name": A, "early_stopped": False},
-        {"event": "round", "work": 2, "number": 3},
-        {"event": "call", "n": 1, "work": 2, "name": VENDOR, "symbols": [], "warm": False, "flushes": 2001},
+        Begin(0, A),
+        Called(0, 0, A, (A, REDUCE), warm=True),
+        End(0, A),
+        Round(2, 3),
+        Called(1, 2, VENDOR, (), warm=False, flushes=2001),
     ]
     assert calls_of(journal) == [Call(0, 0, A, (A, REDUCE), True), Call(1, 2, VENDOR, (), False, 2001, 3)]
 

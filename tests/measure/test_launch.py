@@ -18,16 +18,17 @@ from process_samples import ends
 from samples import ROOT, config, device, problem
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
-from gemm_tuner.core.records import Timing
+from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Round
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise, verify_runner
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.measure.parse_run import halves, round_at_end, running_at_end
 from gemm_tuner.measure.retry import StageRun
-from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, JournalTail
+from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.source import codegen
 from gemm_tuner.system.processes import Ended
@@ -85,17 +86,25 @@ def test_all_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
-    heard: list[dict[str, Any]] = []
+    heard: list[tuple[type, str, Problem]] = []
+    counted: list[int] = []
+    count = supervise.at_each_end(lambda: counted.append(len(heard)))
+
+    def hear(of: Problem, event: Heard) -> None:
+        heard.append((type(event), event.name, of))
+        count(of, event)
+
     launcher = LiveLauncher(Nsys(), tmp_path / "cache", "cuda")
-    launcher.timings(plan((ONE, ["good_1", "fails_2"]), (TWO, ["good_3"])), tmp_path / "stage", heard.append)
-    assert [(e["event"], e["name"], e["work_problem"]) for e in heard] == [
-        ("begin", "good_1", ONE),
-        ("end", "good_1", ONE),
-        ("begin", "fails_2", ONE),
-        ("fail", "fails_2", ONE),
-        ("begin", "good_3", TWO),
-        ("end", "good_3", TWO),
+    launcher.timings(plan((ONE, ["good_1", "fails_2"]), (TWO, ["good_3"])), tmp_path / "stage", hear)
+    assert heard == [
+        (Begin, "good_1", ONE),
+        (End, "good_1", ONE),
+        (Begin, "fails_2", ONE),
+        (Fail, "fails_2", ONE),
+        (Begin, "good_3", TWO),
+        (End, "good_3", TWO),
     ]
+    assert counted == [2, 4, 6]
 
 
 def test_one_that_cannot_be_launched(run: Run) -> None:
@@ -300,10 +309,15 @@ def test_a_script_that_does_not_start(run: Run, tmp_path: Path, monkeypatch: pyt
 
 
 def verdicts_of(tmp_path: Path, *work: tuple[GemmProblem, list[str]], all_of_them: bool) -> list[tuple[str, str]]:
-    heard: list[dict[str, Any]] = []
+    heard: list[tuple[str, str]] = []
+
+    def hear(_: Problem, event: Heard) -> None:
+        if isinstance(event, (End, Died)):
+            heard.append((type(event).__name__.lower(), event.name))
+
     launcher = InterpreterLauncher(tmp_path / "cache")
-    launcher.verdicts(plan(*work, stage=VERIFY, stop_at_first_right=not all_of_them), tmp_path / "verify", heard.append)
-    return [(e["event"], e["name"]) for e in heard if e["event"] in ("end", "died")]
+    launcher.verdicts(plan(*work, stage=VERIFY, stop_at_first_right=not all_of_them), tmp_path / "verify", hear)
+    return heard
 
 
 def test_a_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
@@ -340,17 +354,17 @@ def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
 ) -> None:
     """What was checked before is known; what ran, and what comes behind it, is neither right nor dead."""
     monkeypatch.setattr(supervise, "LATE_CHECK_S", 0.0)
-    heard: list[tuple[str, str]] = []
+    heard: list[tuple[type, str]] = []
     whole = plan((ONE, ["good_1"]), (TWO, ["hangs_2", "good_3"]), stage=VERIFY)
 
-    def hear(event: dict[str, Any]) -> None:
-        heard.append((event["event"], event["name"]))
-        if event["name"] == "hangs_2":
+    def hear(_: Problem, event: Heard) -> None:
+        heard.append((type(event), event.name))
+        if event.name == "hangs_2":
             monkeypatch.setattr(supervise.time, "time", lambda: whole.deadline + 1)
 
     whole = replace(whole, deadline=time.time() + 3600)
     LiveLauncher(Nsys(), tmp_path / "cache", "cuda").verdicts(whole, tmp_path / "verify", hear)
-    assert heard == [("begin", "good_1"), *[("verdict", "good_1")] * 2, ("end", "good_1"), ("begin", "hangs_2")]
+    assert heard == [(Begin, "good_1"), *[(Judged, "good_1")] * 2, (End, "good_1"), (Begin, "hangs_2")]
     assert len(list((tmp_path / "verify").iterdir())) == 1
 
 
@@ -425,11 +439,11 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
 
 
 def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:
-    journal: list[dict[str, Any]] = [{"event": "begin", "work": 0, "name": name} for name in ("a", "b")]
+    journal: list[Event] = [Begin(0, name) for name in ("a", "b")]
     assert running_at_end(journal) == (0, "b") and round_at_end(journal) is None
-    journal.append({"event": "round", "work": 0, "number": 0})
+    journal.append(Round(0, 0))
     assert running_at_end(journal) is None and round_at_end(journal) == 0
-    journal.append({"event": "end", "work": 0, "name": "a"})
+    journal.append(End(0, "a"))
     assert running_at_end(journal) is None and round_at_end(journal) is None
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from samples import config, device, problem
 
-from gemm_tuner.core.records import Verdict
+from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.launch.journal import Begin, End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY
+from gemm_tuner.measure.supervise import Died
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.verify import Verification, verify_plan
 from gemm_tuner.space.size_state import SizeState
@@ -40,20 +41,15 @@ class Heard:
             order, lambda *settled: self.settled.append(settled), self.store, all_of_them=all_of_them
         )
 
-    def say(self, size: GemmProblem, config: KernelConfig, event: str, **fields: Any) -> None:
-        self.check.hear({"event": event, "name": config.name, "work_problem": size, **fields})
-
     def verdict(self, size: GemmProblem, config: KernelConfig, *, ok: bool, at: GemmProblem | None = None) -> None:
-        self.say(
-            size, config, "verdict", problem=(at or size).to_dict(), ok=ok, max_abs_error=0.5, error_over_bound=0.25,
-            worst_element=[3, 4], message="" if ok else "off by 7 in row 3",
-        )  # fmt: skip
+        verdict = Verdict(at or size, config.name, ok, 0.5, 0.25, (3, 4), "" if ok else "off by 7 in row 3")
+        self.check.hear(size, Judged.of(0, verdict))
 
     def checked(self, size: GemmProblem, config: KernelConfig, *, even: bool = True, odd: bool = True) -> None:
-        self.say(size, config, "begin")
+        self.check.hear(size, Begin(0, config.name))
         self.verdict(size, config, ok=even)
         self.verdict(size, config, ok=odd, at=ODD)
-        self.say(size, config, "end")
+        self.check.hear(size, End(0, config.name))
 
     def outcomes(self) -> list[tuple[GemmProblem, str | None]]:
         return [(size, name) for size, name, _ in self.settled]
@@ -95,18 +91,18 @@ def test_nothing_right(heard: Heard) -> None:
 
 
 def test_one_that_could_not_run_is_not_right(heard: Heard) -> None:
-    heard.say(ONE, A, "begin")
+    heard.check.hear(ONE, Begin(0, A.name))
     heard.verdict(ONE, A, ok=True)
-    heard.say(ONE, A, "fail", status="out_of_resources", message="shared memory")
-    heard.say(ONE, A, "end")
+    heard.check.hear(ONE, Fail(0, A.name, Status.OUT_OF_RESOURCES, "shared memory"))
+    heard.check.hear(ONE, End(0, A.name))
     assert heard.settled == []
     assert heard.one.rows[A.name] == {"status": "out_of_resources", "message": "shared memory"}
 
 
 def test_one_that_killed_the_process(heard: Heard) -> None:
-    heard.say(TWO, B, "begin")
+    heard.check.hear(TWO, Begin(0, B.name))
     heard.verdict(TWO, B, ok=True)
-    heard.check.hear({"event": "died", "name": B.name, "problem": TWO, "message": "signal SIGSEGV: "})
+    heard.check.hear(TWO, Died(B.name, "signal SIGSEGV: "))
     assert heard.outcomes() == [(TWO, None)]
     assert heard.two.rows[B.name] == {"status": "crashed", "message": "signal SIGSEGV: "}
 
@@ -114,7 +110,7 @@ def test_one_that_killed_the_process(heard: Heard) -> None:
 def test_after_the_winner_others_are_booked_and_change_nothing(heard: Heard) -> None:
     heard.checked(ONE, A)
     heard.checked(ONE, B, odd=False)
-    heard.check.hear({"event": "died", "name": C.name, "problem": ONE, "message": "gone"})
+    heard.check.hear(ONE, Died(C.name, "gone"))
     assert heard.outcomes() == [(ONE, A.name)]
     assert {name: row["status"] for name, row in heard.one.rows.items()} == {B.name: "wrong", C.name: "crashed"}
 
@@ -127,8 +123,8 @@ def test_sizes_that_were_never_reached_are_settled_at_the_end(heard: Heard) -> N
 
 
 def test_no_verdict_is_not_a_right_verdict(heard: Heard) -> None:
-    heard.say(TWO, B, "begin")
-    heard.say(TWO, B, "end")
+    heard.check.hear(TWO, Begin(0, B.name))
+    heard.check.hear(TWO, End(0, B.name))
     assert heard.outcomes() == [(TWO, None)]
 
 
@@ -167,13 +163,11 @@ def test_a_check_that_ends_early_keeps_the_right_one_it_found(tmp_path: Path) ->
 
 
 def test_one_that_gives_other_bits_is_unstable_and_never_chosen(heard: Heard) -> None:
-    heard.say(ONE, A, "begin")
+    heard.check.hear(ONE, Begin(0, A.name))
     heard.verdict(ONE, A, ok=False, at=ODD)
-    heard.say(
-        ONE, A, "verdict", problem=ONE.to_dict(), ok=False, stable=False, max_abs_error=0.0, error_over_bound=0.5,
-        worst_element=[3, 4], message="C[3, 4] is 7 and in call 3 8",
-    )  # fmt: skip
-    heard.say(ONE, A, "end")
+    other_bits = Verdict(ONE, A.name, False, 0.0, 0.5, (3, 4), "C[3, 4] is 7 and in call 3 8", stable=False)
+    heard.check.hear(ONE, Judged.of(0, other_bits))
+    heard.check.hear(ONE, End(0, A.name))
     assert heard.settled == []
     assert heard.one.rows[A.name]["status"] == "unstable"
     assert heard.one.rows[A.name]["message"] == "at 512 x 512 x 512: C[3, 4] is 7 and in call 3 8"

@@ -82,11 +82,17 @@ def written(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
         (lambda row: row["sizes"][0]["problem"].update(dtype_a="__import__('os')"), "dtype_a is"),
         (lambda row: row["sizes"][0]["problem"].update(alpha=float("inf")), "alpha is inf"),
         (lambda row: row["sizes"][0]["problem"].pop("n"), "lacks m, n or k"),
-        (lambda row: row["sizes"][1].update(total=-1), "size 2: holds no run that can be read: a count is below 0"),
-        (lambda row: row["sizes"][0]["funnel"][0].pop("cut"), "a step of the funnel is none"),
-        (lambda row: row["sizes"][0]["finals"][0].update(samples_us=[1.0, -2.0]), "not above 0"),
+        (lambda row: row["sizes"][1].update(total=-1), "sizes 2: holds no run that can be read: total is -1"),
+        (
+            lambda row: row["sizes"][0]["funnel"][0].pop("cut"),
+            "sizes 1, funnel 1: holds no run that can be read: lacks cut",
+        ),
+        (
+            lambda row: row["sizes"][0]["finals"][0].update(samples_us=[1.0, -2.0]),
+            "samples_us 2 is -2.0; accepted: a finite number above 0",
+        ),
         (lambda row: row["sizes"][0]["finals"][0].update(samples_us=[True]), "samples_us 1 is true"),
-        (lambda row: row["sizes"][0].update(chosen="\ud800"), "chosen is '\\ud800'"),
+        (lambda row: row["sizes"][0].update(chosen="\ud800"), "half of a character"),
     ],
 )
 def test_a_record_with_a_wrong_field_is_refused_by_its_name(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
@@ -57,8 +58,8 @@ def test_a_bar_fits_the_terminal_and_its_counts_are_whole(width: int, title: str
         assert len(line) <= width and line.endswith("left")
 
 
-def test_a_step_counts_what_ends_in_whatever_way(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.step("screen", 2, Console(file=io.StringIO())) as step:
-        for event in ("begin", "end", "begin", "fail", "compiles"):
-            step.on_event({"event": event})
-    assert capsys.readouterr().err.startswith("screen: 2/2 in ")
+def test_a_step_counts_what_several_threads_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.step("screen", 4000, Console(file=io.StringIO())) as step, ThreadPoolExecutor(8) as threads:
+        for _ in range(4000):
+            threads.submit(step.advance)
+    assert capsys.readouterr().err.startswith("screen: 4000/4000 in ")

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Journal, Plan, Work
+from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
+from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Plan, Work
 from gemm_tuner.system.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
@@ -59,7 +61,7 @@ class StandIn:
             time.sleep(3600)
         elif fault == "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
-        self.journal.write("call", now=False, n=self.number, work=index, name=name, symbols=symbols, warm=turn == 0)
+        self.journal.write(Called(self.number, index, name, tuple(symbols), turn == 0))
         self.number += 1
 
     def _config(self, index: int, name: str) -> str:
@@ -69,10 +71,10 @@ class StandIn:
         """Whether a launch fails, which is journalled; a sticky error ends the process too."""
         fault = fault_of(name)
         if fault == "fails":
-            self.journal.write("fail", work=index, name=name, status="launch_error", message="RuntimeError: no launch")
+            self.journal.write(Fail(index, name, Status.LAUNCH_ERROR, "RuntimeError: no launch"))
         elif fault == "sticky":
             message = "RuntimeError: CUDA error: an illegal memory access was encountered"
-            self.journal.write("fail", work=index, name=name, status="crashed", message=message)
+            self.journal.write(Fail(index, name, Status.CRASHED, message))
             sys.exit(EXIT_STICKY)
         return bool(fault == "fails")
 
@@ -80,11 +82,11 @@ class StandIn:
         for _, name in work.entries:
             if self.stop.exists():
                 return
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             if not self.refused(index, name):
                 for turn in range(1 + self.plan.method.timed_calls):
                     self.call(index, name, turn)
-                self.journal.write("end", work=index, name=name, early_stopped=False)
+                self.journal.write(End(index, name))
 
     def finals(self, index: int, work: Work) -> None:
         running = []
@@ -92,22 +94,22 @@ class StandIn:
             *(name for _, name in work.entries),
             *filter(None, [work.again and AA_TEST, work.vendor and VENDOR]),
         ):
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             if not self.refused(index, name):
                 self.call(index, name, 0)
                 running.append(name)
         for turn in range(1, 1 + (work.rounds or self.plan.method.timed_calls)):
-            self.journal.write("round", work=index, number=turn)
+            self.journal.write(Round(index, turn))
             for name in running:
                 self.call(index, name, turn)
         for name in running:
-            self.journal.write("end", work=index, name=name, early_stopped=False)
+            self.journal.write(End(index, name))
 
     def verify(self, index: int, work: Work) -> None:
         for _, name in work.entries:
             if self.stop.exists():
                 return
-            self.journal.write("begin", work=index, name=name)
+            self.journal.write(Begin(index, name))
             time.sleep(CALL_S)
             fault = fault_of(name)
             if fault == "segv check":
@@ -115,11 +117,10 @@ class StandIn:
             ok = fault not in ("wrong", "racy")
             for problem in (work.problem, replace(work.problem, m=work.problem.m + 1)):
                 message = {"wrong": "C[3, 5] is 7, the reference 8", "racy": "C[3, 5] is 7, then 8"}.get(fault, "")
-                self.journal.write(
-                    "verdict", work=index, name=name, problem=problem.to_dict(), ok=ok, stable=fault != "racy",
-                    max_abs_error=0.0, error_over_bound=0.5 if ok else 9.0, worst_element=[3, 5], message=message,
-                )  # fmt: skip
-            self.journal.write("end", work=index, name=name)
+                over_bound, stable = 0.5 if ok else 9.0, fault != "racy"
+                verdict = Verdict(problem, name, ok, 0.0, over_bound, (3, 5), message, stable)
+                self.journal.write(Judged.of(index, verdict))
+            self.journal.write(End(index, name))
             if ok and self.plan.stop_at_first_right:
                 break
 
@@ -133,12 +134,12 @@ def main() -> int:
     assert len(plan.scripts) == 1, "it stands in for one script"
     with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
         journal = Journal(stream)
-        journal.write("process", identity=identity(os.getpid()))
+        journal.write(Process(identity(os.getpid())))
         stand_in = StandIn(plan, journal, kernels, configs, path.parent / STOP_FILE)
         stage = {VERIFY: stand_in.verify, "screen": stand_in.screen}.get(plan.stage, stand_in.finals)
         for index, work in enumerate(plan.work):
             if not stand_in.stop.exists():
                 stage(index, work)
-        journal.write("compiles", compiled=0, from_cache=len(configs))
-        journal.write("finished")
+        journal.write(Compiles(0, len(configs)))
+        journal.write(Finished())
     return 0
