@@ -54,8 +54,9 @@ def test_a_bar_fits_the_terminal_and_its_counts_are_whole(width: int, title: str
         screen = Screen(width)
         with progress.step(title, total, screen.console) as step:
             step.advance(total - 1)
-        (line,) = (line for line in screen.lines if title in line and f"{total - 1}/{total}" in line)
-        assert len(line) <= width and line.endswith("left")
+        lines = [line for line in screen.lines if title in line and f"{total - 1}/{total}" in line]
+        assert lines  # more than one where the machine is slow: the bar is drawn again every 0.1 s
+        assert all(len(line) <= width and line.endswith("left") for line in lines)
 
 
 def test_a_step_counts_what_several_threads_do(capsys: pytest.CaptureFixture[str]) -> None:
