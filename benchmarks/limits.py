@@ -141,7 +141,7 @@ def write_plan(folder: Path, rows: Iterable[results.Row], target: Target) -> Pla
         Work(problem, ((order.index((config.family, problem.signature)), config.name),), vendor=True)
         for problem, config in wanted
     )
-    plan = Plan(FINALS, tuple(str(script.path) for script in scripts.values()), work, Method())
+    plan = Plan(FINALS, tuple(str(folder / "scripts" / script.file) for script in scripts.values()), work, Method())
     plan.write(folder / PLAN_FILE)
     return plan
 

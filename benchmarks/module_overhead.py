@@ -141,7 +141,7 @@ def flush_of(torch: ModuleType) -> Call:
 def tuner_call(problem: GemmProblem, config: KernelConfig, operands: Operands, target: Target, folder: Path) -> Call:
     """The configuration as the tuner launches it."""
     script = codegen.write_script(ROOT / "templates", folder, config.family, problem, [config], target)
-    loaded, num_sms = load_script(str(script.path)), count_sms("cuda")
+    loaded, num_sms = load_script(str(folder / script.file)), count_sms("cuda")
     values = loaded.CONFIGS[config.name]
     scratch = make_scratch(loaded, values, problem, "cuda", num_sms)
     launches = loaded.calls(values, call_size(problem), operands, scratch, num_sms)

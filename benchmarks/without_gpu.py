@@ -100,7 +100,7 @@ def import_s() -> float:
     """Importing that script in a fresh process, Triton included."""
     with tempfile.TemporaryDirectory() as folder:
         script = codegen.write_script(ROOT / "templates", Path(folder), "gemm_tile", PROBLEM, many_configs(), SM_90)
-        code = f"import sys; sys.path.insert(0, {str(script.path.parent)!r}); import {script.path.stem} as script; "
+        code = f"import sys; sys.path.insert(0, {folder!r}); import {Path(script.file).stem} as script; "
         code += f"assert len(script.CONFIGS) == {CONFIGS}"
         return timed(lambda: subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT))
 

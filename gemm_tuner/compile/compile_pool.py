@@ -73,6 +73,7 @@ class Worker:
 class CompilePool:
     """``run`` compiles the tasks of a queue in its order; use as a context manager.
 
+    scripts_dir: holds the files of the tasks' scripts.
     limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
     memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
     """
@@ -81,6 +82,7 @@ class CompilePool:
     workers: int
     variables: dict[str, str]
     log_path: Path
+    scripts_dir: Path
     limit_s: float = 60.0
     memory_bytes: int = 0
     _workers: list[Worker] = field(default_factory=list)
@@ -100,7 +102,8 @@ class CompilePool:
         context = multiprocess.get_context("spawn")
         ours, theirs = context.Pipe()
         share = self.memory_bytes or memory.share_bytes(self.workers)
-        arguments = (theirs, self.target, self.variables, known_triton_key(), str(self.log_path), share)
+        paths = (str(self.log_path), str(self.scripts_dir))
+        arguments = (theirs, self.target, self.variables, known_triton_key(), *paths, share)
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         theirs.close()

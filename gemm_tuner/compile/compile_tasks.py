@@ -7,20 +7,19 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from gemm_tuner.compile.task_queue import TaskKey
+from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.records import CompileResult, Config, Device, Problem, Status, Target
+from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16}
 
 Wanted = Iterable[tuple[Problem, Config]]
-StoredKey = tuple[str, str, str, str]  # family, signature, kernel symbol, specialization: holds in any run folder
 
 
 def write_scripts(
@@ -56,22 +55,21 @@ def tasks_for(
     and so do configurations of one ``binary_name``."""
     tasks: dict[TaskKey, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
-        key = binary_of(scripts, problem, config, target)
-        if key not in tasks:
-            tasks[key] = (workload_of(problem.kind).compile_cost(config), CompileTask(*key, problem))
+        task = task_for(scripts, problem, config, target)
+        tasks.setdefault(key_of(task), (workload_of(problem.kind).compile_cost(config), task))
     in_order = sorted(tasks.values(), key=lambda pair: -pair[0]) if longest_first else tasks.values()
     return [task for _, task in in_order]
 
 
-def binary_of(scripts: dict[tuple[str, str], Script], problem: Problem, config: Config, target: Target) -> TaskKey:
-    """The binary that a size and a configuration run."""
-    script = str(scripts[config.family, problem.signature].path)
-    return script, config.kernel_symbol, workload_of(problem.kind).specialization(problem, config, target)
+def task_for(scripts: dict[tuple[str, str], Script], problem: Problem, config: Config, target: Target) -> CompileTask:
+    """Compiles what a size and a configuration run."""
+    special = workload_of(problem.kind).specialization(problem, config, target)
+    return CompileTask(scripts[config.family, problem.signature], config.kernel_symbol, special, problem)
 
 
 def support_task(like: CompileTask) -> CompileTask:
     """The kernels of the measurement itself: they must not compile in the profiled process either."""
-    return CompileTask("", "", "", like.problem)
+    return CompileTask(None, "", "", like.problem)
 
 
 def record_compiles(
@@ -89,7 +87,7 @@ def record_compiles(
     """
     allowed = SPILLS_ALLOWED[device.target.backend]
     for name in names:
-        key = binary_of(scripts, state.problem, state.kept[name], device.target)
+        key = key_of(task_for(scripts, state.problem, state.kept[name], device.target))
         result = results.get(key)
         if result is None:
             continue
@@ -102,24 +100,6 @@ def record_compiles(
             state.record(name, Status.OUT_OF_RESOURCES, text)
         elif result.spills > allowed and name not in state.given:
             state.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")
-
-
-def stored_key(task: CompileTask, scripts: Mapping[tuple[str, str], Script]) -> StoredKey:
-    """What a task is stored under: its script's family and signature instead of its path."""
-    family, signature = next(key for key, script in scripts.items() if str(script.path) == task.script)
-    return family, signature, task.name, task.specialization
-
-
-def results_of(
-    stored: Mapping[StoredKey, CompileResult], scripts: Mapping[tuple[str, str], Script]
-) -> dict[TaskKey, CompileResult]:
-    """Stored results by the tasks of these scripts; those of other scripts are left out."""
-    found = {}
-    for (family, signature, symbol, special), result in stored.items():
-        script = scripts.get((family, signature))
-        if script is not None:
-            found[str(script.path), symbol, special] = result
-    return found
 
 
 def in_turn(wanted: Iterable[tuple[SizeState, list[str]]]) -> list[tuple[Problem, Config]]:

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 
-TaskKey = tuple[str, str, str]  # script, kernel symbol, specialization: one binary
+TaskKey = tuple[str, str, str]  # Script.kernel_sha, kernel symbol, specialization: one binary, in any folder
 
 
 def key_of(task: CompileTask) -> TaskKey:
-    return task.script, task.name, task.specialization
+    """What the task's binary is made from; the measurement's own kernels have no script."""
+    return task.script.kernel_sha if task.script else "", task.name, task.specialization
 
 
 class TaskQueue:

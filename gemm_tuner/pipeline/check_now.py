@@ -76,7 +76,7 @@ class CheckNow:
             found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
         def script_of(state: SizeState, name: str) -> str:
-            return str(scripts[state.kept[name].family, state.problem.signature].path)
+            return str(work / "scripts" / scripts[state.kept[name].family, state.problem.signature].file)
 
         verification = Verification(order, settled, _NoStore())
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_tuner.core.records import Config, Problem, Verdict
+from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -13,7 +14,6 @@ from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
@@ -78,7 +78,7 @@ class CheckStage:
         }
 
     def _script_of(self, state: SizeState, name: str) -> str:
-        return str(self.scripts[state.kept[name].family, state.problem.signature].path)
+        return str(self.folder.scripts / self.scripts[state.kept[name].family, state.problem.signature].file)
 
     def _compile_odd_sizes(self, compiling: CompileStage, order: Sequence[tuple[SizeState, list[str]]]) -> None:
         """The kernels for the other sizes at which candidates are checked, while the budget lasts."""

@@ -12,13 +12,13 @@ from gemm_tuner.compile.compile_tasks import Wanted, in_turn
 from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Device, Status
+from gemm_tuner.core.script import Script
 from gemm_tuner.languages.triton import kernel_cache
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
@@ -43,10 +43,10 @@ class CompileStage:
         self._counted: set[TaskKey] = set()
         self._workers = settings.compile_workers
         variables, output = kernel_env(folder.cache), folder.raw / "compile.log"
-        pool = CompilePool(device.target, settings.compile_workers, variables, output, settings.compile_limit_s)
+        workers, limit_s = settings.compile_workers, settings.compile_limit_s
+        pool = CompilePool(device.target, workers, variables, output, folder.scripts, limit_s)
         self._cache = kernel_cache.identity(folder.cache)
-        known = compile_tasks.results_of(store.compiles(self._cache), scripts)
-        self._service = CompileService(pool, self._store, known)
+        self._service = CompileService(pool, self._store, store.compiles(self._cache))
 
     def __enter__(self) -> CompileStage:
         self._service.__enter__()
@@ -72,9 +72,8 @@ class CompileStage:
             self._log.notes["compile_pool_idle_pct"] = round(100 * max(0.0, idle), 1)
 
     def _store(self, task: CompileTask, result: CompileResult) -> None:
-        if task.name:  # the measurement's own kernels have none
-            key = compile_tasks.stored_key(task, self._scripts)
-            self._run_store.add_compiles({key: result}, self._cache)
+        if task.script is not None:
+            self._run_store.add_compiles({key_of(task): result}, self._cache)
 
     def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
         return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
@@ -82,7 +81,7 @@ class CompileStage:
     def restore(self, states: Iterable[SizeState]) -> None:
         """Records what an earlier start of this run compiled of the configurations that it timed, even where the
         cache has lost their binaries."""
-        known = compile_tasks.results_of(self._run_store.compiles(), self._scripts)
+        known = self._run_store.compiles()
         for state in states:
             timed = list(state.screened_us())
             compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)

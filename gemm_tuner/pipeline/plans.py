@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gemm_tuner.core.records import Device
+from gemm_tuner.core.script import Script
 from gemm_tuner.launch.plan import FINALS, SCREEN, Method, Plan, Work
 from gemm_tuner.measure.fleet import deal, starts_for, starts_for_finals
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_folder import RunFolder
 
@@ -26,7 +26,7 @@ class Planner:
         self, settings: Settings, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
     ) -> None:
         self._settings, self._device, self._folder = settings, device, folder
-        self._paths = tuple(str(script.path) for script in scripts.values())
+        self._paths = tuple(str(folder.scripts / script.file) for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
     def work(self, state: SizeState, names: Iterable[str]) -> Work:

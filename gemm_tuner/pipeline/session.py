@@ -10,6 +10,7 @@ from typing import Any
 from gemm_tuner import __version__
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.core.script import Script
 from gemm_tuner.measure.budget import Budget, Costs, Pace
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -20,7 +21,6 @@ from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.source.codegen import Script
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_folder import RunFolder

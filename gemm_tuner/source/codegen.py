@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -13,6 +11,7 @@ import jinja2
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem, Target
+from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system.documents import write_text_atomically
 
@@ -22,16 +21,6 @@ LAUNCH_OPTIONS = {
     "cuda": ("num_warps", "num_stages"),
     "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A generated script. ``kernel_sha`` changes when the kernels' code does, not with the configs."""
-
-    path: Path
-    family: str
-    signature: str
-    kernel_sha: str
 
 
 @functools.lru_cache(maxsize=8)
@@ -95,20 +84,20 @@ def write_script(
     target: Target,
     kernel: ConsumerKernel | None = None,
 ) -> Script:
-    """Renders and writes ``out_dir/<family>_<class>.py``.
+    """Renders a script and writes its file into ``out_dir``.
 
     The kernel's start line and text are part of Triton's cache key, its file name is not: the
     same kernel in the script of a later run is found in the cache.
     """
     text = render(template_dir, family, problem, configs, target, kernel)
-    path = out_dir / f"{family}_{problem.signature}.py"
-    write_text_atomically(path, text)
-    return Script(path, family, problem.signature, kernel_sha(template_dir, family, problem, target, kernel))
+    own_sha = kernel_sha(template_dir, family, problem, target, kernel)
+    script = Script(f"{family}_{problem.signature}", text_sha(text), own_sha)
+    write_text_atomically(out_dir / script.file, text)
+    return script
 
 
 def kernel_sha(
     template_dir: Path, family: str, problem: Problem, target: Target, kernel: ConsumerKernel | None = None
 ) -> str:
-    """12 hex digits over the script without its configurations."""
-    text = render(template_dir, family, problem, (), target, kernel)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """Script.kernel_sha: over the script without its configurations."""
+    return text_sha(render(template_dir, family, problem, (), target, kernel))

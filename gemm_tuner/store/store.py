@@ -19,18 +19,17 @@ from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing
 from gemm_tuner.core.workload import problem_from_dict
 
 STORE_FILE = "run.sqlite"
-FORMAT_VERSION = "3"
+FORMAT_VERSION = "4"
 # Fact: how many kernels the run has asked for so far.
 KERNELS_WANTED = "kernels wanted"
 
-# family, class key, binary, specialisation: what one compile is for, whatever folder the script lies in.
-BinaryKey = tuple[str, str, str, str]
+# Script.kernel_sha, kernel symbol, specialization: what one compile is for, whatever folder the script lies in.
+BinaryKey = tuple[str, str, str]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS compiles (
-    family TEXT, class_key TEXT, binary TEXT, specialisation TEXT, result TEXT NOT NULL,
-    PRIMARY KEY (family, class_key, binary, specialisation));
+    source TEXT, symbol TEXT, specialization TEXT, result TEXT NOT NULL, PRIMARY KEY (source, symbol, specialization));
 CREATE TABLE IF NOT EXISTS timings (
     id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT,
     gpu TEXT NOT NULL, process INTEGER NOT NULL, role TEXT NOT NULL);
@@ -137,7 +136,7 @@ class Store:
     def add_compiles(self, results: Mapping[BinaryKey, CompileResult], cache: str = "") -> None:
         """cache: identity of the folder that the binaries are in."""
         rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
-        self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?, ?)", rows)
+        self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?)", rows)
 
     def num_compiles(self) -> int:
         """Kernels that have been compiled, or that cannot be."""
@@ -152,7 +151,7 @@ class Store:
             if row.pop("cache", "") != cache and cache is not None and row["status"] == Status.OK.value:
                 continue
             row |= {"status": Status(row["status"]), "entries": tuple(row.get("entries", ()))}
-            found[key[0], key[1], key[2], key[3]] = CompileResult(**row)
+            found[key[0], key[1], key[2]] = CompileResult(**row)
         return found
 
     def add_timings(

@@ -18,6 +18,7 @@ from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
@@ -55,17 +56,18 @@ def calls(config, size, operands, scratch, num_sms):
 
 def good_tasks(folder: Path) -> list[CompileTask]:
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, OTHERS, SM_90)
-    return [CompileTask(str(script.path), c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
+    return [CompileTask(script, c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in OTHERS]
 
 
 def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> CompileTask:
-    path = folder / "broken.py"
-    path.write_text(BROKEN.format(kernel=kernel, calls=calls, pid_file=str(folder / "pid")), encoding="utf-8")
-    return CompileTask(str(path), "broken", "s", PROBLEM)
+    text = BROKEN.format(kernel=kernel, calls=calls, pid_file=str(folder / "pid"))
+    script = Script("broken", text_sha(text), text_sha(text))
+    (folder / script.file).write_text(text, encoding="utf-8")
+    return CompileTask(script, "broken", "s", PROBLEM)
 
 
 def pool_in(folder: Path, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
-    return CompilePool(SM_90, workers, kernel_env(folder / "cache"), folder / "log.txt", limit_s)
+    return CompilePool(SM_90, workers, kernel_env(folder / "cache"), folder / "log.txt", folder, limit_s)
 
 
 def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
@@ -114,9 +116,18 @@ def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path) -> None:
 
 
 def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path) -> None:
-    task = CompileTask(str(tmp_path / "absent.py"), "broken", "s", PROBLEM)
+    task = CompileTask(Script("absent", "text", "kernels"), "broken", "s", PROBLEM)
     result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
-    assert result.status == Status.COMPILE_ERROR and "absent.py" in result.message
+    assert result.status == Status.COMPILE_ERROR and "absent_text.py" in result.message
+
+
+def test_a_script_that_is_not_what_its_name_says_is_a_compile_error(tmp_path: Path) -> None:
+    """Its binaries would be stored for the text that the task names."""
+    task = broken_task(tmp_path)
+    with (tmp_path / task.script.file).open("a") as stream:
+        stream.write("\n")
+    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    assert result.status == Status.COMPILE_ERROR and "has been changed" in result.message
 
 
 def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
@@ -177,7 +188,7 @@ def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
 def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats: str) -> None:
     pool = CompilePool(
-        SM_90, 2, kernel_env(tmp_path / "cache"), tmp_path / "log.txt", memory_bytes=memory.LEAST_BYTES // 2
+        SM_90, 2, kernel_env(tmp_path / "cache"), tmp_path / "log.txt", tmp_path, memory_bytes=memory.LEAST_BYTES // 2
     )
     result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
@@ -248,7 +259,8 @@ def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
-    pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    nowhere = Target("no_such_backend", "x", 32, Architecture("mma"))
+    pool = CompilePool(nowhere, 1, {"PATH": "\0"}, tmp_path / "log.txt", tmp_path)
     with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
         list(pool.run(good_tasks(tmp_path)))
 

@@ -33,11 +33,11 @@ Heard = list[tuple[str, str]]
 
 def tasks_in(folder: Path) -> list[CompileTask]:
     script = codegen.write_script(TEMPLATES, folder, "gemm_tile", PROBLEM, FOUR, SM_90)
-    return [CompileTask(str(script.path), c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in FOUR]
+    return [CompileTask(script, c.kernel_symbol, specialization(PROBLEM, c, SM_90), PROBLEM) for c in FOUR]
 
 
 def pool_in(folder: Path) -> CompilePool:
-    return CompilePool(SM_90, 1, kernel_env(folder / "cache"), folder / "log.txt", 60.0)
+    return CompilePool(SM_90, 1, kernel_env(folder / "cache"), folder / "log.txt", folder, 60.0)
 
 
 def ignore(_: object) -> None:
@@ -154,7 +154,8 @@ def test_who_looks_may_end_the_wait(begin: Callable[..., CompileService], tmp_pa
 
 
 def test_an_error_of_the_pool_reaches_who_waits(tmp_path: Path) -> None:
-    pool = CompilePool(Target("no_such_backend", "x", 32, Architecture("mma")), 1, {"PATH": "\0"}, tmp_path / "log.txt")
+    nowhere = Target("no_such_backend", "x", 32, Architecture("mma"))
+    pool = CompilePool(nowhere, 1, {"PATH": "\0"}, tmp_path / "log.txt", tmp_path)
     with CompileService(pool, lambda task, result: None) as compiler:
         for _ in range(2):  # whoever asks later too
             with pytest.raises(EnvironmentFault, match="ended at its start"):

@@ -10,15 +10,13 @@ import pytest
 from samples import TEMPLATES, config, device
 
 from gemm_tuner.compile.compile_tasks import (
-    binary_of,
     in_turn,
     record_compiles,
-    results_of,
-    stored_key,
+    task_for,
     tasks_for,
     write_scripts,
 )
-from gemm_tuner.compile.task_queue import TaskKey
+from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
@@ -49,9 +47,7 @@ def test_a_kernel_is_compiled_once_for_all_that_share_it(tmp_path: Path) -> None
     tasks = tasks_for(wanted, scripts, DEVICE.target)
     assert sorted(task.name for task in tasks) == sorted({one.kernel_symbol for one in EVERY})
     assert len(tasks) == 4  # GROUPS, two of LOOPS, STAGES
-    assert {binary_of(scripts, *one, DEVICE.target) for one in wanted} == {
-        (t.script, t.name, t.specialization) for t in tasks
-    }
+    assert {key_of(task_for(scripts, *one, DEVICE.target)) for one in wanted} == {key_of(task) for task in tasks}
 
 
 @pytest.fixture
@@ -64,7 +60,7 @@ def booked(tmp_path: Path) -> tuple[SizeState, SizeState]:
     for task in tasks_for(wanted, scripts, DEVICE.target):
         fine = task.name == GROUPS[0].kernel_symbol
         status, message = (Status.OK, "") if fine else (Status.COMPILE_ERROR, "no such thing")
-        results[task.script, task.name, task.specialization] = CompileResult(
+        results[key_of(task)] = CompileResult(
             task.name, task.specialization, status, 2.5, 90, 0, 1024, "ab" * 32 if fine else "", message=message
         )
     entered: set[TaskKey] = set()
@@ -90,7 +86,7 @@ def test_a_failure_costs_all_that_share_the_kernel(tmp_path: Path) -> None:
     state = state_of(PROBLEM, GROUPS)
     wanted = [(PROBLEM, one) for one in GROUPS]
     scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
-    key = binary_of(scripts, PROBLEM, GROUPS[0], DEVICE.target)
+    key = key_of(task_for(scripts, PROBLEM, GROUPS[0], DEVICE.target))
     failed = CompileResult(key[1], key[2], Status.COMPILE_TIMEOUT, 60.0, message="not compiled within 60 s")
     record_compiles(state, state.kept, {key: failed}, scripts, DEVICE, set())
     assert state.named(Status.COMPILE_TIMEOUT) == [one.name for one in GROUPS]
@@ -115,7 +111,7 @@ def test_spills_drop_what_the_search_made_and_never_what_the_user_gave(tmp_path:
     searched, admitted = (replace(state_of(PROBLEM, GROUPS), given=set()) for _ in range(2))
     admitted.add(GROUPS[0], 1.0)
     scripts = write_scripts(TEMPLATES, tmp_path, [(PROBLEM, one) for one in GROUPS], DEVICE.target)
-    key = binary_of(scripts, PROBLEM, GROUPS[0], DEVICE.target)
+    key = key_of(task_for(scripts, PROBLEM, GROUPS[0], DEVICE.target))
     for state in (searched, given, admitted):
         record_compiles(
             state, state.kept, {key: CompileResult(key[1], key[2], Status.OK, spills=999)}, scripts, DEVICE, set()
@@ -130,20 +126,13 @@ def test_spills_drop_what_the_search_made_and_never_what_the_user_gave(tmp_path:
     assert why_nothing_timed(given).startswith("the given configuration could not run: out_of_resources: ")
 
 
-def test_stored_results_are_found_by_the_scripts_of_another_folder(tmp_path: Path) -> None:
+def test_a_result_is_found_from_another_folder_and_beside_other_configurations(tmp_path: Path) -> None:
+    """Its key names no path, and the script of a later start may hold more; other kernels have other keys."""
     fp16 = replace(PROBLEM, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
-    wanted = [(PROBLEM, STAGES), (fp16, STAGES), (PROBLEM, LOOPS[0])]
-    folders = [tmp_path / "one", tmp_path / "other"]
-    for folder in folders:
+    pairs = [(PROBLEM, STAGES), (fp16, STAGES), (PROBLEM, LOOPS[0])]
+    keys = []
+    for folder, more in ((tmp_path / "one", []), (tmp_path / "other", [(PROBLEM, GROUPS[0]), (fp16, GROUPS[0])])):
         folder.mkdir()
-    before, now = (write_scripts(TEMPLATES, folder, wanted, DEVICE.target) for folder in folders)
-    stored = {
-        stored_key(task, before): CompileResult(task.script, task.specialization, Status.OK)
-        for task in tasks_for(wanted, before, DEVICE.target)
-    }
-    del now[LOOPS[0].family, PROBLEM.signature]  # this run has no such script
-    found = results_of(stored, now)
-    assert found.keys() == {binary_of(now, problem, STAGES, DEVICE.target) for problem in (PROBLEM, fp16)}
-    for problem in (PROBLEM, fp16):
-        was = binary_of(before, problem, STAGES, DEVICE.target)[0]
-        assert found[binary_of(now, problem, STAGES, DEVICE.target)].name == was
+        scripts = write_scripts(TEMPLATES, folder, [*pairs, *more], DEVICE.target)
+        keys.append([key_of(task_for(scripts, *pair, DEVICE.target)) for pair in pairs])
+    assert keys[0] == keys[1] and len(set(keys[0])) == 3

@@ -116,7 +116,8 @@ def test_equal_launches_have_equal_grids_and_arguments(tmp_path: Path, family: s
     from gemm_tuner.languages.triton.scripts import load_script
 
     counts = [config(family=family, PROGRAMS_PER_SM=count) for count in (1, 2, 3)]
-    script = load_script(str(codegen.write_script(TEMPLATES, tmp_path, family, PROBLEM, counts, DEVICE.target).path))
+    written = codegen.write_script(TEMPLATES, tmp_path, family, PROBLEM, counts, DEVICE.target)
+    script = load_script(str(tmp_path / written.file))
 
     def launched(one: KernelConfig, problem: GemmProblem) -> tuple[Any, ...]:
         row, size = script.CONFIGS[one.name], call_size(problem)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 
 from gemm_tuner.compile.task_queue import TaskQueue
+from gemm_tuner.core.script import Script
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 
+SCRIPT = Script("script", "text", "kernels")
 PROBLEM = GemmProblem(64, 64, 64)
 
 
 def some(*names: str) -> list[CompileTask]:
-    return [CompileTask("script.py", name, "s", PROBLEM) for name in names]
+    return [CompileTask(SCRIPT, name, "s", PROBLEM) for name in names]
 
 
 def taken(queue: TaskQueue) -> list[str]:
@@ -25,7 +27,7 @@ def test_submitted_tasks_come_first_and_only_the_latest_to_prefetch() -> None:
     queue.prefetch(some("z"))
     queue.submit(some("b"))
     assert len(queue) == 3 and taken(queue) == ["a", "b", "z"]
-    assert queue.taken == {("script.py", name, "s") for name in "abz"}
+    assert queue.taken == {("kernels", name, "s") for name in "abz"}
 
 
 def test_an_open_queue_waits_until_it_is_closed() -> None:

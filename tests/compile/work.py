@@ -12,7 +12,6 @@ from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.records import CompileResult, Device
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.space import prune, space
 
@@ -43,9 +42,9 @@ def compile_work(
     """The results in the order of the work, each compiled on its own, even where sizes share a binary."""
     folder.mkdir(parents=True, exist_ok=True)
     scripts = compile_tasks.write_scripts(templates, folder, work, device.target)
-    tasks = [CompileTask(*compile_tasks.binary_of(scripts, p, c, device.target), p) for p, c in work]
+    tasks = [compile_tasks.task_for(scripts, p, c, device.target) for p, c in work]
     environment = kernel_env(cache or folder / "cache")
-    with CompilePool(device.target, WORKERS, environment, folder / "log.txt", LIMIT_S) as pool:
+    with CompilePool(device.target, WORKERS, environment, folder / "log.txt", folder, LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]
 

@@ -90,11 +90,11 @@ class Gpu:
         tasks = compile_tasks.tasks_for(pairs, scripts, target)
         environment = kernel_env(self.folder / "cache")
         workers = len(os.sched_getaffinity(0))
-        with CompilePool(target, workers, environment, folder / "compile.log", 120.0) as pool:
+        with CompilePool(target, workers, environment, folder / "compile.log", folder, 120.0) as pool:
             failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
         assert failed == []
         self.counter.compiled = self.counter.from_cache = 0
-        return {key: load_script(str(script.path)) for key, script in scripts.items()}
+        return {key: load_script(str(folder / script.file)) for key, script in scripts.items()}
 
     def script(self, problem: GemmProblem, config: KernelConfig) -> ModuleType:
         return self.scripts([(problem, config)])[config.family, problem.signature]

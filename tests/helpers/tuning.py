@@ -16,6 +16,7 @@ from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Device, Status, Timing, Verdict
+from gemm_tuner.core.script import Script
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
@@ -34,7 +35,6 @@ from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session, session_of
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.source import codegen
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import run_folder
@@ -44,7 +44,7 @@ from gemm_tuner.system.interruption import Interruption
 SM_90 = device("sm_90")
 # What a served time says of all processes of finals where they do not differ.
 FIVE: dict[str, Any] = {"processes": 5, "process_spread_pct": 0.0}
-Scripts = dict[tuple[str, str], codegen.Script]
+Scripts = dict[tuple[str, str], Script]
 
 
 def machine(gpus: int = 1) -> Machine:
@@ -108,7 +108,7 @@ def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> Siz
 def scripts_of(states: Iterable[SizeState]) -> Scripts:
     """Names of scripts that nobody reads."""
     keys = {(config.family, state.problem.signature) for state in states for config in state.kept.values()}
-    return {key: codegen.Script(Path("/nowhere") / f"{'_'.join(key)}.py", *key, "0" * 12) for key in sorted(keys)}
+    return {key: Script("_".join(key), "0" * 12, "_".join(key)) for key in sorted(keys)}
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import shutil
@@ -297,13 +298,15 @@ def case_of(folder: Path, variant: Variant, problem: GemmProblem, one: KernelCon
 
 def script_of(folder: Path, variant: Variant, problem: GemmProblem, templates: Path = TEMPLATES) -> str:
     """The path of the variant's script for the problem's class; written once."""
-    target = target_of(variant, problem)
+    return _written(folder, variant, problem.as_class(), target_of(variant, problem), templates)
+
+
+@functools.cache
+def _written(folder: Path, variant: Variant, problem: GemmProblem, target: Target, templates: Path) -> str:
     out = folder / target.arch
-    path = out / f"{variant.family}_{problem.signature}.py"
-    if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        codegen.write_script(templates, out, variant.family, problem, variant.configs, target)
-    return str(path)
+    out.mkdir(parents=True, exist_ok=True)
+    script = codegen.write_script(templates, out, variant.family, problem, variant.configs, target)
+    return str(out / script.file)
 
 
 def broken_templates(tmp_path: Path, name: str, right: str, wrong: str) -> Path:

@@ -11,13 +11,14 @@ import pytest
 from samples import ROOT, device
 
 from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.core.records import CompileResult, KernelConfig, Status, Target
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton.artifact import Artifact, pack, unpack
 from gemm_tuner.languages.triton.compile_worker import CompileTask
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
-from gemm_tuner.source.codegen import specialization
 
 PROBLEM = GemmProblem(64, 64, 64)
 NVIDIA = KernelConfig("gemm_tile", 32, 32, 32, 1, 2, 4, 2)  # split K: two kernels a call
@@ -27,8 +28,8 @@ AMD = replace(NVIDIA, SPLIT_K=1, matrix_instr_nonkdim=16, kpack=1)
 def compiled(folder: Path, config: KernelConfig, target: Target) -> CompileResult:
     """What a fresh worker finds with its script and its cache in this folder."""
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
-    task = CompileTask(str(script.path), config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
-    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
+    task = CompileTask(script, config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
+    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt", folder) as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message
     return result

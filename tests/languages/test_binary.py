@@ -31,8 +31,8 @@ def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -
     """Machine code as Triton leaves it in its cache, and what the pool read from it."""
     target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
-    task = CompileTask(str(script.path), config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
-    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt") as pool:
+    task = CompileTask(script, config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
+    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt", folder) as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message
     (image,) = (folder / "cache").rglob(f"*{suffix}")

@@ -429,8 +429,9 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
     """The launcher itself, on a disk that is full from the first event on."""
     script = codegen.write_script(ROOT / "templates", tmp_path, "gemm_tile", ONE, [config()], device("sm_90").target)
     work = Work(ONE, ((0, config().name),))
-    Plan(VERIFY, (str(script.path),), (work,), Method(), device="cpu").write(tmp_path / "plan.json")
-    command = [sys.executable, str(script.path), "--plan", str(tmp_path / "plan.json"), "--journal", "/dev/full"]
+    path, plan = str(tmp_path / script.file), tmp_path / "plan.json"
+    Plan(VERIFY, (path,), (work,), Method(), device="cpu").write(plan)
+    command = [sys.executable, path, "--plan", str(plan), "--journal", "/dev/full"]
     done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(tmp_path, {}))
     assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
     (tmp_path / "log").write_text(done.stderr)

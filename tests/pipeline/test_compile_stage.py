@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import config, problem
+from samples import TEMPLATES, config, problem
 from tuning import session, state_of
 
 from gemm_tuner.core.records import Status, Timing
@@ -16,6 +16,8 @@ from gemm_tuner.languages.triton.kernel_cache import evict, in_use
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store import run_folder
+from gemm_tuner.store.store import Store
 
 SIZE = problem(64, 64, 64)
 SMALL = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 16, "BLOCK_SIZE_K": 16, "num_warps": 1}
@@ -59,3 +61,21 @@ def test_a_run_compiles_again_what_another_runs_limit_has_cost_it(
         assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
     assert evict(run.folder.cache.parent, 0) >= 3
     assert compiled(run, 2)[1]["kernels compiled"] == 3
+
+
+def test_a_run_that_goes_on_in_a_moved_folder_finds_its_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    monkeypatch.chdir(before)
+    run = session(before, SIZE, compile_workers=1)
+    assert compiled(run, 2)[1]["kernels compiled"] == 3
+    run.store.close()
+    before.rename(after)
+    monkeypatch.chdir(after)
+    moved = run_folder.find(after / "results", "abcd1234", TEMPLATES)
+    assert moved is not None and moved.scripts.is_relative_to(after)
+    goes_on = replace(run, folder=moved, store=Store(moved.store))
+    assert compiled(goes_on, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}

@@ -28,7 +28,10 @@ def test_every_entry_names_the_script_of_its_family_and_class(planner: Planner) 
     one = planner.work(state_of(ONE, (TILE, LOOP)), [LOOP.name, TILE.name])
     two = planner.work(state_of(TWO, (TILE,)), [TILE.name])
     ((plan, _),) = planner.finals()([one, two])
-    names = [[Path(plan.scripts[script]).stem for script, _ in work.entries] for work in plan.work]
+    names = [
+        [Path(plan.scripts[script]).stem.removesuffix("_" + "0" * 12) for script, _ in work.entries]
+        for work in plan.work
+    ]
     assert names == [["gemm_persistent_bf16_nn", "gemm_tile_bf16_nn"], ["gemm_tile_fp16_nn"]]
     assert [name for _, name in plan.work[0].entries] == [LOOP.name, TILE.name]
 

@@ -17,6 +17,7 @@ from samples import device
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
+from gemm_tuner.core.script import text_sha
 from gemm_tuner.gemm import descriptors
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -148,8 +149,8 @@ def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
     texts = []
     for problem in (BF16_NN, replace(BF16_NN, m=17, n=5120, k=33)):
         script = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (CONFIG,), SM_90)
-        assert script.path.name == "gemm_tile_bf16_nn.py" and script.signature == "bf16_nn"
-        texts.append(script.path.read_text(encoding="utf-8"))
+        assert script.file.startswith("gemm_tile_bf16_nn_")
+        texts.append((tmp_path / script.file).read_text(encoding="utf-8"))
     assert texts[0] == texts[1]
 
 
@@ -170,7 +171,7 @@ print(json.dumps({
 def test_a_script_of_15000_configs_imports_without_torch_and_gpu(tmp_path: Path, templates: Path) -> None:
     configs = many_configs(15000)
     script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, configs, SM_90)
-    command = [sys.executable, "-c", IMPORT_AND_REPORT, str(script.path), str(ROOT)]
+    command = [sys.executable, "-c", IMPORT_AND_REPORT, str(tmp_path / script.file), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert '"configs": 15000, "torch": false, "driver": false' in done.stdout
@@ -200,13 +201,13 @@ from gemm_tuner.source import codegen
 templates, out = map(Path, sys.argv[1:])
 config = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
 problem = GemmProblem(4096, 4096, 4096)
-print(codegen.write_script(templates, out, "gemm_tile", problem, [config], device("sm_90").target).path)
+codegen.write_script(templates, out, "gemm_tile", problem, [config], device("sm_90").target)
 """
 
 
 def test_a_script_is_the_same_in_every_checkout_and_runs_there_by_hand(tmp_path: Path, templates: Path) -> None:
     """Without PYTHONPATH below its checkout, in the folder that runs have there; elsewhere it says what is missing."""
-    script = codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90).path
+    script = tmp_path / codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, (CONFIG,), SM_90).file
     other = checkout(tmp_path / "other")
     run = other / "generated" / "run"
     run.mkdir(parents=True)
@@ -238,13 +239,23 @@ def test_kernel_sha_follows_the_kernels_and_nothing_else(tmp_path: Path, templat
     assert codegen.kernel_sha(templates, "gemm_tile", BF16_NN, GFX942) != first
 
 
+def test_another_text_has_another_file(tmp_path: Path, templates: Path) -> None:
+    """A task that names one of them is done with that text, though the run has written another since."""
+    few, many = (
+        codegen.write_script(templates, tmp_path, "gemm_tile", BF16_NN, many_configs(n), SM_90) for n in (1, 2)
+    )
+    assert few.file != many.file and few.kernel_sha == many.kernel_sha
+    for script in (few, many):
+        assert script.text_sha == text_sha((tmp_path / script.file).read_text(encoding="utf-8"))
+
+
 def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> None:
     """``calls`` passes as many arguments, in the order of the kernels' parameters."""
     from gemm_tuner.gemm.kernels import shape_only_calls
     from gemm_tuner.languages.triton.scripts import load_script
 
     for problem in (BF16_NN, FP16_TN_BIAS):
-        path = codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), SM_90).path
+        path = tmp_path / codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), SM_90).file
         script = load_script(str(path))
         main, reduce = shape_only_calls(script, script.CONFIGS[SPLIT.name], problem)
         for symbol, kernel, _, positional, _ in (main, reduce):
@@ -276,7 +287,7 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
     one = replace(CONFIG, family=family, GROUP_SIZE_M=1, **LAUNCH_ONLY[family])
     others = [replace(one, GROUP_SIZE_M=8)]
     others += [replace(one, PROGRAMS_PER_SM=1)] if one.PROGRAMS_PER_SM else []
-    path = codegen.write_script(templates, tmp_path, family, BF16_NN, (one, *others), target).path
+    path = tmp_path / codegen.write_script(templates, tmp_path, family, BF16_NN, (one, *others), target).file
     script = load_script(str(path))
     assert {row["binary"] for row in script.CONFIGS.values()} == {one.kernel_symbol}
 

@@ -39,7 +39,7 @@ def test_facts_are_values(store: Store) -> None:
 
 
 def test_compiles_come_back_whole(store: Store) -> None:
-    keys = [("gemm_tile", "bf16_nn", "k", special) for special in ("d", "x")]
+    keys = [("0123456789ab", "k", special) for special in ("d", "x")]
     results = {
         keys[0]: CompileResult("k", "d", Status.OK, 1.5, 90, 8, 4096, "ab" * 32, True, entries=("A", "B")),
         keys[1]: CompileResult("k", "x", Status.COMPILE_TIMEOUT, message="not compiled within 60 s"),
@@ -49,8 +49,8 @@ def test_compiles_come_back_whole(store: Store) -> None:
 
 
 def test_a_compile_is_good_for_the_cache_it_went_to_and_a_failure_for_all(store: Store) -> None:
-    keys = [("gemm_tile", "bf16_nn", name, "d") for name in ("old", "bad", "new")]
-    old, bad, new = (CompileResult(key[2], "d", Status.COMPILE_ERROR if key[2] == "bad" else Status.OK) for key in keys)
+    keys = [("0123456789ab", name, "d") for name in ("old", "bad", "new")]
+    old, bad, new = (CompileResult(key[1], "d", Status.COMPILE_ERROR if key[1] == "bad" else Status.OK) for key in keys)
     store.add_compiles({keys[0]: old, keys[1]: bad}, "one")
     store.add_compiles({keys[2]: new}, "two")
     assert store.compiles("one") == {keys[0]: old, keys[1]: bad}

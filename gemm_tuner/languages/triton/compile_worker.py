@@ -16,11 +16,13 @@ import types
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import multiprocess
 
 from gemm_tuner.core.records import CompileResult, Problem, Status, Target
+from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.cached_compile import warm_up
@@ -44,11 +46,11 @@ LAUNCH_METADATA = (
 class CompileTask:
     """A kernel of a script, compiled for one specialisation, which ``problem`` stands for.
 
-    name: the Config.binary_name, which configurations of the script may share. An empty one compiles the
-    measurement's own support kernels.
+    script: by content, so that any worker that has it can do the task; None for the measurement's own kernels.
+    name: the Config.kernel_symbol, which configurations of the script may share. Empty for the measurement's own.
     """
 
-    script: str
+    script: Script | None
     name: str
     specialization: str
     problem: Problem
@@ -74,12 +76,18 @@ class StandInDriver:
 
 
 def serve(
-    connection: Any, target: Target, variables: dict[str, str], triton_key: str, log_path: str, memory_bytes: int
+    connection: Any,
+    target: Target,
+    variables: dict[str, str],
+    triton_key: str,
+    log_path: str,
+    scripts_dir: str,
+    memory_bytes: int,
 ) -> None:
     """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None.
 
     memory_bytes: what a compile may take beside what the worker has at its start. A text for an answer says that
-    nothing can be written here.
+    nothing can be written here. scripts_dir: holds the files of the tasks' scripts.
     """
     parent = multiprocess.parent_process()
     own_process_group(parent.pid if parent else os.getppid())
@@ -106,7 +114,7 @@ def serve(
         if task is None:
             return
         try:
-            connection.send(compile_one(task, target))
+            connection.send(compile_one(task, target, scripts_dir))
         except OSError as error:
             connection.send(f"compiled kernels cannot be written: {error}")
 
@@ -130,14 +138,14 @@ def own_process_group(starter: int) -> None:
     die_with_the_starter(starter)
 
 
-def compile_one(task: CompileTask, target: Target) -> CompileResult:
+def compile_one(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
     """Compiles all kernels of one GEMM call; the resources reported are the main kernel's.
 
     Raises OSError when the cache of compiled kernels cannot be written.
     """
     started = time.perf_counter()
     try:
-        found = [warm_up(*launch) for launch in launches_of(task)]
+        found = [warm_up(*launch) for launch in launches_of(task, scripts_dir)]
         compiled = [kernel for kernel, _ in found]
         main = compiled[0]
         kind = "cubin" if target.backend == "cuda" else "hsaco"
@@ -164,33 +172,39 @@ def compile_one(task: CompileTask, target: Target) -> CompileResult:
     )
 
 
-def launches_of(task: CompileTask) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], str]]:
+def launches_of(
+    task: CompileTask, scripts_dir: str
+) -> list[tuple[Any, tuple[int, ...], tuple[Any, ...], dict[str, Any], str]]:
     """(kernel, grid, positional, keyword, symbol) of what the task compiles."""
     from gemm_tuner.languages.triton.scripts import ShapeOnly
 
-    if not task.name:
+    if task.script is None:
         from gemm_tuner.languages.triton.support_kernels import support_calls
 
         calls = support_calls(ShapeOnly("int32", 1), ShapeOnly("int32", 1), 1)
         return [(kernel, grid, args, {}, symbol) for symbol, (kernel, grid, args) in calls.items()]
-    script = loaded_script(task.script)
-    calls_of_gemm = workload_of(task.problem.kind).compile_calls(
-        script, config_of_binary(task.script)[task.name], task.problem
-    )
+    script = loaded_script(task.script, scripts_dir)
+    config = config_of_binary(task.script, scripts_dir)[task.name]
+    calls_of_gemm = workload_of(task.problem.kind).compile_calls(script, config, task.problem)
     return [(kernel, grid, args, options, symbol) for symbol, kernel, grid, args, options in calls_of_gemm]
 
 
 @lru_cache(maxsize=16)
-def loaded_script(path: str) -> Any:
+def loaded_script(script: Script, scripts_dir: str) -> Any:
+    """Imports a script. Raises ValueError for a file that is not what its name says: its binaries would be stored as
+    those of the script that was written."""
     from gemm_tuner.languages.triton.scripts import load_script
 
-    return load_script(path)
+    path = Path(scripts_dir, script.file)
+    if text_sha(path.read_text("utf-8")) != script.text_sha:
+        raise ValueError(f"{script.file} has been changed since it was written")
+    return load_script(str(path))
 
 
 @lru_cache(maxsize=16)
-def config_of_binary(path: str) -> dict[str, dict[str, Any]]:
+def config_of_binary(script: Script, scripts_dir: str) -> dict[str, dict[str, Any]]:
     """One of the configurations of a script that share a kernel, by its symbol."""
-    return {config["binary"]: config for config in loaded_script(path).CONFIGS.values()}
+    return {config["binary"]: config for config in loaded_script(script, scripts_dir).CONFIGS.values()}
 
 
 def resources(image: bytes, target: Target) -> tuple[int, int]:
