@@ -27,7 +27,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline import run as pipeline
+from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results
@@ -70,7 +70,7 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
             with suppress(KeyError):
                 state.add(other[problem], prepare.predicted_us(problem, other[problem], environment.device))
         states.append(state)
-    with pipeline.opened(settings, environment, shown.log, shown.out, resumes=False) as (launchers, session):
+    with opened(settings, environment, shown.log, shown.out, resumes=False) as (launchers, session):
         Tuning(session, states, launchers).run_given()
         cells = {state.problem: sheet_of(session.store.timings(state.problem, FINALS)).all for state in states}
         judge = judge_of((sheet_of(session.store.timings(state.problem, FINALS)), state.kept) for state in states)

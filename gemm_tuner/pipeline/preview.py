@@ -19,7 +19,7 @@ from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.gemm.arch_types import require_a_type
 from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
-from gemm_tuner.pipeline import predict, prepare, serving, serving_refusal, show
+from gemm_tuner.pipeline import predict, prepare, serving_refusal, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
@@ -52,15 +52,18 @@ def dry_run(settings: Settings, out: Console) -> None:
     servers = serving_refusal.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
         out.print(warning, highlight=False, soft_wrap=True)
-    candidates, kernel_space = prepare.load_space(settings, device), serving.kernel_space(servers, settings, device)
+    candidates, kernel_space = (
+        prepare.load_space(settings, device),
+        serving_space.kernel_space(servers, settings, device),
+    )
     states: list[SizeState] = []
     empty: list[UserError] = []
     funnels = []
     for entry in settings.entries:
-        pruned = serving.cut_space(candidates, entry.problem, device, servers)
+        pruned = serving_space.cut_space(candidates, entry.problem, device, servers)
         funnels.append((entry.problem, pruned.funnel))
         try:
-            states.append(serving.state_of(candidates, entry.problem, pruned, servers, kernel_space, device))
+            states.append(serving_space.state_of(candidates, entry.problem, pruned, servers, kernel_space, device))
         except UserError as error:
             empty.append(error)
     if states:

@@ -1,25 +1,16 @@
-"""The order of things: the one place that knows all stages."""
+"""What a command runs: tuning, timing a results file, checking one."""
 
 from __future__ import annotations
 
-import shlex
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterable
 
 from rich.console import Console
 
-from gemm_tuner import profilers
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.gemm.arch_types import require_a_type
-from gemm_tuner.languages.triton import kernel_cache
-from gemm_tuner.measure import replay
-from gemm_tuner.measure.budget import COSTS_FILE, Costs
 from gemm_tuner.measure.fleet import Launcher
-from gemm_tuner.measure.gpu_watch import find_sensor
-from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher
+from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import (
     finished_machine,
     idle_flags,
@@ -27,25 +18,18 @@ from gemm_tuner.pipeline import (
     prepare,
     recorded,
     resume,
-    run_start,
-    run_summary,
     serving,
     serving_refusal,
+    serving_space,
     show,
 )
+from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.prepare import Environment
-from gemm_tuner.pipeline.run_identity import configs_sha
-from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
+from gemm_tuner.pipeline.run_end import finish, say_finished, write_records
+from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.pipeline.tune import Tuning
-from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.store import older_configs, run_record
-from gemm_tuner.store.results_file import read_earlier, require_same_device
-from gemm_tuner.system import bug_report, interruption, program
-
-COMPILED_LATE = "kernels were compiled in the profiled process although all were compiled before"
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
@@ -66,12 +50,12 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         if resume.is_finished(session.store):
             return say_finished(session)
         candidates = prepare.load_space(settings, environment.device)
-        states, empty, kernel_space = [], {}, serving.kernel_space(servers, settings, environment.device)
+        states, empty, kernel_space = [], {}, serving_space.kernel_space(servers, settings, environment.device)
         for entry in settings.entries:
             try:
-                pruned = serving.cut_space(candidates, entry.problem, environment.device, servers)
+                pruned = serving_space.cut_space(candidates, entry.problem, environment.device, servers)
                 args = candidates, entry.problem, pruned, servers, kernel_space, environment.device
-                states.append(serving.state_of(*args))
+                states.append(serving_space.state_of(*args))
             except UserError as error:
                 empty[entry.problem] = error
         if not states:
@@ -101,106 +85,6 @@ def say_idle(settings: Settings, environment: Environment, console: Console, tas
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-@contextmanager
-def opened(
-    settings: Settings,
-    environment: Environment,
-    console: Console,
-    out: Console,
-    *,
-    timed: bool = True,
-    resumes: bool = True,
-) -> Iterator[tuple[list[Launcher], Session]]:
-    """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
-
-    timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
-    Raises before any file is written where that is possible.
-    """
-    codegen.environment(settings.templates_dir)
-    if settings.results_file is not None:
-        earlier = read_earlier(settings.results_file)
-        require_same_device(settings.results_file, earlier, environment.device.name, environment.device.target.arch)
-    profiler: profilers.Profiler | None = None
-    if environment.source == "measured":
-        # A check needs no profiler: proton is always there and never started.
-        profiler = profilers.select(settings.profiler if timed else "proton", environment.device.target.backend)
-    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else environment.source
-    with interruption.Interruption().listening() as asked, ExitStack() as stack:
-        if warning := prepare.note(settings, environment.device.target.arch):
-            console.print(warning, highlight=False, soft_wrap=True)
-        folder, store = run_start.begin(
-            settings, environment, named, stack, resumes=resumes,
-            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
-        )  # fmt: skip
-        stack.enter_context(bug_report.belongs_to(folder.root))
-        if settings.updates_in_place:
-            settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
-        began_s = store.fact("began_s", time.time())
-        stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
-        log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
-        used = profiler_used(profiler, environment)
-        session = session_of(settings, environment, folder, store, asked, log, used, costs)
-        launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
-        if session.gpus.sensor is not None:
-            stack.callback(session.gpus.sensor.close)
-        yield launchers, session
-
-
-def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
-    """What a results file says of the profiler: this run's, or that of the recording."""
-    recording = environment.recording
-    if profiler is not None:
-        return ProfilerUsed(profiler.name, profiler.version() or "")
-    return (
-        ProfilerUsed(f"replay of {recording.profiler.name}", recording.profiler_version)
-        if recording
-        else ProfilerUsed()
-    )
-
-
-def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
-    """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
-    environment, folder, settings = session.environment, session.folder, session.settings
-    backend = environment.device.target.backend
-    if profiler is not None:
-        session.gpus.sensor, reason = find_sensor(backend, session.gpus.names)
-        if session.gpus.sensor is None:
-            session.log.say(f"throttling of the GPU is not watched: {reason}")
-        if not (folder.raw / replay.RECORDING).exists():
-            replay.write_recording(
-                folder.raw,
-                environment.machine,
-                environment.gpus[0],
-                profiler,
-                how_timed(settings, environment),
-                recorded.made_with(settings),
-            )
-        asked, limit_s = session.limits.interruption, settings.launch_limit_s
-        return [
-            LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
-            for gpu in environment.gpus
-        ]
-    if environment.recording is not None:
-        return [replay.ReplayLauncher(environment.recording)]
-    return []
-
-
-def say_finished(session: Session) -> int:
-    """For a command whose run has ended before: says so and measures nothing."""
-    record = run_record.read(session.folder.root)
-    chosen = sum(1 for size in record.sizes if size.chosen)
-    session.log.console.print(
-        f"this run is finished: {chosen} of {len(session.settings.entries)} sizes have a verified configuration, "
-        f"{session.environment.source} {record.header['date']}; --fresh tunes again",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
-    session.log.console.print(f"results: {record.results_file}", highlight=False, soft_wrap=True)
-    if session.settings.compile_stage and record.facts.get("compiled under the profiler"):
-        session.log.console.print(f"[red]{COMPILED_LATE}")
-    every_size = chosen == len(session.settings.entries)
-    return int(session.store.fact("exit status", EXIT_OK if every_size else EXIT_UNVERIFIED))
-
-
 def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
     """What the run is about to do, and the funnel of every size."""
     device, console = session.device, session.log.console
@@ -215,44 +99,6 @@ def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
             show.funnel(console, state.problem.key, total, state.pruned.funnel)
         else:
             show.funnel_line(console, state.problem, total, state.pruned.funnel)
-
-
-def write_records(session: Session, states: Iterable[SizeState]) -> None:
-    """The tables of all sizes and run.json."""
-    with session.log.stage("write tables"):
-        for state in states:
-            state.write(session.folder.tables)
-    run_record.write(session.folder.root, run_summary.record_of(session, states))
-
-
-def finish(session: Session) -> int:
-    """Prints the outcome and tidies up; the exit status of the run."""
-    show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
-    if session.settings.time_breakdown or session.settings.verbose:
-        show.stage_table(session.log.out, session.log.stage_seconds)
-    say = session.log.console.print
-    for problem, why in session.outcomes.file.kept_instead().items():
-        say(f"{problem.key}: its earlier row stays in the results file: {why}", highlight=False, soft_wrap=True)
-    for line in show.notes(session.log.notes):
-        say(line, highlight=False)
-    counts = len(session.outcomes.choices), len(session.settings.entries)
-    say(show.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts), highlight=False)
-    say(f"results: {show.place(session.log.console, session.outcomes.path)}", highlight=False, soft_wrap=True)
-    tables = show.place(session.log.console, session.folder.tables)
-    say(f"every configuration of every size: {tables}", highlight=False, soft_wrap=True)
-    run = shlex.quote(show.place(session.log.console, session.folder.root))
-    say(f"to look at it: {program.name()} report {run}", highlight=False, soft_wrap=True)
-    if session.settings.updates_in_place:
-        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.outcomes.path)))
-    status = EXIT_OK if len(session.outcomes.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
-    if session.settings.compile_stage and session.log.facts.get("compiled under the profiler"):
-        say(f"[red]{COMPILED_LATE}: please report this")
-        status = EXIT_UNVERIFIED
-    session.store.set_fact("exit status", status)
-    session.store.set_fact("state", resume.FINISHED)
-    finished_machine.keep(session.folder.root, session.environment.machine)
-    session.folder.tidy(keep=session.settings.keep)
-    return status
 
 
 def given(settings: Settings, environment: Environment) -> list[SizeState]:

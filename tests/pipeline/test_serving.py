@@ -22,7 +22,7 @@ from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
-from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_refusal
+from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_refusal, serving_space
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
@@ -165,7 +165,7 @@ def test_rules_that_compare_families_do_not_empty_a_servers_space(tmp_path: Path
         return server.launchable(prepare.state_of(candidates, SIZE, SM_90, of))
 
     assert launchable(pruned) == []
-    wide = serving.widened(pruned, (server,), candidates, SIZE)
+    wide = serving_space.widened(pruned, (server,), candidates, SIZE)
     assert len(launchable(wide)) > 20 and set(pruned.kept) < set(wide.kept)
     assert len(wide.kept) - len(pruned.kept) == len(launchable(wide))
 

@@ -20,7 +20,7 @@ from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
-from gemm_tuner.pipeline import prepare, run_identity, serving
+from gemm_tuner.pipeline import prepare, run_identity, serving, serving_space
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
@@ -139,9 +139,9 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
     assert set(candidates.configs["family"]) == {"gemm_persistent"}  # nothing stands in
     servers = serving.servers(asked.serve, SM_90, kernels=asked.kernels)
     pruned = prepare.cut_space(candidates, SIZE, SM_90)
-    assert serving.widened(pruned, servers, candidates, SIZE).kept.tolist() == pruned.kept.tolist()
+    assert serving_space.widened(pruned, servers, candidates, SIZE).kept.tolist() == pruned.kept.tolist()
     state = prepare.state_of(candidates, SIZE, SM_90, pruned)
-    serving.extend(state, servers, serving.kernel_space(servers, asked, SM_90))
+    serving_space.extend(state, servers, serving_space.kernel_space(servers, asked, SM_90))
     state.cut(list(state.kept), "test")
     state.assert_complete()
     found = [one for one in state.kept.values() if one.is_of_a_server]
@@ -149,7 +149,7 @@ def test_its_configurations_are_those_that_the_server_can_launch(tmp_path: Path,
     assert len(found) > 20 and all(stand_in.can_launch(SIZE, replace(one, family="gemm_tile")) for one in found)
     assert [servers[0].can_launch(SIZE, one) for one in (found[0], TILE, WINNER)] == [True, False, False]
     other = open_ledger(candidates, GemmProblem(512, 512, 512), SM_90)
-    serving.extend(other, servers, serving.kernel_space(servers, asked, SM_90))
+    serving_space.extend(other, servers, serving_space.kernel_space(servers, asked, SM_90))
     assert other.own == other.kept
 
 

@@ -1,0 +1,111 @@
+"""Opens a run: its profiler, its folder and store, its parts, and what times on its GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+
+from gemm_tuner import profilers
+from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.measure import replay
+from gemm_tuner.measure.budget import COSTS_FILE, Costs
+from gemm_tuner.measure.fleet import Launcher
+from gemm_tuner.measure.gpu_watch import find_sensor
+from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.pipeline import prepare, recorded, resume, run_start
+from gemm_tuner.pipeline.prepare import Environment
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.source import codegen
+from gemm_tuner.store import older_configs
+from gemm_tuner.store.results_file import read_earlier, require_same_device
+from gemm_tuner.system import bug_report, interruption
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    environment: Environment,
+    console: Console,
+    out: Console,
+    *,
+    timed: bool = True,
+    resumes: bool = True,
+) -> Iterator[tuple[list[Launcher], Session]]:
+    """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
+
+    timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
+    Raises before any file is written where that is possible.
+    """
+    codegen.environment(settings.templates_dir)
+    if settings.results_file is not None:
+        earlier = read_earlier(settings.results_file)
+        require_same_device(settings.results_file, earlier, environment.device.name, environment.device.target.arch)
+    profiler: profilers.Profiler | None = None
+    if environment.source == "measured":
+        # A check needs no profiler: proton is always there and never started.
+        profiler = profilers.select(settings.profiler if timed else "proton", environment.device.target.backend)
+    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else environment.source
+    with interruption.Interruption().listening() as asked, ExitStack() as stack:
+        if warning := prepare.note(settings, environment.device.target.arch):
+            console.print(warning, highlight=False, soft_wrap=True)
+        folder, store = run_start.begin(
+            settings, environment, named, stack, resumes=resumes,
+            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
+        )  # fmt: skip
+        stack.enter_context(bug_report.belongs_to(folder.root))
+        if settings.updates_in_place:
+            settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
+        began_s = store.fact("began_s", time.time())
+        stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
+        log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
+        used = profiler_used(profiler, environment)
+        session = session_of(settings, environment, folder, store, asked, log, used, costs)
+        launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
+        if session.gpus.sensor is not None:
+            stack.callback(session.gpus.sensor.close)
+        yield launchers, session
+
+
+def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
+    """What a results file says of the profiler: this run's, or that of the recording."""
+    recording = environment.recording
+    if profiler is not None:
+        return ProfilerUsed(profiler.name, profiler.version() or "")
+    return (
+        ProfilerUsed(f"replay of {recording.profiler.name}", recording.profiler_version)
+        if recording
+        else ProfilerUsed()
+    )
+
+
+def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
+    """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
+    environment, folder, settings = session.environment, session.folder, session.settings
+    backend = environment.device.target.backend
+    if profiler is not None:
+        session.gpus.sensor, reason = find_sensor(backend, session.gpus.names)
+        if session.gpus.sensor is None:
+            session.log.say(f"throttling of the GPU is not watched: {reason}")
+        if not (folder.raw / replay.RECORDING).exists():
+            replay.write_recording(
+                folder.raw,
+                environment.machine,
+                environment.gpus[0],
+                profiler,
+                how_timed(settings, environment),
+                recorded.made_with(settings),
+            )
+        asked, limit_s = session.limits.interruption, settings.launch_limit_s
+        return [
+            LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
+            for gpu in environment.gpus
+        ]
+    if environment.recording is not None:
+        return [replay.ReplayLauncher(environment.recording)]
+    return []

@@ -1,0 +1,84 @@
+"""The configurations that servers can launch: what the rules keep of each one's space, in the state of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.gemm.served import STAND_IN
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline.prepare import Space
+from gemm_tuner.pipeline.serving import Server
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.space import prune, space
+from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.size_state import SizeState
+
+
+def cut_space(candidates: Space, problem: Problem, device: Device, wanted: Iterable[Server]) -> Pruned:
+    """What the rules keep of a size and of each server's space."""
+    return widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
+
+
+def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
+    """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
+    compare with families that the server does not have."""
+    kept = set(pruned.kept.tolist())
+    for server in wanted:
+        if server.kernel is None:
+            kept.update(places_of(server, candidates, problem))
+    places = np.array(sorted(kept), dtype=np.intp)
+    rejected_by = pruned.rejected_by.copy()
+    rejected_by[places] = ""
+    return replace(pruned, kept=places, rejected_by=rejected_by)
+
+
+def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
+    """Where in the space the configurations of STAND_IN are that the rules keep and a server can launch."""
+    family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
+    mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
+    frame = candidates.configs.iloc[mine]
+    if not len(frame) or server.fault(problem):
+        return []
+    found = prune.apply(prune.columns_of(frame), problem, server.device, candidates.rules).kept
+    configs = map(server.launched, space.configs_of(frame.iloc[found]))
+    return [int(place) for place, one in zip(mine[found], configs, strict=True) if server.can_launch(problem, one)]
+
+
+def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -> Space | None:
+    """The space of STAND_IN, of which servers' own kernels have the axes; None where there are no such kernels."""
+    if not any(server.kernel for server in wanted):
+        return None
+    return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
+
+
+def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None) -> None:
+    """Takes the configurations of servers' own kernels among the candidates of a size. candidates: ``kernel_space``."""
+    for server in wanted:
+        if candidates is None or server.kernel is None:
+            continue
+        rows = candidates.configs.iloc[places_of(server, candidates, state.problem)].assign(family=server.family)
+        if len(rows):
+            predicted_us = workload_of(state.problem.kind).predict_us(
+                prune.columns_of(rows), state.problem, server.device
+            )
+            state.extend(rows, space.configs_of(rows), predicted_us.tolist())
+
+
+def state_of(
+    candidates: Space,
+    problem: Problem,
+    pruned: Pruned,
+    wanted: Iterable[Server],
+    own: Space | None,
+    device: Device,
+) -> SizeState:
+    """The account of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
+    when nothing is left or the device lacks the types."""
+    state = prepare.state_of(candidates, problem, device, pruned)
+    extend(state, wanted, own)
+    return state
