@@ -22,7 +22,8 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.decide.estimates import Cells
-from gemm_tuner.decide.ranking import Judge, finalists_of, judge_of, sheet_of
+from gemm_tuner.decide.ranking import Judge, judge_of
+from gemm_tuner.decide.sheet import finalists_of, sheet_of
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS

@@ -256,3 +256,8 @@ def spread_of_range(range_pct: float, processes: int) -> Spread:
         return NOTHING_KNOWN
     mean, deviation, degrees = known
     return Spread(max(LEAST_VARIANCE, np.log1p(range_pct / 100) ** 2 / (mean**2 + deviation**2)), degrees)
+
+
+def percent(log_ratio: float) -> float:
+    """A difference of log times as percent of the earlier one."""
+    return float(np.expm1(log_ratio) * 100)

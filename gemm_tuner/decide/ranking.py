@@ -7,20 +7,18 @@ duplicate of the A/A test count as finalists, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gemm_tuner.core.records import Config, Role, Status, Timing
+from gemm_tuner.core.records import Config
 from gemm_tuner.decide import estimates
-from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread
-from gemm_tuner.launch.plan import AA_TEST, VENDOR
+from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread, percent
+from gemm_tuner.decide.sheet import Sheet, fastest_of, finalists_of, noise_pct
 
 # Among ties, a simpler configuration is preferred over the fastest when it is at most this much slower, percent.
 TIE_PCT = 0.5
-# Names in finals that are not configurations to choose from.
-BESIDE = frozenset((VENDOR, AA_TEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +74,6 @@ class Published:
     spread_pct: float | None = None
     low_us: float | None = None
     high_us: float | None = None
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """The times of a size's finals, by role of the process.
-
-    all:        choosing and publishing processes.
-    samples_us: of the publishing processes, by name.
-    duplicated: name of the finalist whose kernel ran a second time as the A/A test; "" for none.
-    """
-
-    choosing: Cells
-    publishing: Cells
-    all: Cells
-    samples_us: Mapping[str, tuple[float, ...]]
-    duplicated: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,88 +215,9 @@ def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
     return Judge(Prior(estimates.common_spread(differences), estimates.common_spread(levels), most))
 
 
-def sheet_of(timings: Iterable[Timing]) -> Sheet:
-    """The finals of a size from its timings, one for each finalist and process.
-
-    Left out are finalists that failed in any process or have no time in a publishing one (they could not be reported),
-    and processes without finalists.
-    """
-    timings = list(timings)
-    out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
-    sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
-    processes = {t.process for t in sound if t.name not in BESIDE}
-    sound = [t for t in sound if t.process in processes]
-    publishes = publishing_of(sound)
-    reported = {t.name for t in sound if t.process in publishes or not publishes} | BESIDE
-    by_process: dict[int, dict[str, tuple[float, ...]]] = {}
-    for timing in sound:
-        if timing.name in reported:
-            by_process.setdefault(timing.process, {})[timing.name] = timing.samples_us
-    duplicated = next((t.message for t in sound if t.name == AA_TEST), "")
-    every = sorted(by_process)
-    choosing = [number for number in every if number not in publishes] or every
-    publishing = sorted(publishes) or choosing
-    samples: dict[str, tuple[float, ...]] = {}
-    for number in publishing:
-        for name, values in by_process[number].items():
-            samples[name] = samples.get(name, ()) + tuple(values)
-    cells = estimates.cells_of([by_process[number] for number in every])
-    chose, published = (cells.at([every.index(one) for one in part]) for part in (choosing, publishing))
-    return Sheet(chose, published, cells, samples, duplicated)
-
-
-def publishing_of(timings: Sequence[Timing]) -> set[int]:
-    """Numbers of the processes that publish. Of two or more, at least one publishes and at least one chooses.
-
-    Where the recorded roles violate that, the process with the most finalists (the last of these) changes its role.
-    """
-    finalists_in: dict[int, int] = {}
-    for timing in timings:
-        finalists_in[timing.process] = finalists_in.get(timing.process, 0) + (timing.name not in BESIDE)
-    publishes = {timing.process for timing in timings if timing.role == Role.PUBLISH}
-    if len(finalists_in) > 1 and len(publishes) in (0, len(finalists_in)):
-        publishes ^= {max(finalists_in, key=lambda process: (finalists_in[process], process))}
-    return publishes
-
-
-def finalists_of(cells: Cells, names: Iterable[str]) -> Cells:
-    """The cells of those names that ran."""
-    return cells.of([name for name in dict.fromkeys(names) if name in cells.names and len(cells.column(name))])
-
-
-def fastest_of(cells: Cells) -> str:
-    """The name with the smallest estimate. Two finalists are compared in the processes that both ran in."""
-    base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
-    apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
-    return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
-
-
-def noise_pct(sheet: Sheet) -> float | None:
-    """Difference between the two runs of the A/A test, percent, the median over processes; None without one."""
-    names = sheet.all.names
-    if not sheet.duplicated or sheet.duplicated not in names or AA_TEST not in names:
-        return None
-    apart = sheet.all.log_us[:, names.index(AA_TEST)] - sheet.all.log_us[:, names.index(sheet.duplicated)]
-    known = apart[~np.isnan(apart)]
-    return percent(float(np.median(np.abs(known)))) if len(known) else None
-
-
 def two_digits(degrees: float) -> float:
     """Degrees of freedom rounded down to two digits, so that few critical values are computed; they hardly change."""
     if not np.isfinite(degrees):
         return degrees
     unit = 10.0 ** (np.floor(np.log10(degrees)) - 1)
     return float(np.floor(degrees / unit) * unit)
-
-
-def percent(log_ratio: float) -> float:
-    return float(np.expm1(log_ratio) * 100)
-
-
-def call_noise(timings: Sequence[Timing]) -> float | None:
-    """The relative standard deviation of a size's calls in one process, from the A/A test; None without one."""
-    ran = {timing.name: timing for timing in timings if timing.status == Status.OK and timing.samples_us}
-    duplicated = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None
-    if duplicated is None:
-        return None
-    return estimates.call_noise(duplicated.samples_us, ran[AA_TEST].samples_us)

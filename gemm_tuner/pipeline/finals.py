@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from gemm_tuner.core.records import Problem, Role, Status, Timing
-from gemm_tuner.decide import choose, ranking
+from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
-from gemm_tuner.decide.ranking import Judge, Published, Ranking, Sheet
+from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
+from gemm_tuner.decide.sheet import Sheet, call_noise, sheet_of
 from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.pipeline.finals_process import TITLE, FinalsProcess
@@ -253,9 +254,9 @@ class Finals:
 
     def _judge(self) -> None:
         """Orders the finalists of all sizes, each by what all together tell of the noise."""
-        self.sheets = {problem: ranking.sheet_of(timings) for problem, timings in self.timings.items()}
+        self.sheets = {problem: sheet_of(timings) for problem, timings in self.timings.items()}
         kept = {problem: self.states[problem].kept for problem in self.sheets}
-        self.judge = ranking.judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
+        self.judge = judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
         for problem, sheet in self.sheets.items():
             own = self.states[problem].own  # a server's own kernel cannot win a size
             self.rankings[problem] = self.judge.rank_finalists(sheet, own, self.plan.most_choosing)
@@ -288,9 +289,3 @@ class Finals:
 
 def has_failed(timing: Timing) -> bool:
     return timing.status not in (Status.OK, Status.MISSING_IN_TRACE)
-
-
-def call_noise(timings: Sequence[Timing]) -> float | None:
-    """The relative standard deviation of a size's calls in its first process; None before that."""
-    first = min((timing.process for timing in timings), default=0)
-    return ranking.call_noise([timing for timing in timings if timing.process == first])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from simulated_finals import CONFIGS, DRIFT, NAMES, Machine
 
-from gemm_tuner.decide.ranking import Judge, Sheet, judge_of, sheet_of
+from gemm_tuner.decide.ranking import Judge, judge_of
+from gemm_tuner.decide.sheet import Sheet, sheet_of
 from gemm_tuner.launch.plan import VENDOR
 
 KERNELS = 16

@@ -11,8 +11,8 @@ from simulated_finals import CONFIGS, NAMES, Machine, of_size
 
 from gemm_tuner.core.records import Role, Status, Timing
 from gemm_tuner.decide import estimates
-from gemm_tuner.decide import ranking as ranking
-from gemm_tuner.decide.ranking import Judge, Ranking, judge_of, sheet_of
+from gemm_tuner.decide.ranking import Judge, Ranking, judge_of
+from gemm_tuner.decide.sheet import call_noise, sheet_of
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
 SIZE = problem(512, 512, 512)
@@ -167,8 +167,8 @@ def test_the_noise_is_what_a_kernel_differs_from_itself() -> None:
 @pytest.mark.parametrize("noise", [0.001, 0.01, 0.03])
 def test_the_noise_of_calls_is_seen_by_the_kernel_that_runs_twice(noise: float) -> None:
     timings = Machine(call=noise, rounds=200).finals([100.0, 120.0], 3, 1)
-    assert ranking.call_noise(timings) == pytest.approx(noise, rel=0.25)
-    assert ranking.call_noise([t for t in timings if t.name != AA_TEST]) is None
+    assert call_noise(timings) == pytest.approx(noise, rel=0.25)
+    assert call_noise([t for t in timings if t.name != AA_TEST]) is None
 
 
 @pytest.mark.parametrize(
