@@ -25,7 +25,7 @@ from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, load_json, record_of
 
-RECORDING = "recording.json"
+RECORDING, RAW = "recording.json", "raw"
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
 
 
@@ -105,11 +105,15 @@ class Recording:
 
 
 def load(folder: Path | None) -> Recording:
-    """Raises UserError when the folder is no recording."""
+    """A recording from its folder, or from that of the run that holds it. Raises UserError when it is neither."""
     where, accepted = "--replay", "the raw folder of a run made with --keep"
     if folder is None:
         raise UserError("--profiler replay needs the recording's folder", where=where, accepted=accepted)
+    if (folder / RAW / RECORDING).exists():  # a run's folder
+        folder = folder / RAW
     path = folder / RECORDING
+    if not path.is_file():
+        raise UserError(f"{printable(folder)} is no recording: it holds no {RECORDING}", where=where, accepted=accepted)
     try:
         notes = record_of(_Notes, load_json(path, "recording"), printable(path))
         known = {profiler.name: profiler for profiler in PROFILERS}

@@ -67,6 +67,8 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         recording = replay.load(settings.replay_dir)
         machine = recording.machine
         arch = machine.gpu(0)["arch"]
+        if settings.arch not in ("", arch):
+            raise UserError(f"the recording is of {arch}, not {settings.arch}", where="--arch", accepted=arch)
         assumed = assumed_device(settings, arch)
         return Environment(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
     machine = known or devices.look()

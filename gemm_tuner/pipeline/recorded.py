@@ -1,19 +1,26 @@
-"""Refuses a replay that cannot come to anything: the recording holds none of the sizes, or none of their kernels."""
+"""Refuses a replay that cannot come to anything, before anything is compiled: the recording lacks sizes or kernels."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
-from gemm_tuner.launch.plan import VERIFY, Plan
+from gemm_tuner.launch.plan import FINALS, VERIFY, Plan
 from gemm_tuner.measure.replay import Recording
-from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import prepare, serving_space
+from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.installation import data_folder
 
 MOST_NAMED = 8
+PATH_FLAGS = ("--space", "--rules")
+
+Known = Mapping[Problem, set[str]]
 
 
 def made_with(settings: Settings) -> str:
@@ -23,41 +30,85 @@ def made_with(settings: Settings) -> str:
         *(["--rules", str(settings.rules_dir)] if settings.rules_dir != data_folder("rules") else []),
         *(["--families", ",".join(settings.families)] if settings.families else []),
         *(["--no_heuristics"] if not settings.heuristics else []),
+        *(word for name in settings.serve for word in ("--serve", name)),
         *("--search", settings.search),
     ]
     return shlex.join(words)
 
 
-def timed_in(recording: Recording) -> dict[Problem, set[str]]:
-    """The configurations that the recording's plans hand out to be timed, by problem. Raises UserError."""
+def found_here(recording: Recording) -> str:
+    """The flags that a recording was made with, their files named as they lie here: where the recording was made they
+    were seen from another folder."""
+    words = shlex.split(recording.made_with)
+    for at, flag in enumerate(words[:-1]):
+        if flag in PATH_FLAGS:
+            beside = (folder / Path(words[at + 1]).name for folder in (recording.folder, recording.folder.parent))
+            words[at + 1] = str(next((path for path in beside if path.exists()), words[at + 1]))
+    return shlex.join(words)
+
+
+def planned_in(recording: Recording, stages: Sequence[str] = ()) -> dict[Problem, set[str]]:
+    """The configurations in the recording's plans, by problem: of these stages, or of all that time. Raises
+    UserError."""
     found: dict[Problem, set[str]] = {}
     for path in sorted(recording.folder.glob("[0-9]*-*/start*/plan.json")):
         plan = Plan.read(path)
-        for work in plan.work if plan.stage != VERIFY else ():
+        for work in plan.work if (plan.stage in stages if stages else plan.stage != VERIFY) else ():
             found.setdefault(work.problem, set()).update(name for _, name in work.entries)
     return found
 
 
-def require_all(settings: Settings, device: Device, recording: Recording) -> None:
-    """Raises UserError for a size that the recording does not hold, or of which it holds no configuration that would
-    be tried: both before anything is compiled."""
-    known, where = timed_in(recording), f"--replay {printable(recording.folder)}"
-    for entry in settings.entries:
-        if entry.problem not in known:
-            listed = [problem.key for problem in known][:MOST_NAMED]
-            more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-            raise UserError(
-                f"the recording holds no {entry.problem.key}", where=where, accepted=", ".join(listed) + more
-            )
+def require_all(settings: Settings, device: Device, recording: Recording, wanted: Iterable[Server] = ()) -> None:
+    """Raises UserError for sizes that the recording does not hold, and for one of which it holds no configuration that
+    would be tried, or that a server of --serve could launch."""
+    known = planned_in(recording)
+    _require_sizes([entry.problem for entry in settings.entries], known, recording)
     candidates = prepare.load_space(settings, device)
     for entry in settings.entries:
-        pruned = prepare.cut_space(candidates, entry.problem, device)
-        if len(pruned.kept) and known[entry.problem].isdisjoint(candidates.names[pruned.kept]):
-            raise UserError(
-                f"the recording holds none of the {len(pruned.kept)} configurations that would be tried of "
-                f"{entry.problem.key}",
-                where=where,
-                hint=f"it was made with {recording.made_with}: give the same"
-                if recording.made_with
-                else "give the --space, --rules and --families that it was made with",
-            )
+        problem = entry.problem
+        pruned = prepare.cut_space(candidates, problem, device)
+        tried = {f"would be tried of {problem.key}": pruned.kept.tolist()}
+        for server in wanted:
+            if server.kernel is None and not server.fault(problem):
+                places = serving_space.places_of(server, candidates, problem)
+                tried[f"{server.name} could launch of {problem.key}"] = places
+        for what, places in tried.items():
+            if places and known[problem].isdisjoint(candidates.names[places]):
+                raise UserError(
+                    f"the recording holds none of the {len(places)} configurations that {what}",
+                    where=_where(recording),
+                    hint=f"it was made with {found_here(recording)}: give the same"
+                    if recording.made_with
+                    else "give the --space, --rules and --families that it was made with",
+                )
+
+
+def require_given(states: Iterable[SizeState], recording: Recording, *, timed: bool) -> None:
+    """Raises UserError for given configurations, each the first of its size, that the recording has not timed in
+    finals, or not checked."""
+    stage, what = (FINALS, "finals") if timed else (VERIFY, "check")
+    own = {state.problem: next(iter(state.kept)) for state in states}
+    known = planned_in(recording, (stage,))
+    _require_sizes(own, known, recording)
+    lacking = [f"{name} at {problem.key}" for problem, name in own.items() if name not in known[problem]]
+    if lacking:
+        raise UserError(f"the recording holds no {what} of {_listed(lacking)}", where=_where(recording))
+
+
+def _require_sizes(problems: Iterable[Problem], known: Known, recording: Recording) -> None:
+    lacking = [problem.key for problem in problems if problem not in known]
+    if lacking:
+        raise UserError(
+            f"the recording holds no {_listed(lacking)}",
+            where=_where(recording),
+            accepted=_listed([problem.key for problem in known]) or "a recording of these sizes; it holds none",
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _where(recording: Recording) -> str:
+    return f"--replay {printable(recording.folder)}"

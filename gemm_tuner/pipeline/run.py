@@ -45,7 +45,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     require_a_type([entry.problem for entry in settings.entries], environment.device)
     servers = serving_refusal.asked_for(settings, environment.device)
     if environment.recording is not None:
-        recorded.require_all(settings, environment.device, environment.recording)
+        recorded.require_all(settings, environment.device, environment.recording, servers)
     with opened(settings, environment, console, out) as (launchers, session):
         if resume.is_finished(session.store):
             return say_finished(session)
@@ -123,6 +123,8 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
         given(settings, environment),
         serving.given(settings.entries, environment.device, settings.kernels),
     )
+    if environment.recording is not None:
+        recorded.require_given(states, environment.recording, timed=True)
     serving.add_given(servers, states, settings.entries)
     with opened(settings, environment, console, out, resumes=False) as (launchers, session):
         try:
@@ -138,6 +140,8 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
     environment = prepare.find_environment(settings)
     say_idle(settings, environment, console, "--compare_wo_tuning")
     states = given(settings, environment)
+    if environment.recording is not None:
+        recorded.require_given(states, environment.recording, timed=False)
     with opened(settings, environment, console, out, timed=False, resumes=False) as (launchers, session):
         return check_given(session, states, launchers)
 
@@ -166,7 +170,11 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
         session.log.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states}
     )
     right = sum(1 for name, _ in found.values() if name)
-    where = "on the GPU" if launchers else "in Triton's interpreter, at small sizes with the same tile"
+    where = {
+        "measured": "on the GPU",
+        "replayed": "when the recording was made",
+        "predicted": "in Triton's interpreter, at small sizes with the same tile",
+    }[environment.source]
     session.log.console.print(f"{right} of {len(states)} configurations are right, checked {where}", highlight=False)
     session.folder.tidy(keep=settings.keep)
     return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

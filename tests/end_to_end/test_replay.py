@@ -9,14 +9,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from samples import ROOT, config, device
+from tuning import settings
 
 from gemm_tuner.cli.main import main
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.measure import replay as recordings
 from gemm_tuner.measure.replay import in_order
+from gemm_tuner.pipeline import prepare
 from gemm_tuner.report import data
 from gemm_tuner.store import results
 
 RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_nsys_recording"
 # The rules of the day it was recorded: others would ask for configurations that nobody timed.
+TUNED = ROOT / "results" / "tuned"
 ARGUMENTS = [
     *("--gemm_size_file", str(RECORDING / "sizes.yaml"), "--compare", "--search", "full"),
     *("--space", str(RECORDING / "space.yaml"), "--rules", str(RECORDING / "rules")),
@@ -193,6 +200,22 @@ OTHER_RUNS = {
         ["-m", "48", "-n", "64", "-k", "64"],
         ["holds no 48x64x64_bf16_nn", "accepted: 16x1024x4096"],
     ),
+    "several other sizes": (
+        ["--gemm_size_file", str(ROOT / "examples" / "sizes.yaml")],
+        ["holds no 512x512x512_bf16_nn, 256x1024x512", "16x1024x4096_bf16_nn"],
+    ),
+    "another architecture": (
+        ["--gemm_size_file", str(RECORDING / "sizes.yaml"), "--arch", "gfx942"],
+        ["--arch", "the recording is of sm_90"],
+    ),
+    "given sizes": (
+        ["--gemm_size_file", str(TUNED / "nvidia_h200_bf16.yaml"), "--benchmark"],
+        ["holds no ", "accepted: ", "16x1024x4096_bf16_nn"],
+    ),
+    "given sizes to check": (
+        ["--gemm_size_file", str(TUNED / "nvidia_h200_bf16.yaml"), "--compare_wo_tuning"],
+        ["holds no ", "accepted: ", "16x1024x4096_bf16_nn"],
+    ),
     "another type": (["-m", "256", "-n", "256", "-k", "512", "--dtype", "fp16"], ["holds no 256x256x512_fp16_nn"]),
 }
 
@@ -213,6 +236,56 @@ def test_a_recording_of_something_else_is_refused_before_anything_is_compiled(
     assert [word for word in told if word not in line] == []
     assert ("made with --space mine.yaml --search full" in line) == ("none of the" in line)
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
+
+
+@pytest.mark.parametrize(("task", "what"), [("--benchmark", "finals"), ("--compare_wo_tuning", "check")])
+def test_given_configurations_that_were_not_recorded_are_named(
+    task: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The recording has another configuration of the same size."""
+    monkeypatch.chdir(tmp_path)
+    other = config(BLOCK_SIZE_M=16, num_stages=6)
+    given = {"M": 256, "N": 256, "K": 512, "family": other.family, **other.options()}
+    (tmp_path / "sizes.yaml").write_text(yaml.safe_dump([given]))
+    words = ["--gemm_size_file", "sizes.yaml", task, "--profiler", "replay", "--replay", str(RECORDING / "raw")]
+    assert main(words) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"holds no {what} of {other.name} at 256x256x512_bf16_nn" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["sizes.yaml"]
+
+
+def test_a_replay_for_a_server_of_a_recording_without_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The recording holds a configuration of the size's own space, and none that vLLM's kernel can launch."""
+    monkeypatch.chdir(tmp_path)
+    size = GemmProblem(256, 256, 512, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
+    space = prepare.load_space(settings(tmp_path, size), device("sm_90"))
+    names = space.names[prepare.cut_space(space, size, device("sm_90")).kept].tolist()
+    persistent = next(name for name in names if name.startswith("gemm_persistent"))
+    shutil.copytree(RECORDING / "raw", "raw")
+    for path in Path("raw").glob("*/start*/plan.json"):
+        plan = json.loads(path.read_text())
+        plan["work"] = [{**plan["work"][0], "problem": size.to_dict(), "entries": [[0, persistent]]}]
+        path.write_text(json.dumps(plan))
+    words = ["-m", "256", "-n", "256", "-k", "512", "--dtype", "fp8_e4m3", "--scaling", "block", "--layout_b", "col"]
+    assert main([*words, "--profiler", "replay", "--replay", "raw", "--serve", "vllm"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "configurations that vllm could launch of 256x256x512" in line
+
+
+def test_the_files_that_a_recording_was_made_with_are_named_as_they_lie_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--gemm_size_file", str(RECORDING / "sizes.yaml"), "--profiler", "replay"]
+    assert main([*given, "--replay", str(RECORDING / "raw")]) == 2
+    line = capfd.readouterr().err
+    assert f"--space {RECORDING / 'space.yaml'} --rules {RECORDING / 'rules'} --search full" in line
+
+
+def test_a_recording_is_found_in_its_runs_folder(tmp_path: Path) -> None:
+    assert recordings.load(RECORDING).folder == RECORDING / "raw"
 
 
 def test_no_recording_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
