@@ -1,4 +1,4 @@
-"""Compiles in a thread of its own, beside the timing: first what somebody waits for, then what is likely next."""
+"""Compiles in its own thread while kernels are timed: first what a caller waits for, then what is likely next."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class CompileService:
         return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._queue.taken]
 
     def prefetch(self, tasks: Iterable[CompileTask]) -> None:
-        """Compiles these while nobody waits for others; replaces those to prefetch that no worker has begun."""
+        """Compiles these while no caller waits for others; replaces earlier tasks to prefetch that have not begun."""
         with self._changed:
             self._queue.prefetch(self._new(tasks))
 
@@ -81,7 +81,8 @@ class CompileService:
         """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and tasks that no
         worker has begun are dropped. One thread waits at a time.
 
-        advance: told how many more of them are done. look: called a few times a second; what it raises ends the wait.
+        advance: called with the number of newly finished tasks. look: called a few times a second; it may raise to end
+        the wait.
         Raises what the pool or ``on_result`` raised in the service's thread.
         """
         tasks = list(tasks)

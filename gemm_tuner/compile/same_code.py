@@ -1,4 +1,4 @@
-"""Which configurations of a size are one kernel under several names, so that one of them is timed for all."""
+"""Finds configurations of a size that have the same machine code and launch, so that only one of them is timed."""
 
 from __future__ import annotations
 

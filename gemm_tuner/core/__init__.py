@@ -1,4 +1,4 @@
-"""The records that travel between the stages, and errors that a person can mend.
+"""The records that travel between the stages, and the errors that a user can fix.
 
 Imports the standard library only.
 """

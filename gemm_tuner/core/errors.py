@@ -1,4 +1,4 @@
-"""What a person can mend, and the exit status that says so."""
+"""Errors that a user can fix, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXIT_INTERRUPTED = 130
 
 
 class UserError(Exception):
-    """A fault that the person at the keyboard can mend; caught once, in ``cli.main``.
+    """An error that the user can fix; caught in one place, ``cli.main``.
 
     what:     what is wrong, in one sentence without a full stop.
     where:    file and entry, or the flag.

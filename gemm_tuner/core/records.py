@@ -88,7 +88,7 @@ class Config(Protocol):
 
 
 class Status(str, Enum):
-    """Where a configuration of one size ended; every configuration has exactly one."""
+    """The end of a configuration of one size; every configuration has exactly one."""
 
     OK = "ok"
     PRUNED = "pruned"
@@ -163,7 +163,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """What compiling one kernel, which configurations may share, for one specialisation gave.
+    """The result of compiling one kernel, which configurations may share, for one specialization.
 
     name:         the Config.kernel_symbol.
     spills:       registers (AMD) or bytes of stack (NVIDIA) that did not fit; 0 means none.
@@ -188,7 +188,7 @@ class CompileResult:
 
 
 class Role(str, Enum):
-    """What the samples of a process of finals are for: to choose the winner, or to say what its time is."""
+    """The use of the samples of a process of finals: to choose the winner, or to publish its time."""
 
     CHOOSE = "choose"
     PUBLISH = "publish"
@@ -259,13 +259,13 @@ class ServedChoice:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a size was given, and what is known of it; times in microseconds.
+    """The configuration chosen for a size, with its times in microseconds and the result of its check.
 
     source:     'measured', 'replayed' or 'predicted'; a predicted time was never run.
     verified:   how the result was checked.
     served:     for the consumers of --serve, in their order.
     gap_pct:    how much slower the runner-up is; None without one.
-    tie:        noise cannot tell another finalist from it.
+    tie:        another finalist is not significantly slower.
     processes:  of the finals in which it ran; None when that is not known.
     process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.

@@ -1,4 +1,4 @@
-"""What a kind of problem brings: the protocol, and where it is found by the name of the kind."""
+"""The protocol of a kind of problem, and the look-up of its implementation by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CallOperands(Protocol):
 
 
 class Workload(Protocol):
-    """All that is particular to one kind of problem. Methods that need torch import it when they are called."""
+    """Everything specific to one kind of problem. Methods that need torch import it when they are called."""
 
     kind: str
 
@@ -46,8 +46,8 @@ class Workload(Protocol):
     # Compiling, without torch and GPU.
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
-        """What the templates of this kind read, beside what ``source`` gives to all: it must not depend on what is
-        passed to kernels as arguments, since problems of one signature share their script."""
+        """Further variables for the templates of this kind. They must not depend on what kernels get as arguments:
+        problems of one signature share a script."""
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         """Names the binary that a problem needs of a configuration; equal names share one compile."""
@@ -56,7 +56,7 @@ class Workload(Protocol):
         """Grows with the time that compiling takes: the most expensive are compiled first."""
 
     def compile_calls(self, script: ModuleType, config: dict[str, Any], problem: Problem) -> list[Launch]:
-        """The launches of one call with no memory behind them; the first is of the main kernel."""
+        """The launches of one call with operands that have no memory; the first is that of the main kernel."""
 
     # In the launcher process.
 
@@ -67,7 +67,7 @@ class Workload(Protocol):
         """As many sets of operands as fit into ``rotating_bytes``, at least one; a seed gives the same values again."""
 
     def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
-        """(fp32 elements for partial sums, int32 locks) that a call needs beside its operands."""
+        """(fp32 elements for partial sums, int32 locks) that a call needs in addition to its operands."""
 
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
@@ -91,16 +91,16 @@ class Workload(Protocol):
     # Prediction. None where there is no model.
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
-        """Kernel time of each row of ``columns`` (a table of configurations), us."""
+        """Predicted kernel time of each row of ``columns`` (a table of configurations), microseconds."""
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:
-        """The least time that the device's datasheet allows, us."""
+        """Lower bound of the time by the device's data sheet, microseconds."""
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
-        """One row of numbers a candidate, for a learned model; the same columns for every problem of a run."""
+        """Shape (candidates, features), for the search's regression; the same columns for every problem of a run."""
 
     def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
-        """What a launch depends on beside the code: equal for configurations whose programs do the same work."""
+        """What a launch depends on apart from the code; equal for configurations whose programs do the same work."""
 
 
 @lru_cache(maxsize=32)

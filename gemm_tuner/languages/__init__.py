@@ -1,4 +1,4 @@
-"""Kernel languages: one package each, with all that knows how it compiles, names, loads and launches kernels.
+"""Kernel languages: one package each, which compiles, names, loads and launches kernels.
 
 May import core, system.
 """

@@ -1,4 +1,4 @@
-"""Jinja templates become the scripts that hold the kernels.
+"""Renders Jinja templates to the scripts that contain the kernels.
 
 May import core, system, languages, gemm, space, consumers.
 """

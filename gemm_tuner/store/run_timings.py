@@ -1,4 +1,4 @@
-"""The configurations that a run timed for a size, out of the table that it keeps."""
+"""Reads the configurations that a run timed for a size from the run's table."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _COLUMNS = ("name", "status", "finals_us", "screen_us", *CONFIG_FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class TimedConfig:
-    """A configuration that ran right to its end for a size.
+    """A configuration with status ok at a size.
 
-    finals_us, screen_us: medians; None where it was not a finalist, or not screened. One of them is there.
-    samples: how many calls the median of ``time_us`` is of; 0 where the table does not say.
+    finals_us, screen_us: medians in microseconds; None where it was not a finalist, or not screened. Not both are None.
+    samples: number of calls behind ``time_us``; 0 where the table does not say.
     """
 
     config: Config
@@ -43,8 +43,8 @@ class TimedConfig:
         return time_us
 
     def slower_than(self, other: TimedConfig) -> float:
-        """By which share it is slower than another, in a stage that timed both: the finals may run at other clocks
-        than the screening, so times of two stages say little about each other."""
+        """Share by which it is slower than another, from a stage that timed both where there is one: clocks differ
+        between screening and finals."""
         if self.finals_us and other.finals_us:
             return self.finals_us / other.finals_us - 1
         if self.screen_us and other.screen_us:
@@ -53,10 +53,10 @@ class TimedConfig:
 
 
 def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
-    """By name, what the table of a size timed with status ok.
+    """By name, the configurations with status ok and a time in the table of a size.
 
-    folder: the run's. chosen: a name that the table must hold, lest it be another run's.
-    Raises UserError when there is no such table, or it is not of the run that chose ``chosen``.
+    folder: the run's. chosen: a name that the table must contain; else it belongs to another run.
+    Raises UserError when there is no such table, or when it does not contain ``chosen``.
     """
     timed: dict[str, TimedConfig] = {}
     for config, row in _ok_rows(folder, key, chosen, _COLUMNS):
@@ -69,7 +69,7 @@ def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
 
 
 def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[Config, float]]:
-    """Of a run without a GPU what compiled for a size, with the model's time in microseconds, fastest first.
+    """(config, predicted microseconds) of what a run without a GPU compiled for a size, fastest first.
 
     Raises UserError as ``read_timings`` does.
     """
@@ -79,7 +79,7 @@ def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[Config, 
 
 
 def _ok_rows(folder: Path, key: str, chosen: str, columns: Sequence[str]) -> Iterator[tuple[Config, dict[str, Any]]]:
-    """The rows of a size's table that ended well. Raises UserError for a table that is not of this size's run."""
+    """The rows of a size's table with status ok. Raises UserError for a table of another run."""
     table = read_table(folder, key)
     where = f"{folder / TABLES / key}.csv.gz"
     missing = [column for column in columns if column not in table.columns]

@@ -1,4 +1,4 @@
-"""Which rows of a results file may leave the tuner: one rule for every export."""
+"""Which rows of a results file may be exported: one rule for all exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKED_HOW = {
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the user takes beside rows that were timed and checked on a GPU.
+    """What the user accepts in addition to rows that were timed and checked on a GPU.
 
     predicted:  rows that were never timed, and those checked in the interpreter only (--predicted).
     unverified: rows that were not checked (--unverified).
@@ -48,5 +48,5 @@ def known_wrong(row: Row) -> str:
 
 
 def remark(verified: Verified) -> str:
-    """What the user must be told of an exported row; empty for one that was checked on the GPU."""
+    """A remark to print on an exported row; empty for one that was checked on the GPU."""
     return "" if verified is Verified.TRUE else CHECKED_HOW[verified]

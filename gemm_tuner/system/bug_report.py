@@ -1,4 +1,4 @@
-"""An error that no person can mend: its traceback goes to a file, and two lines say where."""
+"""An internal error, which a user cannot fix: its traceback goes to a file, and two lines say where."""
 
 from __future__ import annotations
 

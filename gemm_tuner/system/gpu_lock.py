@@ -1,9 +1,9 @@
 """An advisory lock per GPU, for all users and processes of this machine.
 
-Whoever times or checks on a GPU holds its lock meanwhile, so that two runs do not disturb each other's times. The lock
-is a flock on a file, which the operating system frees when the holder dies. A file beside it says who holds it.
+A process holds the lock while it times or checks on the GPU, so that two runs do not disturb each other's times. The
+lock is a flock on a file, which the operating system frees when the holder ends. A second file names the holder.
 
-The files lie in GEMM_TUNER_LOCK_DIR, else in the system's lock folder where all users may write there, else in the
+The files are in GEMM_TUNER_LOCK_DIR, else in the system's lock folder if all users may write there, else in the
 temporary folder. Containers share a lock only when they share that folder.
 """
 
@@ -35,7 +35,7 @@ NOTE_BYTES = 4096
 
 
 class GpuInUse(EnvironmentFault):
-    """Another process holds the GPU, for longer than there was to wait."""
+    """Another process held the GPU for longer than the time to wait."""
 
 
 def lock_folder() -> Path:
@@ -146,7 +146,7 @@ def _taken(lock: FileLock, wait_s: float, stop: Callable[[], bool]) -> bool:
 
 
 def _holder_path(uuid: str) -> Path:
-    """A file of its own beside the lock: some versions of filelock empty the lock's file when they try to take it."""
+    """The holder's file. Not the lock's own: some versions of filelock truncate that when they try to take it."""
     return lock_path(uuid).with_suffix(".holder")
 
 
@@ -154,7 +154,7 @@ def _write_holder(uuid: str, note: dict[str, Any]) -> None:
     """Notes who holds a lock, for messages only. What cannot be written is left out: the lock holds without it."""
     path = _holder_path(uuid)
     with suppress(OSError):
-        with suppress(FileExistsError):  # in a sticky folder nobody may "create" a file that another user made
+        with suppress(FileExistsError):  # in a sticky folder, O_CREAT on another user's file is refused
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)
             os.fchmod(descriptor, MODE)
             os.close(descriptor)
@@ -166,7 +166,7 @@ def _write_holder(uuid: str, note: dict[str, Any]) -> None:
 
 
 def _command() -> list[str]:
-    """This process's command line as the operating system tells it to other users, who can read it anyway."""
+    """This process's command line, which other users can read from the operating system anyway."""
     import psutil
 
     try:
@@ -177,7 +177,7 @@ def _command() -> list[str]:
 
 
 def holder(uuid: str) -> str:
-    """Who holds a GPU's lock, in words, as far as its file tells."""
+    """The holder of a GPU's lock, in words, from the holder's file."""
     try:
         with _holder_path(uuid).open("rb") as stream:
             note = json.loads(stream.read(NOTE_BYTES))

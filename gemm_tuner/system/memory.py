@@ -15,8 +15,8 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 
 def share_bytes(workers: int) -> int:
-    """What one of ``workers`` may take beside what it has when it starts: their part of this machine, or of what the
-    container has of it, and never so little that an honest compile fails."""
+    """Bytes that each of ``workers`` may allocate beyond what it has at its start: its share of the machine's or the
+    container's memory, but at least LEAST_BYTES, so that no normal compile fails."""
     total = int(psutil.virtual_memory().total)
     for path in CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
@@ -25,7 +25,7 @@ def share_bytes(workers: int) -> int:
 
 
 def limit(more_bytes: int) -> None:
-    """Lets this process and those that it starts have ``more_bytes`` of address space beside what it has now."""
+    """Limits the address space of this process and its children to its present size plus ``more_bytes``."""
     if sys.platform != "linux":
         return
     import resource

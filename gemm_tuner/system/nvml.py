@@ -25,7 +25,7 @@ class NvmlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on a GPU. name: "unknown" where it cannot be looked up. memory_bytes: None: not told."""
+    """A process that computes on a GPU. name: or "unknown". memory_bytes: None where unknown."""
 
     pid: int
     name: str
@@ -65,7 +65,7 @@ class Nvml:
         return _text(self._ask("nvmlSystemGetDriverVersion"))
 
     def uuids(self) -> list[str]:
-        """UUIDs in the order of the driver's index; "" where one is not told."""
+        """UUIDs in the order of the driver's index; "" where one is unknown."""
         count = self._ask("nvmlDeviceGetCount") or 0
         handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         return [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in handles]
@@ -77,7 +77,7 @@ class Nvml:
         return self._must(self._nvml.nvmlDeviceGetHandleByUUID, gpu)
 
     def _physical(self, gpu: str) -> Any:
-        """The handle of the whole GPU: clocks, power and temperature are not told of a MIG instance."""
+        """The handle of the whole GPU: a MIG instance has no clocks, power and temperature of its own."""
         handle = self._handle(gpu)
         if gpu.startswith("MIG-"):
             return self._must(self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
@@ -87,34 +87,34 @@ class Nvml:
         return _text(self._ask("nvmlDeviceGetName", self._handle(gpu)))
 
     def sm_clock_mhz(self, gpu: str) -> int:
-        """Raises NvmlError when it is not told."""
+        """Raises NvmlError when it is unknown."""
         return int(self._must(self._nvml.nvmlDeviceGetClockInfo, self._physical(gpu), self._nvml.NVML_CLOCK_SM))
 
     def max_sm_clock_mhz(self, gpu: str) -> int | None:
         return _number(self._ask("nvmlDeviceGetMaxClockInfo", self._physical(gpu), self._nvml.NVML_CLOCK_SM))
 
     def application_clocks_mhz(self, gpu: str) -> tuple[int | None, int | None]:
-        """What was set for applications, and the default."""
+        """(application clock, its default), None where unknown."""
         handle, kind = self._physical(gpu), self._nvml.NVML_CLOCK_GRAPHICS
         names = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
         now, default = (_number(self._ask(name, handle, kind)) for name in names)
         return now, default
 
     def power_w(self, gpu: str) -> float:
-        """Raises NvmlError when it is not told."""
+        """Raises NvmlError when it is unknown."""
         return float(self._must(self._nvml.nvmlDeviceGetPowerUsage, self._physical(gpu))) / 1e3
 
     def temperature_c(self, gpu: str) -> float:
-        """Raises NvmlError when it is not told."""
+        """Raises NvmlError when it is unknown."""
         kind = self._nvml.NVML_TEMPERATURE_GPU
         return float(self._must(self._nvml.nvmlDeviceGetTemperature, self._physical(gpu), kind))
 
     def reasons(self, gpu: str) -> int:
-        """Why clocks are what they are, as bits. Raises NvmlError when it is not told."""
+        """Why clocks are what they are, as bits. Raises NvmlError when it is unknown."""
         return int(self._must(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self._physical(gpu)))
 
     def memory_used_bytes(self, gpu: str) -> int | None:
-        """Of all processes, less what the driver reserves where it tells that apart."""
+        """Of all processes, without what the driver reserves where NVML can separate that."""
         handle = self._physical(gpu)
         found = self._ask("nvmlDeviceGetMemoryInfo", handle, getattr(self._nvml, "nvmlMemory_v2", None))
         found = found or self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -141,7 +141,7 @@ class Nvml:
 
 @contextmanager
 def opened() -> Iterator[Nvml]:
-    """A connection while the block runs. Raises NvmlError when there is none to be had."""
+    """A connection while the block runs. Raises NvmlError when none can be made."""
     nvml = Nvml()
     try:
         yield nvml

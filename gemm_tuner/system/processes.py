@@ -26,11 +26,11 @@ MARK = "GEMM_TUNER_MARK"
 # The process that a marked one belongs to, "<pid> <its start time in clock ticks since boot>".
 OWNER = "GEMM_TUNER_OWNER"
 LOOK_S = 0.5
-# Exit statuses of a process that did nothing wrong: a person, a batch system or the OOM killer killed it, or what it
-# ran (then 128 and the signal's number).
+# Exit statuses of a process that was killed by a user, a batch system or the OOM killer, or whose child was (then 128
+# plus the signal's number).
 KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FROM_OUTSIDE = frozenset(status for kill in KILLS for status in (-kill, 128 + kill))
-# What was running this often when somebody killed its process is not run again.
+# A configuration that was running this often when its process was killed from outside is not run again.
 MOST_DEATHS = 2
 
 

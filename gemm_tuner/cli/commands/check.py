@@ -1,4 +1,4 @@
-"""``tune_gemm.py check``: what this machine has, what would be used, what is wrong and what mends it."""
+"""``tune_gemm.py check``: what this machine has, what a run would use, what is wrong and how to fix it."""
 
 from __future__ import annotations
 

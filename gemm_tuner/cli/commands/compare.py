@@ -90,14 +90,17 @@ def show_table(console: Console, comparison: Comparison) -> None:
         cells = [named.of[one.problem], one.consumer, *_cells(one), Text(verdict, style=_COLOURS.get(one.verdict, ""))]
         rows.append(cells if console.is_terminal else [*cells, _configs(console, one)])
     print_table(console, with_common("B against A", named), columns, rows)
-    told = [
+    changes = [
         (named.of[one.problem], one.consumer, _configs(console, one))
         for one in comparison.compared
         if one.why or one.config_changed
     ]
-    if console.is_terminal and told:
+    if console.is_terminal and changes:
         print_table(
-            console, "Changes", (Column("size", wraps=True), Column("for"), Column("configuration", wraps=True)), told
+            console,
+            "Changes",
+            (Column("size", wraps=True), Column("for"), Column("configuration", wraps=True)),
+            changes,
         )
 
 
@@ -118,10 +121,10 @@ def _configs(console: Console, one: Compared) -> str:
 def closing(console: Console, comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
     """What a person reads last."""
     counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     changed = sum(one.config_changed for one in comparison.compared)
     mean = comparison.geometric_mean()
-    lines = [f"sizes of both: {told or 'none'}; {changed} with another configuration"]
+    lines = [f"sizes of both: {totals or 'none'}; {changed} with another configuration"]
     lines += [f"B / A, geometric mean: {mean:.3f}"] if mean is not None else []
     for name, only in (("A", comparison.only_a), ("B", comparison.only_b)):
         if only:

@@ -191,8 +191,8 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         shown.log.print(escape(f"{row['size']}: {row['verified']}"), highlight=False)
     facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
     if arguments.json:
-        told = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
-        shown.out.print(told, markup=False, highlight=False, soft_wrap=True)
+        document = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
+        shown.out.print(document, markup=False, highlight=False, soft_wrap=True)
     else:
         state = "unchanged" if not differs else "would change" if arguments.check else "written"
         line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
@@ -206,15 +206,15 @@ def lines(export: job.Export, *, checked: bool) -> list[str]:
     says how many sizes are in how many files, where none is missing."""
     found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
     for plan in export.plans:
-        told = "; ".join(changed(plan, checked=checked))
+        text = "; ".join(changed(plan, checked=checked))
         weak = {key: note for key, note in plan.notes.items() if note.kind in MEASURED_KINDS and note.check}
         if weak:
-            told += f"; {len(weak)} not checked on a GPU"
-        found.append(f"{export.root / plan.place}: {told}")
+            text += f"; {len(weak)} not checked on a GPU"
+        found.append(f"{export.root / plan.place}: {text}")
         found += [f"  {key} {note.name}: {checks.get(note.check, note.check)}" for key, note in weak.items()]
-        told_of = ("add", "replace", "keep") if checked else ("keep",)
+        shown_kinds = ("add", "replace", "keep") if checked else ("keep",)
         for change in plan.changes:
-            if change.what in told_of:
+            if change.what in shown_kinds:
                 found.append("  " + " ".join(filter(None, (change.what, change.key, change.kind, change.why))))
     if found and not export.missing:
         files = f"{len(export.plans)} file{'s' if len(export.plans) > 1 else ''}"
@@ -227,13 +227,13 @@ def changed(plan: FilePlan, *, checked: bool) -> list[str]:
     words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
     if checked:
         words |= {"add": "to add", "replace": "to replace"}
-    told = []
+    parts = []
     for what, word in words.items():
         kinds = Counter(kind_of(change, plan) for change in plan.changes if change.what == what)
         if kinds:
             named = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS.values() if kind in kinds)
-            told.append(f"{kinds.total()} {word}" + (f": {named}" if named else ""))
-    return told
+            parts.append(f"{kinds.total()} {word}" + (f": {named}" if named else ""))
+    return parts
 
 
 def kind_of(change: Change, plan: FilePlan) -> str:

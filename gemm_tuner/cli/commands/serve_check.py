@@ -65,8 +65,8 @@ def main(words: list[str], shown: Consoles) -> int:
     if not arguments.json:
         for answer in answers:
             print_answer(shown.out, answer)
-            for told in filter(None, (answer.file.remark, answer.fault and f"[red]{escape(answer.fault)}")):
-                shown.out.print(told, highlight=False)
+            for note in filter(None, (answer.file.remark, answer.fault and f"[red]{escape(answer.fault)}")):
+                shown.out.print(note, highlight=False)
         for remark in remarks:
             shown.out.print(escape(remark), highlight=False)
     return EXIT_UNVERIFIED if remarks or any(answer.fault for answer in answers) else EXIT_OK

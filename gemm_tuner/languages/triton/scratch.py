@@ -27,7 +27,7 @@ def count_sms(device: str) -> int:
 
 
 def partial_sums(elements: int, device: str) -> Any:
-    """fp32 scratch filled with NaN, so that a slice that nobody wrote shows; None for 0 elements."""
+    """fp32 scratch filled with NaN, so that a slice that was not written shows; None for 0 elements."""
     import torch
 
     return torch.full((elements,), float("nan"), dtype=torch.float32, device=device) if elements else None
