@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemm_tuner.core.records import Choice, Config, Device, Problem, Status, Timing, Verdict, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Config, Device, Problem, Status, Timing, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.decide.ranking import Published

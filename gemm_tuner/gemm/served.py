@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Config, ServedChoice, Verified
+from gemm_tuner.core.records import Config, Verified
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KERNEL_FAMILIES, tile
 from gemm_tuner.gemm.config_keys import config_form, config_of
 from gemm_tuner.system.documents import check_kind, refuse_unknown, show

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.config_keys import CONFIG_KEYS, config_form, config_of
 from gemm_tuner.gemm.problem import GemmProblem

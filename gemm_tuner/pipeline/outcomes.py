@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gemm_tuner.core.records import Choice, Problem
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Problem
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.results_file import Judgement, ResultsFile

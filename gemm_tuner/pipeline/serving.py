@@ -14,7 +14,8 @@ from typing import Any
 from gemm_tuner.consumers.consumer import Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.consumers.registry import CONSUMERS
-from gemm_tuner.core.records import Config, Device, Problem, ServedChoice, Verdict, Verified
+from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.records import Config, Device, Problem, Verdict, Verified
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.config import tile
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm

@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.core.records import Choice, Problem, Verdict, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Problem, Verdict, Verified
 from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment

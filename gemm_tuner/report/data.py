@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from gemm_tuner.core.records import Problem, ServedChoice
+from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.records import Problem
 from gemm_tuner.decide.estimates import quantiles_us, ratio_interval
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.gemm.short_forms import labels, legend, titled

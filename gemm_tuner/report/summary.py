@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gemm_tuner.core.records import ServedChoice
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.report.data import Finalist, Report, SizeView
 
 SUMMARY_VERSION = 1

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice, Problem
+from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows

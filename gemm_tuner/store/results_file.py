@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice, Problem, Verified
+from gemm_tuner.core.records import Problem, Verified
 from gemm_tuner.gemm.served import measured, with_stand_in
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header, Row

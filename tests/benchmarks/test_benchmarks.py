@@ -15,9 +15,10 @@ import pytest
 import samples
 from nvml_recording import Gpu, h200, install
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.launch.plan import Plan

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from work import ROOT, compile_work, space_of
 
-from gemm_tuner.core.records import Choice, Status, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.export.module import write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import KernelConfig

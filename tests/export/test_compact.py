@@ -15,8 +15,9 @@ from screens import Screen
 
 from gemm_tuner.cli.commands.compact import closing, show_table
 from gemm_tuner.cli.main import main
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
-from gemm_tuner.core.records import ServedChoice, Status, Verified
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.export.compact import cover, plan, tuned
 from gemm_tuner.export.compact.cover import EXACT, GREEDY
 from gemm_tuner.export.compact.ranges import LEARNED, POW2, assign, group_sizes, ranges_of

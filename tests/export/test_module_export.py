@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 import samples
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import Choice, Device, Verified
+from gemm_tuner.core.records import Device, Verified
 from gemm_tuner.export.module import sections, write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig

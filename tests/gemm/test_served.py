@@ -14,8 +14,9 @@ from run_samples import HEADER, choice, size, write_run
 from samples import config
 
 from gemm_tuner.cli import main as cli
+from gemm_tuner.core.choice import Choice, ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Choice, ServedChoice, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.served import served_rows

@@ -12,7 +12,8 @@ import pytest
 from gpu_work import Gpu
 
 from gemm_tuner.cli import main as cli
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.pipeline import check_now

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from gpu_work import ROOT, Gpu
 
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.export.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout

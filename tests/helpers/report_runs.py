@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 from samples import config, device
 
-from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.served import served_rows

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 from samples import config
 
-from gemm_tuner.core.records import Choice, Status, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_record

@@ -12,7 +12,7 @@ from rich.console import Console
 from run_samples import choice
 from samples import ROOT
 
-from gemm_tuner.core.records import Choice
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.store import results
 
 TUNED = sorted((ROOT / "results" / "tuned").glob("*.yaml"))

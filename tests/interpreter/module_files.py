@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.store import results

@@ -13,8 +13,9 @@ from tuning import FIVE, StandInGpu, restarted, session, settings, state_of
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.options import build_parser
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import ServedChoice, Status, Verdict, Verified
+from gemm_tuner.core.records import Status, Verdict, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults

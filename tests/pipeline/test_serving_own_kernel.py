@@ -14,7 +14,8 @@ from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, session, s
 
 from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
-from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from screens import TUNED, WIDTHS, Screen, choices_of
 
-from gemm_tuner.core.records import Choice, ServedChoice, Verdict, Verified
+from gemm_tuner.core.choice import Choice, ServedChoice
+from gemm_tuner.core.records import Verdict, Verified
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.short_forms import labels, short_config
 from gemm_tuner.pipeline import show

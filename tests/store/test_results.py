@@ -11,9 +11,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults

@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.records import Choice, Verified
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Verified
 from gemm_tuner.export.compact import cover
 from gemm_tuner.export.compact.ranges import Group, group_sizes, ranges_of
 from gemm_tuner.export.compact.tuned import TunedRun, TunedSize

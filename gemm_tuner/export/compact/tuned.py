@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import ServedChoice, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.sizes import SOURCES
 from gemm_tuner.store import results, run_place, run_record
