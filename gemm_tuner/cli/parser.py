@@ -14,6 +14,8 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.system import program
 from gemm_tuner.system.documents import show
 
+# argparse's words for a flag at the end, or before another flag.
+NO_VALUE = "expected one argument"
 # First words that mean something elsewhere.
 _NO_SUBCOMMANDS = {
     "help": "tune_gemm.py --help lists flags and subcommands; each subcommand has a --help of its own",
@@ -95,10 +97,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         about = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
         if about is None:
-            raise UserError(message, hint=see_help())
+            raise UserError(message, hint=self._see_help())
         spellings = about[1].split("/")
         typed = [name for name in spellings if any(word.partition("=")[0] == name for word in self._words)]
         what = about[2].replace("ignored explicit argument", "takes no value, and has")
+        if what == NO_VALUE:
+            action = next(one for one in self._actions if spellings[0] in one.option_strings)
+            told = self._get_formatter()._expand_help(action)
+            raise UserError("needs a value", where=typed[0] if typed else spellings[0],
+                            accepted=f"{action.metavar or action.dest.upper()}: {told}")  # fmt: skip
         raise UserError(what, where=typed[0] if typed else spellings[0])
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
@@ -121,8 +128,12 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"unexpected argument {show(word)}", hint=about_word(word))
         flags = {flag.lstrip("-"): flag for flag in known}
         near = difflib.get_close_matches(word.lstrip("-")[:60], flags, 1)
-        hint = f"did you mean {flags[near[0]]}?" if near else see_help(all_flags=True)
+        hint = f"did you mean {flags[near[0]]}?" if near else self._see_help(all_flags=True)
         raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
+
+    def _see_help(self, *, all_flags: bool = False) -> str:
+        """A hint that names the flag of this parser which lists its flags."""
+        return see_help(all_flags=all_flags) if self.everyday else program.as_called(f"{self.prog} --help lists them")
 
     def format_help(self, *, every: bool = True) -> str:
         formatter = self._get_formatter()

@@ -8,6 +8,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results
 from gemm_tuner.store.run_record import RUN_FILE
+from gemm_tuner.store.store import STORE_FILE
 from gemm_tuner.system.input_files import printable
 
 RESULTS_FILE = "tuned.yaml"
@@ -19,6 +20,8 @@ def run_folder(path: Path) -> Path:
         return path if (path / RUN_FILE).is_file() else _refuse_folder(path)
     if path.name == RUN_FILE and path.is_file():
         return path.parent
+    if not path.exists():
+        raise UserError("there is no such run or results file", where=printable(path), accepted=accepted(path.parent))
     header = results.read(path).header
     named = results.run_folder(path, header)
     for folder in (named, path.parent):
@@ -61,6 +64,9 @@ def _is_of(file: Path, folder: Path) -> bool:
 
 
 def _refuse_folder(path: Path) -> Path:
+    if (path / STORE_FILE).is_file():
+        hint = "the command that began it goes on with it, and --fresh begins another"
+        raise UserError("is a run that has not come to its end", where=printable(path), hint=hint)
     raise UserError("holds no run", where=printable(path), accepted=accepted(path))
 
 

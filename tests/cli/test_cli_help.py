@@ -96,6 +96,8 @@ WORDS = {
     "a flag before the subcommand": (["--verbose", "check"], "a subcommand comes first: tune_gemm.py check ..."),
     "a bare file": (["sizes.yaml"], "name a file of sizes by --gemm_size_file"),
     "something else": (["qqq"], "--help lists the usual flags and all subcommands"),
+    "a subcommand alone": (["export"], "tune_gemm.py export --help"),
+    "an unheard-of flag of a subcommand": (["report", "x", "--zzzz"], "tune_gemm.py report --help"),
     "nothing": ([], "--help lists the usual flags and all subcommands"),
 }
 

@@ -13,6 +13,7 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.core.records import Status
 from gemm_tuner.store import run_place, run_record
+from gemm_tuner.store.store import STORE_FILE, Store
 
 P = problem(64, 64, 64)
 
@@ -50,6 +51,26 @@ def test_what_leads_to_no_run_is_refused_with_an_example(
         assert "a run's folder, such as" in capsys.readouterr().err
     main(["report", str(tmp_path / "results")])
     assert str(run) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["report"], ["compact"], ["compare", "tuned.yaml"], ["export", "--to", "csv"]])
+def test_a_folder_that_is_no_run_is_one_line_for_every_command(
+    command: list[str], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = tmp_path / "results" / "begun"
+    begun.mkdir()
+    Store(begun / STORE_FILE).close()
+    for path, words in (("results", "holds no run"), ("results/begun", "has not come to its end")):
+        assert main([*command, path]) == EXIT_INPUT
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{path}: " in line and words in line
+
+
+def test_a_run_that_is_not_there_is_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run.parent / "ruin")]) == EXIT_INPUT
+    line = capsys.readouterr().err
+    assert "there is no such run" in line and str(run) in line
 
 
 def test_the_results_file_of_a_run(run: Path, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def load(path: Path) -> TunedRun:
 
 
 def _of_folder(folder: Path) -> TunedRun:
-    record = run_record.read(folder)
+    record = run_record.read(run_place.run_folder(folder))
     found = run_place.results_of_run(folder)
     served = {row.problem: row.served for row in found.rows} if found else {}
     header = _header(record.header, printable(folder / RUN_FILE))

@@ -48,7 +48,7 @@ class Side:
 def load(path: Path) -> Side:
     """A side from a results file or a run's folder. Raises UserError when it is neither."""
     if path.is_dir():
-        return _of_run(path, run_record.read(path))
+        return _of_run(path, run_record.read(run_place.run_folder(path)))
     found = results.read(path)
     factors = _factors(
         (row.problem, row.facts.get("processes"), row.facts.get("process_spread_pct")) for row in found.rows
