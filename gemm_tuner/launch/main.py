@@ -23,13 +23,15 @@ from gemm_tuner.system.processes import die_with_the_tuner, identity
 
 EXIT_STICKY = 75
 HELP = """\
-A plan is JSON: {"format": 1, "stage": "screen" | "finals" | "verify", "scripts": [path, ...],
+A plan is JSON: {"format": 1, "stage": "screen" | "finals" | "verify", "scripts": [file, ...],
 "work": [{"problem": {...}, "entries": [[script index, config name], ...], "vendor": false}, ...],
 "method": {...}, "device": "cuda" | "cpu", "scopes": false, "stop_at_first_right": true}.
-Run it under a profiler to time it; the tuner writes such plans, and keeps them with --keep."""
+The files lie beside the script that is started. Run it under a profiler to time it; the tuner writes such plans, and
+keeps them with --keep."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
+    """Runs the plan of the command line. scripts_dir: holds the scripts that the plan names."""
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -39,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     die_with_the_tuner()
     try:
         plan = Plan.read(arguments.plan)
-        scripts = load_scripts(plan, arguments.plan)
+        scripts = load_scripts(plan, arguments.plan, Path(scripts_dir))
     except UserError as error:
         print(error.one_line(), file=sys.stderr)
         return error.exit_status
@@ -84,15 +86,17 @@ class CompileCounter:
             self.compiled += 1
 
 
-def load_scripts(plan: Plan, where: Path) -> list[ModuleType]:
-    """The plan's scripts. This runs them: a plan from somebody else is as good as a program of theirs.
+def load_scripts(plan: Plan, where: Path, folder: Path) -> list[ModuleType]:
+    """The plan's scripts, which lie in ``folder``. This runs them: a plan from somebody else is as good as a program
+    of theirs.
 
     Raises UserError for a script that is not there and for an entry that its script does not know.
     """
-    for path in plan.scripts:
-        if not Path(path).is_file():
-            raise UserError(f"there is no script {show(path)}", where=str(where))
-    scripts = [load_script(path) for path in plan.scripts]
+    paths = [folder / name for name in plan.scripts]
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"there is no script {show(str(path))}", where=str(where))
+    scripts = [load_script(str(path)) for path in paths]
     for work in plan.work:
         for script, name in work.entries:
             if name not in scripts[script].CONFIGS:

@@ -73,6 +73,7 @@ class Work:
 class Plan:
     """One launcher process.
 
+    scripts:             names of files that lie beside the script that is started: a plan names no folder.
     scopes:              each call runs in a proton scope of its own.
     capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
     stop_at_first_right: verify best first and stop at the first right one.

@@ -26,12 +26,14 @@ LAUNCH_LIMIT_S = 60.0
 class LiveLauncher:
     """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it.
 
+    scripts_dir: holds the scripts that plans name.
     wind_down: whether the run is to end after the launch that runs.
     launch_limit_s: how long one configuration may take before its launcher is killed.
     """
 
     profiler: Profiler
     cache_dir: Path
+    scripts_dir: Path
     backend: str
     gpu: int = 0
     source: str = "measured"
@@ -63,7 +65,7 @@ class LiveLauncher:
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
         """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
         plan.write(where / "plan.json")
-        argv = [sys.executable, plan.scripts[0], "--plan", str(where / "plan.json")]
+        argv = [sys.executable, str(self.scripts_dir / plan.scripts[0]), "--plan", str(where / "plan.json")]
         command = self.profiler.command(argv, where)
         ended = watch(command, self.environment(), where, on_event, self)
         export = self.profiler.export_command(where)
@@ -75,7 +77,7 @@ class LiveLauncher:
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
-        check_plan(plan, folder, self.environment(), on_event, self)
+        check_plan(plan, folder, self.scripts_dir, self.environment(), on_event, self)
 
     def cancel(self) -> None:
         """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
@@ -101,6 +103,7 @@ class InterpreterLauncher:
     """Checks kernels in Triton's interpreter on the CPU; times nothing."""
 
     cache_dir: Path
+    scripts_dir: Path
     source: str = "predicted"
     wind_down: Callable[[], bool] = field(default=lambda: False)
     launch_limit_s: float = START_LIMIT_S
@@ -108,4 +111,4 @@ class InterpreterLauncher:
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
-        check_plan(replace(plan, device="cpu"), folder, env, on_event, self)
+        check_plan(replace(plan, device="cpu"), folder, self.scripts_dir, env, on_event, self)

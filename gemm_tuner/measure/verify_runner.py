@@ -25,7 +25,9 @@ from gemm_tuner.measure.supervise import (
 from gemm_tuner.system.processes import MOST_DEATHS
 
 
-def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent, of: Watched) -> None:
+def check_plan(
+    plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Watched
+) -> None:
     """Checks every entry, in order. One whose process somebody killed has another chance; what MAX_ATTEMPTS processes
     do not come to is reported as dead too: nothing is known of it. After the plan's deadline nothing is checked."""
     left, crashes = plan, Counter[Key | None]()
@@ -33,7 +35,7 @@ def check_plan(plan: Plan, folder: Path, env: dict[str, str], on_event: OnEvent,
         where = folder / f"start{attempt:02d}"
         where.mkdir(parents=True)
         left.write(where / "plan.json")
-        argv = [sys.executable, left.scripts[0], "--plan", str(where / "plan.json")]
+        argv = [sys.executable, str(scripts_dir / left.scripts[0]), "--plan", str(where / "plan.json")]
         try:
             ended = watch(argv, env, where, on_event, of)
         except OutOfTime:

@@ -22,6 +22,7 @@ from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import gpu_lock
 
+CACHE, SCRIPTS = "cache", "scripts"  # folders of CheckNow.work
 P = TypeVar("P", bound=Problem)
 C = TypeVar("C", bound=Config)
 
@@ -68,15 +69,14 @@ class CheckNow:
         order = [(state, list(state.kept)) for state in states]
         wanted = [(state.problem, config) for state in states for config in state.kept.values()]
         work = Path(tempfile.mkdtemp(dir=self.work))
-        (work / "scripts").mkdir()
-        scripts = compile_tasks.write_scripts(self.templates, work / "scripts", wanted, self.target)
+        scripts = compile_tasks.write_scripts(self.templates, self.work / SCRIPTS, wanted, self.target)
         found: dict[Any, Finding] = {}
 
         def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
         def script_of(state: SizeState, name: str) -> str:
-            return str(work / "scripts" / scripts[state.kept[name].family, state.problem.signature].file)
+            return scripts[state.kept[name].family, state.problem.signature].file
 
         verification = Verification(order, settled, _NoStore())
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)
@@ -94,12 +94,14 @@ def find(
     work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU,
     which is waited for as ``wait_s`` says.
     """
-    (work / "cache").mkdir(exist_ok=True)
+    for name in (CACHE, SCRIPTS):
+        (work / name).mkdir(exist_ok=True)
+    folders = work / CACHE, work / SCRIPTS
     gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
     if gpu is None:
-        return CheckNow(InterpreterLauncher(work / "cache"), Verified.INTERPRETED, target, templates, work)
+        return CheckNow(InterpreterLauncher(*folders), Verified.INTERPRETED, target, templates, work)
     profiler = profilers.select("proton", target.backend)  # never started: a check needs none
-    launcher = LiveLauncher(profiler, work / "cache", target.backend, gpu["id"])
+    launcher = LiveLauncher(profiler, *folders, target.backend, gpu["id"])
     name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
     locks = (device.lock_name(gpu, name),)
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)

@@ -78,7 +78,7 @@ class CheckStage:
         }
 
     def _script_of(self, state: SizeState, name: str) -> str:
-        return str(self.folder.scripts / self.scripts[state.kept[name].family, state.problem.signature].file)
+        return self.scripts[state.kept[name].family, state.problem.signature].file
 
     def _compile_odd_sizes(self, compiling: CompileStage, order: Sequence[tuple[SizeState, list[str]]]) -> None:
         """The kernels for the other sizes at which candidates are checked, while the budget lasts."""

@@ -103,7 +103,11 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
             )
         asked, limit_s = session.limits.interruption, settings.launch_limit_s
         return [
-            LiveLauncher(profiler, folder.cache, backend, gpu, wind_down=lambda: asked.asked, launch_limit_s=limit_s)
+            LiveLauncher(
+                *(profiler, folder.cache, folder.scripts, backend, gpu),
+                wind_down=lambda: asked.asked,
+                launch_limit_s=limit_s,
+            )
             for gpu in environment.gpus
         ]
     if environment.recording is not None:

@@ -26,7 +26,7 @@ class Planner:
         self, settings: Settings, device: Device, folder: RunFolder, scripts: dict[tuple[str, str], Script]
     ) -> None:
         self._settings, self._device, self._folder = settings, device, folder
-        self._paths = tuple(str(folder.scripts / script.file) for script in scripts.values())
+        self._paths = tuple(script.file for script in scripts.values())
         self._index = {key: number for number, key in enumerate(scripts)}
 
     def work(self, state: SizeState, names: Iterable[str]) -> Work:

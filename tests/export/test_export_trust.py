@@ -143,8 +143,10 @@ def test_a_module_checks_nothing_and_takes_no_time_to_wait(tmp_path: Path, capsy
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], check_now.CheckNow]:
     def of(templates: Path) -> check_now.CheckNow:
         work = tmp_path_factory.mktemp("check")
-        (work / "cache").mkdir()
-        launcher = InterpreterLauncher(work / "cache")
+        folders = work / check_now.CACHE, work / check_now.SCRIPTS
+        for folder in folders:
+            folder.mkdir()
+        launcher = InterpreterLauncher(*folders)
         return check_now.CheckNow(launcher, Verified.INTERPRETED, device("sm_90").target, templates, work)
 
     return of

@@ -176,7 +176,8 @@ if __name__ == "__main__":
     import sys
 
     # From generated/RUN/ to a checkout around it; what is installed comes first. This text is the same on all machines.
-    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.append(os.path.join(here, os.pardir, os.pardir))
     try:
         from gemm_tuner.launch.main import main
     except ModuleNotFoundError as error:
@@ -185,6 +186,6 @@ if __name__ == "__main__":
         print("error: gemm_tuner is not found: install it, or name the folder that holds it in PYTHONPATH", file=sys.stderr)
         sys.exit(3)
 
-    status = main()
+    status = main(scripts_dir=here)  # where the other scripts of a plan lie
     if status:  # a plain return lets a profiler inside the process (proton) write its report
         sys.exit(status)
