@@ -11,7 +11,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.combinations import needs_float, refuse_meaningless
 from gemm_tuner.gemm.dtype_hints import dtype_hint
 from gemm_tuner.gemm.problem import ACTIVATIONS, MAX_BATCH, MAX_DIMENSION, PRECISIONS, SCALINGS, GemmProblem, Layout
-from gemm_tuner.system.documents import check_kind, show
+from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import choice, factor, integer
 
 _CHOICES = {"activation": ACTIVATIONS, "scaling": SCALINGS, "precision": PRECISIONS}
@@ -61,7 +61,8 @@ def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults) -> GemmPro
     m, n, k = (integer(entry, key, where, 1, MAX_DIMENSION) for key in ("M", "N", "K"))
     values = {key: getattr(defaults, key) for key in ("bias", *_EXTRA_KEYS)}
     if "bias" in entry:
-        check_kind(entry, "bias", "flag", where)
+        if type(entry["bias"]) is not bool:
+            raise UserError(f"bias is {show(entry['bias'])}", where=where, accepted="true or false")
         values["bias"] = entry["bias"]
     if "batch" in entry:
         values["batch"] = integer(entry, "batch", where, 1, MAX_BATCH)

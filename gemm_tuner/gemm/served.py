@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Verified
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KERNEL_FAMILIES, tile
 from gemm_tuner.gemm.config_keys import config_form, config_of
-from gemm_tuner.system.documents import check_kind, refuse_unknown, show
+from gemm_tuner.system.documents import refuse_unknown, show
+from gemm_tuner.system.json_records import Above0, Count, NotNegative, record_of
 
 NAMES = ("vllm", "sglang", "aiter")
 # The family that stands for the consumers' kernels: as theirs, one program a tile and loads through pointers.
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
-_PROCESSES = ("processes", "process_spread_pct")
-_ENTRY_KEYS = (*CONFIG_FIELDS, _MEASURED, _PREDICTED, "verified", "default_us", *_PROCESSES, "kept_from", "kernel")
+
+
+class _Facts(TypedDict, total=False):
+    """What an entry says beside its configuration: fields of ServedChoice, but for the times."""
+
+    median_us: Above0
+    predicted_us: Above0
+    default_us: Above0
+    processes: Count
+    process_spread_pct: NotNegative
+    kept_from: str
+    kernel: str
+
+
+_FACTS = tuple(_Facts.__annotations__)
+_ENTRY_KEYS = (*CONFIG_FIELDS, "verified", *_FACTS)
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
@@ -70,28 +84,12 @@ def _served(name: str, raw: object, where: str) -> ServedChoice:
     config = config_of(raw, where)
     if config is None:
         raise UserError("has no config", where=where, accepted=config_form())
-    time_key = _PREDICTED if _PREDICTED in raw else _MEASURED
-    times = [key for key in (time_key, "default_us") if key in raw or key == time_key]
-    for key in times:
-        check_kind(raw, key, "number", where)
-        if not 0 < raw[key] < math.inf:
-            raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number above 0")
-    default_us = float(raw["default_us"]) if "default_us" in raw else None
-    for key in [key for key in ("kept_from", "kernel") if key in raw]:
-        check_kind(raw, key, "text", where)
-    kept_from, kernel = str(raw.get("kept_from", "")), str(raw.get("kernel", ""))
-    made = ServedChoice(name, config, float(raw[time_key]), verified_of(raw, where), default_us, kept_from, kernel)
-    return replace(made, **_processes(raw, where))
-
-
-def _processes(raw: dict[Any, Any], where: str) -> dict[str, Any]:
-    """What an entry says of the processes of its finals."""
-    for key, kind in zip(_PROCESSES, ("count", "number"), strict=True):
-        if key in raw:
-            check_kind(raw, key, kind, where)
-            if not 0 <= raw[key] < math.inf:
-                raise UserError(f"{key} is {show(raw[key])}", where=where, accepted="a finite number, 0 or more")
-    return {key: raw[key] for key in _PROCESSES if key in raw}
+    facts: dict[str, Any] = dict(record_of(_Facts, {key: raw[key] for key in _FACTS if key in raw}, where))
+    measured_us = facts.pop(_MEASURED, None)
+    time_us = facts.pop(_PREDICTED, measured_us)
+    if time_us is None:
+        raise UserError(f"lacks {_MEASURED}", where=where)
+    return ServedChoice(name, config, time_us, verified_of(raw, where), **facts)
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:

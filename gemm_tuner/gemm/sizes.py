@@ -5,11 +5,12 @@ The keys of an entry are those of ``problem_keys`` and ``config_keys`` and, here
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
@@ -20,30 +21,64 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import SIZE_KEYS, Defaults, problem_of
 from gemm_tuner.gemm.served import KEYS as SERVED_KEYS
 from gemm_tuner.gemm.served import served_of, verified_of
-from gemm_tuner.system.documents import MAX_FILE_BYTES, check_kind, refuse_unknown, show, yaml_value
+from gemm_tuner.system.documents import MAX_FILE_BYTES, refuse_unknown, show, yaml_value
 from gemm_tuner.system.input_files import printable, read_text
+from gemm_tuner.system.json_records import Count, Finite, NotNegative, record_of
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 SOURCES = ("measured", "replayed", "predicted")
 
-_TIMED_NUMBERS = (
-    *("median_us", "p20_us", "p80_us", "tflops", "roofline_pct"),
-    *("vendor_us", "vendor_ratio", "gap_pct", "process_spread_pct"),
-)
-TIMED_FACTS = {**dict.fromkeys(_TIMED_NUMBERS, "number"), "samples": "count", "processes": "count", "tie": "flag"}
-_NOT_NEGATIVE = {"predicted_us", *_TIMED_NUMBERS} - {"gap_pct"}
-_OTHER_FACTS = {
-    **dict.fromkeys(("name", "source", "runner_up", "kept_from", "found_wrong", "overruled"), "text"),
-    **dict.fromkeys(("predicted_us", "max_abs_error", "error_over_bound"), "number"),
-}
-FACTS = {**_OTHER_FACTS, **TIMED_FACTS}
-KNOWN_KEYS = (*_OTHER_FACTS, "verified", *TIMED_FACTS)
+
+class OtherFacts(TypedDict, total=False):
+    """What a row says beside its problem and its configuration, timed or not."""
+
+    name: str
+    source: str
+    runner_up: str
+    kept_from: str
+    found_wrong: str
+    overruled: str
+    predicted_us: NotNegative
+    max_abs_error: Annotated[float, Meta(ge=0)]
+    error_over_bound: Annotated[float, Meta(ge=0)]
+
+
+class TimedFacts(TypedDict, total=False):
+    """What only a row with a measured time says."""
+
+    median_us: NotNegative
+    p20_us: NotNegative
+    p80_us: NotNegative
+    tflops: NotNegative
+    roofline_pct: NotNegative
+    vendor_us: NotNegative
+    vendor_ratio: NotNegative
+    gap_pct: Finite
+    process_spread_pct: NotNegative
+    samples: Count
+    processes: Count
+    tie: bool
+
+
+class Facts(OtherFacts, TimedFacts, total=False):
+    """schedule_hint: ROCm's, read and left alone."""
+
+    schedule_hint: str
+
+
+TIMED_FACTS = tuple(TimedFacts.__annotations__)
+FACTS = (*OtherFacts.__annotations__, *TIMED_FACTS)
+KNOWN_KEYS = (*OtherFacts.__annotations__, "verified", *TIMED_FACTS)
 ROW_KEYS = (*SIZE_KEYS, *CONFIG_KEYS, *KNOWN_KEYS, *SERVED_KEYS)
 FAILURE_KEYS = (*SIZE_KEYS, "reason")
 TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_config")
 
 _EXAMPLE = "such as - {M: 4096, N: 4096, K: 4096}"
+
+
+class Failure(TypedDict):
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -225,8 +260,8 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
 def _failure(raw: object, where: str, defaults: Defaults) -> tuple[GemmProblem, str]:
     entry = _mapping(raw, where)
     refuse_unknown(entry, FAILURE_KEYS, where)
-    check_kind(entry, "reason", "text", where)
-    return problem_of(entry, where, defaults), entry["reason"]
+    reason = record_of(Failure, {key: entry[key] for key in ("reason",) if key in entry}, where)["reason"]
+    return problem_of(entry, where, defaults), reason
 
 
 def _mapping(raw: object, where: str) -> dict[Any, Any]:
@@ -236,18 +271,15 @@ def _mapping(raw: object, where: str) -> dict[Any, Any]:
 
 
 def _facts(entry: dict[Any, Any], where: str) -> dict[str, Any]:
-    facts = {key: entry[key] for key in FACTS if key in entry}
-    for key in facts:
-        check_kind(entry, key, FACTS[key], where)
-        if key in _NOT_NEGATIVE and not 0 <= facts[key] < math.inf:
-            raise UserError(f"{key} is {show(facts[key])}", where=where, accepted="a finite number, 0 or more")
-    source = facts.get("source")
+    given = {key: entry[key] for key in (*FACTS, "schedule_hint") if key in entry}
+    if not given:
+        return {}
+    record_of(Facts, given, where)
+    source = given.get("source")
     if source is not None and source not in SOURCES:
         raise UserError(f"source is {show(source)}", where=where, accepted=", ".join(SOURCES))
     foreign = TIMED_FACTS if source == "predicted" else ("predicted_us",) if source else ()
     for key in foreign:
-        if key in facts:
+        if key in given:
             raise UserError(f"{key} does not belong in a row whose source is {source}", where=where)
-    if "schedule_hint" in entry:
-        check_kind(entry, "schedule_hint", "text", where)
-    return facts
+    return {key: given[key] for key in FACTS if key in given}

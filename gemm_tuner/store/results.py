@@ -20,8 +20,9 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.gemm.sizes import FORMAT_VERSION, SOURCES, Row, read_document
-from gemm_tuner.system.documents import check_kind, dump_yaml, refuse_unknown, show, write_text_atomically
+from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import Count, record_of
 
 __all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
 
@@ -45,7 +46,7 @@ class Header:
     date: str
     device: str
     arch: str
-    num_sms: int
+    num_sms: Count
     driver: str
     triton: str
     torch: str
@@ -53,7 +54,7 @@ class Header:
     profiler: str
     profiler_version: str
     init_type: str
-    seed: int
+    seed: Count
     l2: str
     source: str
     run: str = ""
@@ -136,13 +137,11 @@ def read(path: str | os.PathLike[str]) -> Results:
 
 
 def _header(raw: object, where: str) -> dict[str, str | int]:
-    kinds = {field.name: "count" if field.type == "int" else "text" for field in dataclasses.fields(Header)}
-    if not isinstance(raw, dict):
-        raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted=", ".join(kinds))
-    refuse_unknown(raw, tuple(kinds), where)
-    for key in raw:
-        check_kind(raw, key, kinds[key], where)
-    return dict(raw)
+    if isinstance(raw, dict):  # not every version wrote every field
+        blank = {field.name: 0 if field.type == "Count" else "" for field in dataclasses.fields(Header)}
+        record_of(Header, {**blank, **raw}, where)
+        return dict(raw)
+    raise UserError(f"is {show(raw)} and not a mapping", where=where, accepted="the fields of a header")
 
 
 def run_reference(results_path: str | os.PathLike[str], folder: Path) -> str:

@@ -33,14 +33,6 @@ _SCALAR_TAGS = frozenset(_CORE + name for name in ("null", "bool", "int", "float
 _NO_KEY = object()
 
 
-_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "text": ("text", (str,)),
-    "flag": ("true or false", (bool,)),
-    "count": ("a whole number", (int,)),
-    "number": ("a number", (int, float)),
-}
-
-
 class MarkedDict(dict[Any, Any]):
     """A mapping that knows the line of the file it starts on, counted from 1."""
 
@@ -224,16 +216,6 @@ def refuse_unknown(entry: dict[Any, Any], known: tuple[str, ...], where: str, ac
             accepted=accepted or ", ".join(known),
             hint=f"did you mean {folded[close[0]]}?" if close else "delete it",
         )
-
-
-def check_kind(entry: dict[Any, Any], key: str, kind: str, where: str) -> None:
-    """Raise UserError unless ``entry[key]`` is there and is text, a flag, a count or a number of 64 bits."""
-    accepted, types = _KINDS[kind]
-    value = entry.get(key)
-    right = isinstance(value, types) and (kind == "flag" or not isinstance(value, bool))
-    too_large = isinstance(value, int) and not (0 if kind == "count" else -LARGEST_INT) <= value <= LARGEST_INT
-    if not right or value != value or too_large:
-        raise UserError(f"{key} is {show(value)}", where=where, accepted=accepted)
 
 
 def dump_yaml(obj: object) -> str:

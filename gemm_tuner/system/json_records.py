@@ -30,6 +30,7 @@ Int = Annotated[int, Meta(ge=-LARGEST_INT, le=LARGEST_INT)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INT)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_INT)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+NotNegative = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 Above0 = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 # msgspec's words for what JSON holds, and those of a message.

@@ -184,7 +184,8 @@ def test_a_run_keeps_what_it_serves_and_a_report_tells(tmp_path: Path, capsys: A
     told = capsys.readouterr().out
     assert "Served" in told and TILE.name in told and "1.62" in told  # 20.25 / 12.5
     assert cli.main(["report", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sizes"][0]["served"] == rows
+    told_of = json.loads(capsys.readouterr().out)["sizes"][0]["served"]
+    assert {name: {key: told_of[name][key] for key in row} for name, row in rows.items()} == rows
 
 
 def test_a_record_with_a_served_entry_that_is_none_is_refused(tmp_path: Path) -> None:

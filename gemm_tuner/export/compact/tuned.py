@@ -92,7 +92,7 @@ def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
     """The fields of a run's header that a results file's header has. Raises UserError for an unknown source."""
     if raw.get("source") not in SOURCES:
         raise UserError(f"source is {show(raw.get('source'))}", where=where, accepted=", ".join(SOURCES))
-    kinds = {field.name: int if field.type == "int" else str for field in dataclasses.fields(Header)}
+    kinds = {field.name: int if field.type == "Count" else str for field in dataclasses.fields(Header)}
     return {key: raw[key] for key, kind in kinds.items() if type(raw.get(key)) is kind}
 
 
