@@ -66,7 +66,7 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
         raise EnvironmentFault("there is no GPU to measure on")
     states = []
     for problem, first in configs[0].items():
-        state = prepare.given_ledger(problem, first, environment.device)
+        state = prepare.given_state(problem, first, environment.device)
         for other in configs[1:]:
             with suppress(KeyError):
                 state.add(other[problem], prepare.predicted_us(problem, other[problem], environment.device))

@@ -108,7 +108,7 @@ def find(
 
 
 def state_of(problem: Problem, configs: Sequence[Config]) -> SizeState:
-    """The account of a size whose configurations were given, not searched for."""
+    """The state of a size whose configurations were given, not searched for."""
     kept = {config.name: config for config in configs}
     rows = pd.DataFrame([config.to_dict() for config in kept.values()])
     pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())

@@ -90,7 +90,7 @@ class Finals:
         for state, _ in finalists:
             if not self.limits.interruption.asked:
                 self._times.drop_the_rest(state.problem)
-            self._book(state)
+            self._record(state)
 
     def _run_planned(self, finalists: Finalists) -> None:
         """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up. Processes
@@ -120,7 +120,7 @@ class Finals:
     def _add_processes(self, finalists: Finalists) -> None:
         """More of the sizes that are undecided, less what cannot win any more."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
-            every = [(state, list(self._contest(state).undecided)) for state, _ in finalists]
+            every = [(state, list(self._ranking(state).undecided)) for state, _ in finalists]
             undecided = [(state, names) for state, names in every if names]
             if not self._may_go_on():
                 undecided = self._stored(undecided)
@@ -137,7 +137,7 @@ class Finals:
         overruled = []
         for state, names in finalists:
             problem = state.problem
-            order = self._contest(state).order
+            order = self._ranking(state).order
             better = self.judge.overruling(self.sheets[problem], order[0], state.own) if order else ""
             stored = self._stored([(state, names)], PUBLISH_AGAIN)
             if better and (stored or self._may_go_on(PUBLISH_AGAIN)):
@@ -224,8 +224,8 @@ class Finals:
             return True
         return number in recorded or (recorded == {0} and number == self._first)
 
-    def _book(self, state: SizeState) -> None:
-        """Enters a size's published times in its account. A finalist that failed in a process has failed; another
+    def _record(self, state: SizeState) -> None:
+        """Records a size's published times in its state. A finalist that failed in a process has failed; another
         without a published time is missing in the trace."""
         published = self.published.get(state.problem, {})
         lost = [t for t in self.timings.get(state.problem, ()) if t.name in state.kept and t.name not in published]
@@ -237,11 +237,11 @@ class Finals:
             if name in state.kept:
                 state.record_finals(name, found.us, found.samples_us)
 
-    def _contest(self, state: SizeState) -> Ranking:
+    def _ranking(self, state: SizeState) -> Ranking:
         return self.rankings.get(state.problem, Ranking(()))
 
     def restore(self, states: Sequence[SizeState], settled: Iterable[SizeState]) -> None:
-        """Enters the finals that an earlier start of this run has stored, and books those of settled sizes."""
+        """Takes the finals that an earlier start of this run has stored, and records those of settled sizes."""
         for state in states:
             timings = self.store.timings(state.problem, FINALS)
             if timings:
@@ -250,7 +250,7 @@ class Finals:
         for problem in self.rankings:
             self._put_first(problem)
         for state in settled:
-            self._book(state)
+            self._record(state)
 
     def _judge(self) -> None:
         """Orders the finalists of all sizes, each by what all together tell of the noise."""
@@ -270,10 +270,10 @@ class Finals:
 
     def decided(self, state: SizeState) -> bool:
         """Whether a size has finals that some finalist came through."""
-        return bool(self._contest(state).order)
+        return bool(self._ranking(state).order)
 
     def ranked(self, state: SizeState) -> choose.Ranked:
-        """The finalists in the order of the contest. A size whose finals died keeps the times of its screening, less
+        """The finalists in the order of their ranking. A size whose finals died keeps the times of its screening, less
         those of what is known to fail by now."""
         problem = state.problem
         if not self.decided(state):

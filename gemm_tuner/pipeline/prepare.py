@@ -138,7 +138,7 @@ def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
 
 
 def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned) -> SizeState:
-    """The account of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
+    """The state of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
     workload = workload_of(problem.kind)
     fault = workload.type_fault(problem, device)
     if fault is not None:
@@ -151,8 +151,8 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
 
 
-def given_ledger(problem: Problem, config: Config, device: Device) -> SizeState:
-    """The account of a size whose single configuration was given, not searched for."""
+def given_state(problem: Problem, config: Config, device: Device) -> SizeState:
+    """The state of a size whose single configuration was given, not searched for."""
     row = pd.DataFrame([config.to_dict()])
     pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
     predicted = {config.name: predicted_us(problem, config, device)}

@@ -102,7 +102,7 @@ def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
 
 
 def given(settings: Settings, environment: Environment) -> list[SizeState]:
-    """The ledgers of a results file's own configurations. Raises UserError for an entry without one."""
+    """The states of a results file's own configurations. Raises UserError for an entry without one."""
     for number, entry in enumerate(settings.entries, 1):
         if entry.config is None:
             raise UserError(
@@ -110,7 +110,7 @@ def given(settings: Settings, environment: Environment) -> list[SizeState]:
                 where="--gemm_size_file",
                 accepted="a results file, or ROCm's list of sizes with BLOCK_SIZE_M and so on",
             )
-    return [prepare.given_ledger(e.problem, e.config, environment.device) for e in settings.entries if e.config]
+    return [prepare.given_state(e.problem, e.config, environment.device) for e in settings.entries if e.config]
 
 
 def benchmark(settings: Settings, console: Console, out: Console) -> int:

@@ -1,4 +1,4 @@
-"""From a session and its ledgers to the record that run.json holds."""
+"""From a session and the states of its sizes to the record that run.json holds."""
 
 from __future__ import annotations
 

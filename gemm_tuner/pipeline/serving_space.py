@@ -77,7 +77,7 @@ def state_of(
     own: Space | None,
     device: Device,
 ) -> SizeState:
-    """The account of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
+    """The state of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
     when nothing is left or the device lacks the types."""
     state = prepare.state_of(candidates, problem, device, pruned)
     extend(state, wanted, own)

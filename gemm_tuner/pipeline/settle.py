@@ -65,7 +65,7 @@ def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
 
 
 def why_not_right(state: SizeState, repeats: int = 0) -> str:
-    """One line on why no finalist of a size was chosen. repeats: further finals that it had."""
+    """One line on why no finalist of a size was chosen. repeats: how many further finals it was in."""
     wrong = len(state.found_wrong())
     of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:

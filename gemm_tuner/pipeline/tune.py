@@ -118,8 +118,8 @@ class Tuning:
         return scripts
 
     def restore(self) -> list[SizeState]:
-        """Records what an earlier start of this run has found, and settles again what it had settled. Returns the
-        sizes that are still open."""
+        """Records what an earlier start of this run found, and settles again what that settled. Returns the sizes that
+        are still open."""
         store = self.session.store
         settled = {state.problem: store.settled(state.problem) for state in self.states}
         for state in self.states:

@@ -35,7 +35,7 @@ EVERY = (*GROUPS, *LOOPS, STAGES)
 def state_of(problem: GemmProblem, configs: Iterable[KernelConfig]) -> SizeState:
     """A ledger that keeps exactly these."""
     configs = list(configs)
-    state = prepare.given_ledger(problem, configs[0], DEVICE)
+    state = prepare.given_state(problem, configs[0], DEVICE)
     state.kept.update({one.name: one for one in configs})
     return state
 
@@ -107,7 +107,7 @@ def test_where_time_may_run_out_the_first_of_each_size_come_first(tmp_path: Path
 
 
 def test_spills_drop_what_the_search_made_and_never_what_the_user_gave(tmp_path: Path) -> None:
-    given = prepare.given_ledger(PROBLEM, GROUPS[0], DEVICE)
+    given = prepare.given_state(PROBLEM, GROUPS[0], DEVICE)
     searched, admitted = (replace(state_of(PROBLEM, GROUPS), given=set()) for _ in range(2))
     admitted.add(GROUPS[0], 1.0)
     scripts = write_scripts(TEMPLATES, tmp_path, [(PROBLEM, one) for one in GROUPS], DEVICE.target)

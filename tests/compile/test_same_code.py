@@ -29,7 +29,7 @@ STREAM = config(family="gemm_stream_k", PROGRAMS_PER_SM=1)
 
 def state_of(compiled: dict[KernelConfig, str], problem: GemmProblem = PROBLEM) -> SizeState:
     """Configurations and the hash of what they compiled to; those without one failed."""
-    state = prepare.given_ledger(problem, next(iter(compiled)), DEVICE)
+    state = prepare.given_state(problem, next(iter(compiled)), DEVICE)
     for one, code in compiled.items():
         state.kept[one.name] = one
         status = Status.OK if code else Status.COMPILE_ERROR

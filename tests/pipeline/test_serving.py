@@ -286,7 +286,7 @@ def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path)
     served = (ServedChoice("vllm", NEXT, 1.0, Verified.TRUE, 2.0),)
     entries = (SizeEntry(SIZE, SPLIT, served), SizeEntry(OTHER, WINNER))
     run = session(tmp_path, SIZE, OTHER, compile_stage=False)
-    states = [prepare.given_ledger(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
+    states = [prepare.given_state(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
     served_to = serving.given(entries, SM_90)
     serving.add_given(served_to, states, entries)
     gpu = StandInGpu(us={**TIMES, SPLIT.name: 90.0, DEFAULT.name: 20.0, WINNER.name: 50.0})

@@ -123,7 +123,7 @@ def test_an_older_configuration_is_timed_with_the_own_kernel(tmp_path: Path, ker
 def test_a_benchmark_times_what_is_served_by_the_own_kernel(tmp_path: Path, kernel: ConsumerKernel) -> None:
     entries = (SizeEntry(SIZE, WINNER, (ServedChoice("vllm", TILE, 1.0, Verified.TRUE, 2.0),)),)
     run = session(tmp_path, SIZE, compile_stage=False, kernels={"vllm": kernel})
-    states = [prepare.given_ledger(SIZE, WINNER, SM_90)]
+    states = [prepare.given_state(SIZE, WINNER, SM_90)]
     servers = serving.given(entries, SM_90, {"vllm": kernel})
     serving.add_given(servers, states, entries)
     Tuning(run, states, (StandInGpu(us=TIMES),), given=servers).run_given()

@@ -26,7 +26,7 @@ A, B, C = (config(num_stages=stages) for stages in (2, 3, 4))
 
 def state_of(size: GemmProblem, *configs: KernelConfig) -> SizeState:
     kept = {one.name: one for one in configs}
-    return replace(prepare.given_ledger(size, configs[0], device("sm_90")), kept=kept)
+    return replace(prepare.given_state(size, configs[0], device("sm_90")), kept=kept)
 
 
 class Heard:

@@ -124,7 +124,7 @@ def test_the_file_reads_back(state: SizeState, tmp_path: Path) -> None:
 
 def test_a_given_configuration_needs_no_place_in_the_space(tmp_path: Path) -> None:
     config = next(iter(open_ledger(shipped("sm_90"), SIZE, device("sm_90")).kept.values()))
-    given = prepare.given_ledger(SIZE, config, device("sm_90"))
+    given = prepare.given_state(SIZE, config, device("sm_90"))
     assert isinstance(given.pruned, Pruned)
     given.record(config.name, Status.OK)
     given.assert_complete()
