@@ -17,10 +17,13 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton.artifact import Artifact, pack, unpack
 from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.triton.entry_group import LOCATION
+from gemm_tuner.languages.triton.kernel_cache import identity, in_use
 from gemm_tuner.languages.triton.kernel_env import kernel_env
 from gemm_tuner.source import codegen
 
 PROBLEM = GemmProblem(64, 64, 64)
+LIMIT_BYTES = 2**40
 NVIDIA = KernelConfig("gemm_tile", 32, 32, 32, 1, 2, 4, 2)  # split K: two kernels a call
 AMD = replace(NVIDIA, SPLIT_K=1, matrix_instr_nonkdim=16, kpack=1)
 
@@ -75,6 +78,39 @@ def test_a_copied_entry_is_a_miss_until_it_is_unpacked_over(tmp_path: Path) -> N
         path.write_bytes(path.read_bytes()[:9])
     unpack(artifact, tmp_path / "there" / "cache")
     assert compiled(tmp_path / "there", config, target).cached
+
+
+def test_a_moved_cache_is_made_fit_for_its_new_place_once_no_run_uses_it(tmp_path: Path) -> None:
+    target, config = device("sm_90").target, replace(NVIDIA, SPLIT_K=1)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    cache = there / "cache"
+    with in_use(here / "cache", 0.0, LIMIT_BYTES):
+        compiled(here, config, target)
+    was = identity(here / "cache")
+    here.rename(there)
+    moved = files_in(cache)
+    with in_use(cache, 0.0, LIMIT_BYTES):  # makes it fit; a run that begins beside it finds it so
+        assert files_in(cache).keys() >= moved.keys() and files_in(cache) != moved
+        now = files_in(cache)
+        with in_use(cache, 0.0, LIMIT_BYTES):
+            assert {name: now[name] for name in moved} == {name: files_in(cache)[name] for name in moved}
+        assert compiled(there, config, target).cached
+    assert identity(cache) != was
+
+
+def test_a_cache_in_use_is_left_as_it_is(tmp_path: Path) -> None:
+    """Its run may have it under another path, as where a folder is mounted twice."""
+    cache = tmp_path / "cache"
+    entry = entry_at(cache)
+    elsewhere = json.dumps({"child_paths": {"k.cubin": "/elsewhere/k.cubin"}})
+    with in_use(cache, 0.0, LIMIT_BYTES):
+        (entry / "__grp__k.json").write_text(elsewhere)
+        (cache / LOCATION).write_text("/elsewhere\n")
+        with in_use(cache, 0.0, LIMIT_BYTES):
+            assert (entry / "__grp__k.json").read_text() == elsewhere
+    with in_use(cache, 0.0, LIMIT_BYTES):
+        assert json.loads((entry / "__grp__k.json").read_text())["child_paths"] == {"k.cubin": str(entry / "k.cubin")}
 
 
 def entry_at(cache: Path, name: str = "A" * 52) -> Path:

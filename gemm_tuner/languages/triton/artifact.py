@@ -15,9 +15,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from gemm_tuner.languages.triton import entry_group
+from gemm_tuner.languages.triton.entry_group import GROUP
 from gemm_tuner.languages.triton.kernel_cache import locked
 
-GROUP = "__grp__"
 # What a launch reads: metadata, and machine code of either backend. The intermediate texts of a compile stay behind.
 SUFFIXES = (".json", ".cubin", ".hsaco")
 ENTRY_NAME = re.compile("[A-Z2-7]{52}")  # base32 of a sha256
@@ -74,11 +75,11 @@ def unpack(artifact: Artifact, cache: Path) -> None:
         raise ValueError(f"no kernel of Triton's cache: {artifact.entry!r} with {names!r}")
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache.resolve() / artifact.entry
-    group = json.dumps({"child_paths": {name: str(folder / name) for name in names}}).encode()
     with locked(cache, fcntl.LOCK_SH):  # no eviction between the files
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as part:
-            for name, content in (*artifact.files, (f"{GROUP}{names[0]}", group)):  # the group last: it makes a hit
+            for name, content in artifact.files:
                 written = Path(part) / name
                 written.write_bytes(content)
                 written.replace(folder / name)
+        entry_group.write(folder, names[0], names)  # last: it makes the entry a hit

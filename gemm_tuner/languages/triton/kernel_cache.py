@@ -21,6 +21,7 @@ from pathlib import Path
 
 import platformdirs
 
+from gemm_tuner.languages.triton.entry_group import relocate
 from gemm_tuner.system.documents import write_text_atomically
 
 VARIABLE = "GEMM_TUNER_CACHE_DIR"
@@ -75,12 +76,12 @@ def naming(templates_dir: Path) -> str:
 
 
 def identity(cache: Path) -> str:
-    """Names what a cache holds: another one after it was emptied, or after something was removed. Raises CannotWrite
-    when a new one cannot be marked."""
+    """Names what a cache holds: another one after it was emptied or moved, or after something was removed. Raises
+    CannotWrite when a new one cannot be marked."""
     path = cache / CACHE_ID
     if not path.exists():
         write_text_atomically(path, secrets.token_hex(16) + "\n")
-    return path.read_text("utf-8", "replace").strip()
+    return f"{path.read_text('utf-8', 'replace').strip()} in {cache.resolve()}"
 
 
 @contextlib.contextmanager
@@ -104,11 +105,14 @@ def mark_used(entry: Path) -> bool:
 @contextlib.contextmanager
 def in_use(cache: Path, since: float, limit_bytes: int) -> Iterator[None]:
     """While the block runs, nothing used after ``since`` (seconds of ``time.time``) is removed by anybody. When it ends
-    without an exception, the caches beside this one are cut to ``limit_bytes`` in all."""
+    without an exception, the caches beside this one are cut to ``limit_bytes`` in all. A cache that was moved is made
+    fit for its new place first, where no run uses it."""
     users = cache / USERS
     users.mkdir(parents=True, exist_ok=True)
     path = users / f"{os.getpid()}-{secrets.token_hex(8)}"
     with locked(cache, fcntl.LOCK_EX):
+        if _runs_since(cache) is None:
+            relocate(cache)
         stream = path.open("w")
         fcntl.flock(stream, fcntl.LOCK_EX)
         os.utime(path, (since - CLOCK_S, since - CLOCK_S))
