@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.languages.triton.compile_worker import CompileTask, serve
+from gemm_tuner.languages.triton.triton_key import known_triton_key
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_DEATHS
 
@@ -98,12 +99,18 @@ class CompilePool:
             worker.kill()
         self._workers.clear()
 
+    @cached_property
+    def _triton_key(self) -> str:
+        """So that the workers need not find it each. It is kept beside the folder of compiled kernels."""
+        cache = self.variables.get("TRITON_CACHE_DIR")
+        return known_triton_key(Path(cache).parent if cache else self.log_path.parent)
+
     def _start_worker(self) -> Worker:
         context = multiprocess.get_context("spawn")
         ours, theirs = context.Pipe()
         share = self.memory_bytes or memory.share_bytes(self.workers)
         paths = (str(self.log_path), str(self.scripts_dir))
-        arguments = (theirs, self.target, self.variables, known_triton_key(), *paths, share)
+        arguments = (theirs, self.target, self.variables, self._triton_key, *paths, share)
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -196,11 +203,3 @@ class CompilePool:
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
             yield task, CompileResult(task.name, task.specialization, status, seconds=worker.limit_s, message=text)
-
-
-@lru_cache(maxsize=1)
-def known_triton_key() -> str:
-    """Triton's hash of itself, so that the workers need not find it each."""
-    from triton.runtime.cache import triton_key
-
-    return str(triton_key())
