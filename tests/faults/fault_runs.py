@@ -1,7 +1,8 @@
 """Runs the whole tuner as a person does, in a process of its own, and tells what it left: rows, accounts, processes.
 
 On a machine without a GPU three stand-ins take the GPU's place, and nothing else: a ``torch`` that reports an H200, a
-launcher in the generated scripts (by ``--templates``) and an ``nsys`` on PATH. They lie in ``on_path``.
+launcher in the generated scripts (by ``--templates``) and an ``nsys`` on PATH. They lie in ``on_path``. Finals take 3
+processes in place of 5 (``short_tune_gemm.py``), and one worker compiles where a test does not ask for more.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ON_PATH = Path(__file__).resolve().parent / "on_path"
 CASE = "GEMM_TUNER_FAULT_CASE"
 LIMIT_S = 120.0
-LOOK_S = 0.005
+LOOK_S = 0.01
 SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
+SMALL_SIZES = "- {M: 64, N: 128, K: 256}\n- {M: 40, N: 64, K: 256}\n"  # for the interpreter
 # Twelve configurations of four kernels: GROUP_SIZE_M is no part of a kernel. Eight of them get into finals.
 AXES = {
     "BLOCK_SIZE_M": "[64, 128]",
@@ -38,7 +40,10 @@ AXES = {
     "num_warps": "[4]",
     "num_stages": "[3]",
 }
-MAIN_IMPORT = "from gemm_tuner.launch.main import main"
+STAND_INS = {
+    "from gemm_tuner.launch.main import main": "from gpu_stand_in import main",
+    "import triton\nimport": "import light_triton, triton\nimport",
+}
 
 
 def small_space(axes: dict[str, str]) -> str:
@@ -88,12 +93,14 @@ class Machine:
     env: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     prefix: tuple[str, ...] = ()
-    script: Path = ROOT / "tune_gemm.py"
+    script: Path = Path(__file__).resolve().parent / "short_tune_gemm.py"
+    axes: dict[str, str] = field(default_factory=lambda: AXES)
+    sizes: str = SIZES
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "space.yaml").write_text(small_space(AXES))
-        (self.folder / "sizes.yaml").write_text(SIZES)
+        (self.folder / "space.yaml").write_text(small_space(self.axes))
+        (self.folder / "sizes.yaml").write_text(self.sizes)
 
     @property
     def raw(self) -> Path:
@@ -108,7 +115,7 @@ class Machine:
     def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
         """The tuner, in a process group of its own as a shell would start it."""
         command = [*self.prefix, sys.executable, str(self.script), "--gemm_size_file", "sizes.yaml"]
-        command += ["--space", "space.yaml", "--num_threads", "2", *flags]
+        command += ["--space", "space.yaml", "--num_threads", "1", *flags]
         whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, CASE: self.mark}
         with (self.folder / "out.txt").open("w") as out, (self.folder / "err.txt").open("w") as err:
             return subprocess.Popen(
@@ -161,17 +168,18 @@ def everything() -> Iterator[tuple[int, list[str], str]]:
             yield int(folder.name), env, (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
 
 
-def with_stand_in_gpu(folder: Path, cache: Path, *, templates: dict[str, dict[str, str]] | None = None) -> Machine:
+def with_stand_in_gpu(
+    folder: Path, cache: Path, *, templates: dict[str, dict[str, str]] | None = None, axes: dict[str, str] | None = None
+) -> Machine:
     """A machine that seems to have an H200 and nsys."""
-    machine = Machine(folder, cache)
-    command = shlex.join([sys.executable, str(ON_PATH / "nsys_stand_in.py")])
+    machine = Machine(folder, cache, axes=axes or AXES)
+    command = shlex.join([sys.executable, "-I", "-S", str(ON_PATH / "nsys_stand_in.py")])
     (folder / "bin").mkdir()
     (folder / "bin" / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     (folder / "bin" / "nsys").chmod(0o755)
     machine.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     machine.env["PYTHONPATH"] = str(ON_PATH)
-    stand_in = {"script.py.j2": {MAIN_IMPORT: "from gpu_stand_in import main"}}
-    templates_into(folder / "templates", {**stand_in, **(templates or {})})
+    templates_into(folder / "templates", {"script.py.j2": STAND_INS, **(templates or {})})
     return machine
 
 

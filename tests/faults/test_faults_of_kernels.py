@@ -1,20 +1,26 @@
-"""Kernels that do not compile, do not end, crash or compute something else: what each costs, and what the rest gets."""
+"""Kernels that do not compile, do not end, crash or compute something else: what each costs, and what the rest gets.
+
+``make test`` runs with several faults at once, each in a tile or configuration of its own; ``make test-all`` with each
+fault alone too.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import MEASURED, Machine, require_accounts, rows_of, statuses_of, with_stand_in_gpu
+from fault_runs import AXES, LOOK_S, MEASURED, Machine, require_accounts, rows_of, statuses_of, with_stand_in_gpu
 
-# The faulty tile, which is three configurations of one kernel; one of them; and the one of all that is fastest.
+# The faulty tile, which is three configurations of one kernel; one of them; and the two of all that are fastest.
 TILE = "BM64_BN128"
 ONE_OF_IT = f"{TILE}_BK64_GM1"
 FASTEST = "BM128_BN64_BK64_GM1"
-IF_TILE = 'if config["BLOCK_SIZE_M"] == 64 and config["BLOCK_SIZE_N"] == 128:'
+SECOND = "@SECOND@"
 CALLS = "    M, N, K, batch = size\n    split_k = config"
 
 
@@ -26,19 +32,15 @@ class BadTemplate:
     code: str
     status: str
     words: str
-    flags: tuple[str, ...] = ()
 
 
 BAD_TEMPLATES = (
-    BadTemplate(
-        "an infinite loop", "while True: pass", "compile_timeout", "not compiled within 4 s", ("--compile_limit", "4")
-    ),
+    BadTemplate("an infinite loop", "while True: pass", "compile_timeout", "not compiled within 4 s"),
     BadTemplate(
         "a compile that never ends, in a process of its own",
         "import subprocess; subprocess.run(['sleep', '600'])",
         "compile_timeout",
         "not compiled within 4 s",
-        ("--compile_limit", "4"),
     ),
     BadTemplate("one that aborts the process", "import os; os.abort()", "compile_error", "the compiler died (exit -6)"),
     BadTemplate("one that exits", "import os; os._exit(0)", "compile_error", "the compiler died (exit 0)"),
@@ -52,29 +54,59 @@ BAD_TEMPLATES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("bad", BAD_TEMPLATES, ids=lambda bad: bad.title)
-def test_a_bad_template_costs_its_configurations(
-    bad: BadTemplate, tmp_path: Path, cache: Path, undisturbed: Undisturbed
-) -> None:
-    code = CALLS.replace("    split_k", f"    {IF_TILE}\n        {bad.code}\n    split_k")
-    machine = with_stand_in_gpu(tmp_path / "run", cache, templates={"gemm_tile.py.j2": {CALLS: code}})
+# The tile of each where all come together. Those that no other test has are no part of the undisturbed run.
+TILES = ((64, 16), (64, 32), (128, 128), (128, 16), (128, 32), (64, 128))
+MORE_TILES = {**AXES, "BLOCK_SIZE_N": "[16, 32, 64, 128]"}
 
-    done = machine.run(*MEASURED, *bad.flags)
+
+@dataclass(frozen=True)
+class TileFault:
+    block_m: int
+    block_n: int
+    bad: BadTemplate
+
+    @property
+    def code(self) -> str:
+        is_tile = f'config["BLOCK_SIZE_M"] == {self.block_m} and config["BLOCK_SIZE_N"] == {self.block_n}'
+        return f"    if {is_tile}:\n        {self.bad.code}\n"
+
+    def is_of(self, name: str) -> bool:
+        return f"BM{self.block_m}_BN{self.block_n}_" in name
+
+
+def template_cases() -> list[Any]:
+    together = [TileFault(*tile, bad) for tile, bad in zip(TILES, BAD_TEMPLATES, strict=True)]
+    alone = [
+        pytest.param([TileFault(64, 128, bad)], AXES, marks=pytest.mark.grid, id=bad.title) for bad in BAD_TEMPLATES
+    ]
+    return [pytest.param(together, MORE_TILES, id="all"), *alone]
+
+
+@pytest.mark.parametrize(("faults", "axes"), template_cases())
+def test_a_bad_template_costs_its_configurations(
+    faults: list[TileFault], axes: dict[str, str], tmp_path: Path, cache: Path, undisturbed: Undisturbed
+) -> None:
+    code = CALLS.replace("    split_k", "".join(fault.code for fault in faults) + "    split_k")
+    machine = with_stand_in_gpu(tmp_path / "run", cache, templates={"gemm_tile.py.j2": {CALLS: code}}, axes=axes)
+    flags = (*MEASURED, "--num_threads", "2", "--compile_limit", "4")
+
+    done = machine.run(*flags)
 
     assert done.status == 0, done.err
     assert machine.orphans() == []
     require_accounts(machine)
     found, rows = statuses_of(machine), rows_of(machine)
     for size, names in found.items():
-        assert {n: s for n, s in names.items() if TILE in n} == {n: bad.status for n in names if TILE in n}
-        assert {s for n, s in names.items() if TILE not in n} == {"ok"}
         table, before = rows[f"{size} table"], undisturbed.rows[f"{size} table"]
-        assert all(bad.words in row["message"] for name, row in table.items() if TILE in name)
-        for name, row in table.items():
-            if TILE not in name:
-                assert screened(row) == screened(before[name])
+        for fault in faults:
+            mine = {name: row for name, row in table.items() if fault.is_of(name)}
+            assert {row["status"] for row in mine.values()} == {fault.bad.status}, (fault.bad.title, mine)
+            assert all(fault.bad.words in row["message"] for row in mine.values())
+        good = [name for name in names if not any(fault.is_of(name) for fault in faults)]
+        assert {names[name] for name in good} == {"ok"}
+        assert {name: screened(table[name]) for name in good} == {name: screened(before[name]) for name in good}
         assert rows[size] == undisturbed.rows[size]
-    assert "this run is finished" in machine.run(*MEASURED, *bad.flags).err and rows_of(machine) == rows
+    assert "this run is finished" in machine.run(*flags).err and rows_of(machine) == rows
 
 
 def screened(row: dict[str, str]) -> dict[str, str]:
@@ -84,46 +116,85 @@ def screened(row: dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class BadKernel:
-    """How one configuration behaves on the GPU, and how that ends."""
+    """How configurations with ``name`` in theirs behave on the GPU, and how that ends."""
 
     name: str
     fault: str
     status: str
     words: str
-    flags: tuple[str, ...] = ()
 
 
-BAD_KERNELS = (
-    BadKernel(ONE_OF_IT, "hang", "timeout", "nothing moved for 2 s", ("--launch_limit", "2")),
-    BadKernel(ONE_OF_IT, "segv", "crashed", "exit status 139"),
-    BadKernel(ONE_OF_IT, "sticky", "crashed", "an illegal memory access"),
-    BadKernel(TILE, "fails", "launch_error", "RuntimeError: no launch"),
-    BadKernel(FASTEST, "wrong", "wrong", "C[3, 5] is 7, the reference 8"),
-    BadKernel(FASTEST, "racy", "unstable", "C[3, 5] is 7, then 8"),
-    BadKernel(TILE, "wrong", "wrong", "C[3, 5] is 7, the reference 8", ("--compare", "all")),
-    BadKernel(TILE, "racy", "unstable", "C[3, 5] is 7, then 8", ("--compare", "all")),
-)
+HANGS = BadKernel(ONE_OF_IT, "hang", "timeout", "nothing moved for 2 s")
+DIES = BadKernel(ONE_OF_IT, "segv", "crashed", "exit status 139")
+LOST = BadKernel(ONE_OF_IT, "sticky", "crashed", "an illegal memory access")
+FAILS = BadKernel(TILE, "fails", "launch_error", "RuntimeError: no launch")
+WRONG = BadKernel(FASTEST, "wrong", "wrong", "C[3, 5] is 7, the reference 8")
+RACY = BadKernel(FASTEST, "racy", "unstable", "C[3, 5] is 7, then 8")
+LIMIT, ALL = ("--launch_limit", "2"), ("--compare", "all")
 
 
-@pytest.mark.parametrize("bad", BAD_KERNELS, ids=lambda bad: f"{bad.fault}-{len(bad.flags)}-{bad.name}")
-def test_a_bad_kernel_costs_itself(bad: BadKernel, machine: Machine, undisturbed: Undisturbed) -> None:
-    machine.env["STAND_IN_FAULTS"] = f"{bad.name}={bad.fault}"
+def kernel_cases() -> list[Any]:
+    at_launch = [
+        HANGS,
+        replace(DIES, name=f"{TILE}_BK64_GM2"),
+        replace(LOST, name=f"{TILE}_BK64_GM4"),
+        replace(FAILS, name="BM64_BN64"),
+    ]
+    together = [
+        pytest.param(at_launch, LIMIT, id="at launch"),
+        pytest.param([WRONG, replace(RACY, name=SECOND)], (), id="the fastest"),
+        pytest.param([replace(WRONG, name=TILE), replace(RACY, name="BM64_BN64")], ALL, id="compare all"),
+    ]
+    alone = [
+        *([([HANGS], LIMIT), ([DIES], ()), ([LOST], ()), ([FAILS], ()), ([WRONG], ()), ([RACY], ())]),
+        *([([replace(bad, name=TILE)], ALL) for bad in (WRONG, RACY)]),
+    ]
+    return [
+        *together,
+        *(
+            pytest.param(bad, flags, marks=pytest.mark.grid, id=f"{bad[0].fault}-{bad[0].name}-{len(flags)}")
+            for bad, flags in alone
+        ),
+    ]
 
-    done = machine.run(*MEASURED, *bad.flags)
+
+@pytest.mark.parametrize(("bads", "flags"), kernel_cases())
+def test_a_bad_kernel_costs_itself(
+    bads: list[BadKernel], flags: tuple[str, ...], machine: Machine, undisturbed: Undisturbed
+) -> None:
+    bads = [replace(bad, name=second(undisturbed)) if bad.name == SECOND else bad for bad in bads]
+    machine.env["STAND_IN_FAULTS"] = ",".join(f"{bad.name}={bad.fault}" for bad in bads)
+
+    done = machine.run(*MEASURED, *flags)
 
     assert done.status == 0, done.err
     require_accounts(machine)
     rows = rows_of(machine)
     for size in machine.record().sizes:
         table = rows[f"{size.key} table"]
-        mine = {name: row for name, row in table.items() if bad.name in name}
-        assert mine and {row["status"] for row in mine.values()} == {bad.status}
-        assert all(bad.words in row["message"] for row in mine.values()), mine
-        assert {row["status"] for name, row in table.items() if bad.name not in name} == {"ok"}
-        assert size.chosen and bad.name not in size.chosen
-        if bad.name != FASTEST:
+        for bad in bads:
+            mine = {name: row for name, row in table.items() if bad.name in name}
+            assert mine and {row["status"] for row in mine.values()} == {bad.status}
+            assert all(bad.words in row["message"] for row in mine.values()), mine
+        others = {name: row for name, row in table.items() if not any(bad.name in name for bad in bads)}
+        assert {row["status"] for row in others.values()} == {"ok"}
+        assert size.chosen in others
+        if all(bad.name != FASTEST for bad in bads):
             assert size.chosen == undisturbed.rows[size.key][0]
-    assert "this run is finished" in machine.run(*MEASURED, *bad.flags).err and rows_of(machine) == rows
+    assert "this run is finished" in machine.run(*MEASURED, *flags).err and rows_of(machine) == rows
+
+
+def second(undisturbed: Undisturbed) -> str:
+    """The second fastest configuration, which is that of every size."""
+    found = set()
+    for key, rows in undisturbed.rows.items():
+        if key.endswith(" table"):
+            times = {name: float(row["finals_us"]) for name, row in rows.items() if row["finals_us"] != "nan"}
+            first, then = sorted(times, key=lambda name: times[name])[:2]
+            assert FASTEST in first
+            found.add(then)
+    (name,) = found
+    return str(name)
 
 
 def test_what_hung_before_a_kill_is_not_run_again(machine: Machine, undisturbed: Undisturbed) -> None:
@@ -133,6 +204,7 @@ def test_what_hung_before_a_kill_is_not_run_again(machine: Machine, undisturbed:
         process = machine.start(*MEASURED)
         while not hangs(machine):
             assert process.poll() is None, machine.end(process).err
+            time.sleep(5 * LOOK_S)
         process.kill()
         machine.end(process)
         assert machine.orphans() == []

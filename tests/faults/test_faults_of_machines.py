@@ -1,4 +1,8 @@
-"""Full disks, folders that may not be written, two runs at once, Ctrl-C and SIGTERM; and a run that has ended."""
+"""Full disks, folders that may not be written, two runs at once, Ctrl-C and SIGTERM; and a run that has ended.
+
+A run is disturbed several times, one after another, before it may end. ``make test`` asks a run of two sizes that has
+ended what it does, ``make test-all`` one of twenty too.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import LOOK_S, MEASURED, PREDICTED, Machine, require_accounts, rows_of
+from fault_runs import LOOK_S, MEASURED, PREDICTED, ROOT, SMALL_SIZES, Machine, require_accounts, rows_of
 from test_kills import progress, stored
 
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
+
+BRIEF = ("--templates", "templates", "--profiler", "nsys")
 
 
 def require_one_line(text: str, *words: str) -> None:
@@ -35,14 +42,14 @@ def require_whole(machine: Machine, undisturbed: Undisturbed) -> None:
     assert rows_of(machine) == undisturbed.rows
 
 
-@pytest.mark.parametrize("most_bytes", [16 * 1024, 150 * 1024])
-def test_files_that_cannot_grow(most_bytes: int, machine: Machine, undisturbed: Undisturbed) -> None:
+def test_files_that_cannot_grow(machine: Machine, undisturbed: Undisturbed) -> None:
     """Writing stops at other files: the first ones, the store, a journal or a trace."""
-    machine.prefix = ("sh", "-c", f'ulimit -f {most_bytes // 512}; exec "$@"', "sh")
-    done = machine.run(*MEASURED)
-    assert done.status == 3, done.err
-    require_one_line(done.err, "free")
-    assert machine.orphans() == []
+    for most_bytes in (16 * 1024, 150 * 1024):
+        machine.prefix = ("sh", "-c", f'ulimit -f {most_bytes // 512}; exec "$@"', "sh")
+        done = machine.run(*MEASURED)
+        assert done.status == 3, done.err
+        require_one_line(done.err, "free")
+        assert machine.orphans() == []
     machine.prefix = ()
     require_whole(machine, undisturbed)
 
@@ -59,17 +66,17 @@ def small_disk(at: Path, kib: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(at)], check=True)
 
 
-@pytest.mark.parametrize("kib", [60, 200])
-def test_a_full_disk(kib: int, machine: Machine, undisturbed: Undisturbed) -> None:
-    with small_disk(machine.folder / "results", kib):
-        done = machine.run(*MEASURED)
-        assert done.status == 3, done.err
-        require_one_line(done.err, "free")
-        assert machine.orphans() == []
-        for path in machine.run_folders():
-            for table in path.glob("configs/*"):
-                assert table.name.endswith(".csv.gz")
-        subprocess.run(["mount", "-o", "remount,size=64m", str(machine.folder / "results")], check=True)
+def test_a_full_disk(machine: Machine, undisturbed: Undisturbed) -> None:
+    with small_disk(machine.folder / "results", 60):
+        for larger in ("200k", "64m"):
+            done = machine.run(*MEASURED)
+            assert done.status == 3, done.err
+            require_one_line(done.err, "free")
+            assert machine.orphans() == []
+            for path in machine.run_folders():
+                for table in path.glob("configs/*"):
+                    assert table.name.endswith(".csv.gz")
+            subprocess.run(["mount", "-o", f"remount,size={larger}", str(machine.folder / "results")], check=True)
         require_whole(machine, undisturbed)
 
 
@@ -84,70 +91,78 @@ def test_a_folder_that_may_not_be_written(machine: Machine) -> None:
     require_one_line(done.err, str(closed), "cannot make a folder", "choose another --output_dir")
 
 
-def wait_for(machine: Machine, process: subprocess.Popen[str], point: int) -> None:
-    while progress(machine.folder) < point:
+def wait_for(machine: Machine, process: subprocess.Popen[str], point: int, before: int = 0) -> None:
+    """Until a run has come to a point, and somewhere: before is the progress that it started from."""
+    while (now := progress(machine.folder)) < point or now == before:
         assert process.poll() is None, machine.end(process).err
         time.sleep(LOOK_S)
 
 
-def test_a_second_run_says_who_is_at_it(machine: Machine, undisturbed: Undisturbed) -> None:
-    first = machine.start(*MEASURED)
-    wait_for(machine, first, 5)
-    os.kill(first.pid, signal.SIGSTOP)
-    try:
-        second = subprocess.run(
-            first.args, cwd=machine.folder, env={**os.environ, **machine.env}, capture_output=True, text=True
-        )
-    finally:
-        os.kill(first.pid, signal.SIGCONT)
-    assert second.returncode == 3, second.stderr
-    require_one_line(second.stderr, "this run is under way already", f"process {first.pid} on ", " since 20", "--fresh")
-    assert machine.end(first).status == 0
-    assert rows_of(machine) == undisturbed.rows
-
-
 def test_a_gpu_in_use_is_waited_for_while_kernels_compile(machine: Machine, undisturbed: Undisturbed) -> None:
-    """Another process measures: nothing is timed, all is compiled, the holder is named; --no_wait ends with 3."""
+    """Another process measures: nothing is timed, all is compiled, the holder is named. A second run in the same folder
+    says who is at it."""
     with gpu_lock.held(["number-0"]):
-        refused = machine.run(*MEASURED, "--no_wait")
-        assert refused.status == 3
-        require_one_line(refused.err, f"process {os.getpid()} (", "--wait")
         process = machine.start(*MEASURED)
         while "waiting for GPU" not in (machine.folder / "err.txt").read_text():
             assert process.poll() is None
             time.sleep(LOOK_S)
         assert stored(machine.folder)["compiles"] > 0 and stored(machine.folder)["timings"] == 0
+        second = subprocess.run(
+            process.args, cwd=machine.folder, env={**os.environ, **machine.env}, capture_output=True, text=True
+        )
+        assert second.returncode == 3, second.stderr
+        words = ("this run is under way already", f"process {process.pid} on ", " since 20", "--fresh")
+        require_one_line(second.stderr, *words)
     done = machine.end(process)
     assert done.status == 0, done.err
     assert rows_of(machine) == undisturbed.rows
 
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param((*MEASURED, "--fresh"), marks=pytest.mark.grid, id="tune"),
+        pytest.param(("--benchmark", *BRIEF), id="benchmark"),
+        pytest.param(("--compare_wo_tuning", *BRIEF), marks=pytest.mark.grid, id="check"),
+    ],
+)
+def test_a_gpu_in_use_is_refused_where_nothing_shall_wait(task: tuple[str, ...], undisturbed: Undisturbed) -> None:
+    machine = undisturbed.machine
+    if "--fresh" not in task:
+        task = (*task, "--gemm_size_file", str(machine.run_folder() / "tuned.yaml"))
     with gpu_lock.held(["number-0"]):
-        flags = ("--templates", "templates", "--profiler", "nsys", "--no_wait")
-        tuned = str(machine.run_folder() / "tuned.yaml")
-        for task in ("--benchmark", "--compare_wo_tuning"):
-            refused = machine.run(*flags, task, "--gemm_size_file", tuned)
-            assert refused.status == 3, refused.err
-            require_one_line(refused.err, f"process {os.getpid()} (")
+        refused = machine.run(*task, "--no_wait", "--output_dir", "others")
+    assert refused.status == 3, refused.err
+    require_one_line(refused.err, f"process {os.getpid()} (", "--wait")
 
 
-@pytest.mark.parametrize(("number", "point"), [(signal.SIGINT, 2), (signal.SIGTERM, 12), (signal.SIGINT, 40)], ids=str)
-def test_once_finishes_what_runs_and_saves_it(
-    number: signal.Signals, point: int, machine: Machine, undisturbed: Undisturbed
+def test_once_finishes_what_runs_and_saves_it_and_twice_ends_at_once(
+    machine: Machine, undisturbed: Undisturbed
 ) -> None:
+    """One run, that is ended four times and goes on."""
+    once(machine, signal.SIGINT, 2)
+    twice(machine, 6)
+    once(machine, signal.SIGTERM, 12)
+    once(machine, signal.SIGINT, 80)
+    require_whole(machine, undisturbed)
+
+
+def once(machine: Machine, number: signal.Signals, point: int) -> None:
+    before = progress(machine.folder)
     process = machine.start(*MEASURED)
-    wait_for(machine, process, point)
+    wait_for(machine, process, point, before)
     os.killpg(process.pid, number)  # as a terminal does
     done = machine.end(process)
     assert done.status == 130, done.err
     assert number.name in done.err and "the same command goes on from here" in done.last_line()
     assert machine.orphans() == []
-    require_whole(machine, undisturbed)
 
 
-def test_twice_ends_at_once(machine: Machine, undisturbed: Undisturbed) -> None:
-    machine.env["STAND_IN_FAULTS"] = "BM64_BN128=hang"
-    process = machine.start(*MEASURED)
-    wait_for(machine, process, 6)
+def twice(machine: Machine, point: int) -> None:
+    """While a kernel hangs."""
+    before = progress(machine.folder)
+    process = machine.start(*MEASURED, STAND_IN_FAULTS="BM64_BN128=hang")
+    wait_for(machine, process, point, before)
     os.killpg(process.pid, signal.SIGINT)
     while "once more" not in (machine.folder / "err.txt").read_text():
         assert process.poll() is None
@@ -156,21 +171,24 @@ def test_twice_ends_at_once(machine: Machine, undisturbed: Undisturbed) -> None:
     done = machine.end(process)
     assert done.status == 130, done.err
     assert machine.orphans() == []
-    del machine.env["STAND_IN_FAULTS"]
-    require_whole(machine, undisturbed)
 
 
+@pytest.mark.grid
 def test_a_run_of_twenty_sizes_that_has_ended_does_nothing(machine: Machine) -> None:
     sizes = "".join(f"- {{M: {64 * n}, N: 256, K: 512}}\n" for n in range(1, 21))
     (machine.folder / "sizes.yaml").write_text(sizes)
     assert machine.run(*MEASURED).status == 0
-    before = {path: path.stat().st_mtime_ns for path in machine.run_folder().rglob("*") if path.is_file()}
+    before = written(machine)
     done = machine.run(*MEASURED)
     assert done.status == 0 and "this run is finished: 20 of 20 sizes" in done.err
-    after = {path: path.stat().st_mtime_ns for path in machine.run_folder().rglob("*") if path.is_file()}
-    changed = {path.name for path in {*before, *after} if before.get(path) != after.get(path)}
-    assert changed <= {"run.lock", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"}
+    assert written(machine) == before
     print(f"a finished run of 20 sizes was found to be finished in {done.seconds:.1f} s")
+
+
+def written(machine: Machine) -> dict[Path, int]:
+    """When each file of a run was last written, less its lock and its store."""
+    files = (path for path in machine.run_folder().rglob("*") if path.is_file())
+    return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith(("run.lock", "run.sqlite"))}
 
 
 def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Machine) -> None:
@@ -181,21 +199,21 @@ def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Ma
     assert [row.verified for row in rows] == [Verified.TRUE] * 2  # how much more than the floor fits, the machine says
 
 
-def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(machine: Machine) -> None:
+def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(undisturbed: Undisturbed) -> None:
     """torch cannot be imported any more, and the profiler notes its starts: only its version is asked for."""
-    assert machine.run(*MEASURED).status == 0
+    machine = replace(undisturbed.machine, env=dict(undisturbed.machine.env))
+    before = written(machine)
     broken = machine.folder / "broken"
     (broken / "torch").mkdir(parents=True)
     (broken / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
     nsys, notes = machine.folder / "bin" / "nsys", machine.folder / "starts.txt"
     nsys.write_text(nsys.read_text().replace("exec ", f'echo "$1" >> {notes}\nexec ', 1))
-    stages = sorted(machine.raw.iterdir()) if machine.raw.exists() else []
 
     machine.env["PYTHONPATH"] = str(broken)
     done = machine.run(*MEASURED)
     assert done.status == 0 and "this run is finished: 2 of 2 sizes" in done.err, done.err
     assert set(notes.read_text().split()) <= {"--version"}
-    assert (sorted(machine.raw.iterdir()) if machine.raw.exists() else []) == stages
+    assert written(machine) == before
 
     refused = machine.run(*MEASURED, "--fresh")
     assert refused.status == 3 and "torch was imported" in refused.err
@@ -203,10 +221,11 @@ def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(ma
     machine.env["CUDA_VISIBLE_DEVICES"] = "0"
     changed = machine.run(*MEASURED)
     assert changed.status == 3 and "torch was imported" in changed.err
+    assert machine.orphans() == []
 
 
 def test_without_a_gpu_a_run_goes_on_too(tmp_path: Path, cache: Path, predicted: Undisturbed) -> None:
-    machine = Machine(tmp_path / "run", cache)
+    machine = Machine(tmp_path / "run", cache, script=ROOT / "tune_gemm.py", sizes=SMALL_SIZES)
     process = machine.start(*PREDICTED)
     wait_for(machine, process, 3)
     process.kill()

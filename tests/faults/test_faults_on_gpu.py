@@ -10,7 +10,17 @@ from pathlib import Path
 import bad_kernels
 import pytest
 from bad_kernels import FAULTS, GOOD
-from fault_runs import LOOK_S, Machine, Outcome, require_accounts, rows_of, small_space, statuses_of, templates_into
+from fault_runs import (
+    LOOK_S,
+    ROOT,
+    Machine,
+    Outcome,
+    require_accounts,
+    rows_of,
+    small_space,
+    statuses_of,
+    templates_into,
+)
 
 from gemm_tuner.measure import device
 from gemm_tuner.store import run_record
@@ -30,7 +40,7 @@ def gpu_machine(tmp_path: Path) -> Machine:
         pytest.skip("torch sees no GPU on this machine")
     cache = tmp_path / "triton_cache"
     cache.mkdir()
-    machine = Machine(tmp_path / "run", cache)
+    machine = Machine(tmp_path / "run", cache, script=ROOT / "tune_gemm.py")
     (machine.folder / "sizes.yaml").write_text(bad_kernels.SIZES)
     (machine.folder / "space.yaml").write_text(small_space(bad_kernels.AXES))
     templates_into(machine.folder / "templates", bad_kernels.TEMPLATES)

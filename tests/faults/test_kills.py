@@ -1,7 +1,8 @@
 """kill -9 of the parent, a compile worker, the profiled script and the profiler, at many points of a run.
 
-Each row kills once, at a point of the run's progress that a seed chooses. Then the same command goes on, and must end
-with the rows of a run that nobody disturbed, having lost nothing of what was on disk when the kill came.
+Kills come at points of the run's progress that a seed chooses. Then the same command goes on, and must end with the
+rows of a run that nothing disturbed, having lost nothing of what was on disk when the kill came. ``make test`` kills
+five times in one run and its continuations, ``make test-all`` once in each of twenty runs too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +25,10 @@ from fault_runs import LOOK_S, MEASURED, Machine, require_accounts, rows_of
 
 KINDS = ("parent", "worker", "script", "profiler")
 KILLS = 20
-# Rows and files that a whole run leaves, about; beyond its end there is nothing to kill.
-WHOLE_RUN = 60
-SAMPLE = {("parent", 1), ("parent", 3), ("worker", 0), ("script", 2), ("profiler", 4)}
+# Progress that a whole run makes, about; beyond its end there is nothing to kill.
+WHOLE_RUN = 160
+# The sampled kills by start of the command: kind, and which fifth of the run. All but the last start end by one.
+SAMPLE = ((("worker", 0), ("parent", 0)), (("script", 2), ("parent", 2)), (("profiler", 4),))
 KEPT = ("compiles", "timings", "verdicts", "settled")
 
 
@@ -38,7 +41,7 @@ def is_script(command: str) -> bool:
 
 
 def is_profiler(command: str) -> bool:
-    return "nsys_stand_in" in command and "guarded.py" not in command
+    return "nsys_stand_in" in command and "guarded.py" not in command and "--version" not in command
 
 
 VICTIMS: dict[str, Callable[[str], bool]] = {"worker": is_worker, "script": is_script, "profiler": is_profiler}
@@ -68,11 +71,11 @@ class Kill:
     victim: str
     point: int
 
-    def strike(self, machine: Machine, parent: int, alive: Callable[[], bool]) -> bool:
+    def strike(self, machine: Machine, process: subprocess.Popen[str]) -> bool:
         """Waits for the point and, from there on, for the first victim; False when the run ends before."""
-        while alive():
+        while process.poll() is None:
             if progress(machine.folder) >= self.point:
-                victims = [parent] if self.victim == "parent" else machine.find(VICTIMS[self.victim])
+                victims = [process.pid] if self.victim == "parent" else machine.find(VICTIMS[self.victim])
                 if victims:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(victims[0], signal.SIGKILL)
@@ -81,45 +84,55 @@ class Kill:
         return False
 
 
-def kills() -> list[Any]:
-    """Five of each kind, each in its fifth of the run; what compiles comes first, what is profiled later.
-
-    By default those of SAMPLE, the others with ``-m grid``.
-    """
+def kills() -> dict[tuple[str, int], Kill]:
+    """Five of each kind, each in its fifth of the run; what compiles comes first, what is profiled later."""
     dice, each = random.Random(20), KILLS // len(KINDS)
-    spans = {"parent": (0, WHOLE_RUN), "worker": (0, 6), "script": (6, WHOLE_RUN - 8), "profiler": (6, WHOLE_RUN - 8)}
-    found = []
+    spans = {"parent": (0, WHOLE_RUN), "worker": (0, 5), "script": (6, WHOLE_RUN - 20), "profiler": (6, WHOLE_RUN - 20)}
+    found = {}
     for kind, (first, last) in spans.items():
         step = (last - first) / each
         for turn in range(each):
-            kill = Kill(kind, int(first + step * (turn + dice.random())))
-            marks = [] if (kind, turn) in SAMPLE else [pytest.mark.grid]
-            found.append(pytest.param(kill, marks=marks, id=f"{kill.victim}-{kill.point}"))
+            found[kind, turn] = Kill(kind, int(first + step * (turn + dice.random())))
     return found
 
 
-@pytest.mark.parametrize("kill", kills())
-def test_nothing_is_lost_by_a_kill(kill: Kill, machine: Machine, undisturbed: Undisturbed) -> None:
-    process = machine.start(*MEASURED)
-    struck = kill.strike(machine, process.pid, lambda: process.poll() is None)
-    first = machine.end(process)
-    assert machine.orphans() == []
-    assert struck, f"nothing to kill: {first.err}"
-    if kill.victim == "parent":
-        assert first.status == -signal.SIGKILL
-    else:
-        assert first.status == 0, first.err
+def starts() -> list[Any]:
+    """The kills of each start of a command: the sample, and each kill alone."""
+    every = kills()
+    sample = [[every[one] for one in start] for start in SAMPLE]
+    alone = [
+        pytest.param([[kill]], marks=pytest.mark.grid, id=f"{kill.victim}-{kill.point}") for kill in every.values()
+    ]
+    return [pytest.param(sample, id="five"), *alone]
+
+
+@pytest.mark.parametrize("starts", starts())
+def test_nothing_is_lost_by_a_kill(starts: list[list[Kill]], machine: Machine, undisturbed: Undisturbed) -> None:
+    for kills in starts:
+        before = stored(machine.folder)
+        process = machine.start(*MEASURED, "--num_threads", "2")
+        struck = [kill.strike(machine, process) for kill in kills]
+        done = machine.end(process)
+        assert machine.orphans() == []
+        assert all(struck), f"nothing to kill: {struck} {done.err}"
+        assert done.status == (-signal.SIGKILL if kills[-1].victim == "parent" else 0), done.err
+        require_nothing_lost(machine, before)
+        assert not before["compiles"] or done.err.startswith("going on with results/")
     before = stored(machine.folder)
 
     again = machine.run(*MEASURED)
 
     assert again.status == 0, again.err
     assert len(machine.run_folders()) == 1
-    if kill.victim == "parent":
-        after = stored(machine.folder)
-        assert all(after[table] >= before[table] for table in ("compiles", "settled"))
+    if starts[-1][-1].victim == "parent":
+        require_nothing_lost(machine, before)
         assert not before["compiles"] or again.err.startswith("going on with results/")
     else:
         assert "this run is finished" in again.err
     require_accounts(machine)
     assert rows_of(machine) == undisturbed.rows
+
+
+def require_nothing_lost(machine: Machine, before: dict[str, int]) -> None:
+    after = stored(machine.folder)
+    assert all(after[table] >= before[table] for table in ("compiles", "settled"))
