@@ -19,13 +19,6 @@ def test_modules_are_short_and_say_what_they_are() -> None:
     assert [name for name, text in texts.items() if not ast.get_docstring(ast.parse(text))] == []
 
 
-def test_torch_is_imported_inside_functions_only() -> None:
-    for path in MODULES:
-        top_level = [n for n in ast.parse(path.read_text()).body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        names = {a.name for n in top_level for a in n.names} | {n.module for n in top_level if hasattr(n, "module")}
-        assert "torch" not in names, path
-
-
 def loaded_after(module: str) -> set[str]:
     code = f"import sys, {module}; print(*(m for m in ('torch', 'triton', 'pandas', 'jinja2') if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

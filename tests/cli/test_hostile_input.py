@@ -1,4 +1,5 @@
-"""What a person hands over is data: nothing in the sources could run it, and names come from checked numbers only."""
+"""What a person hands over is data: nothing runs it, and names come from checked numbers only. ruff sees to it that no
+source unpickles, evaluates or starts a shell (.ruff.toml)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,6 @@ from gemm_tuner.store import results
 
 FOLDERS = ("gemm_tuner", "rules", "benchmarks")
 SOURCES = [ROOT / "tune_gemm.py", *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))]
-# multiprocess pickles between processes that the tuner itself starts; nothing else unpickles.
-UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(_[A-Z]+[0-9]+)+")
 
 
@@ -37,57 +36,13 @@ def called(node: ast.Call) -> str:
     return ast.unparse(node.func)
 
 
-def faults(tree: ast.AST) -> list[str]:
-    """What would run data, in words."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = {alias.name.split(".")[0] for alias in node.names}
-            if isinstance(node, ast.ImportFrom):
-                names = {(node.module or "").split(".")[0]}
-            found += [f"line {node.lineno} imports {name}" for name in names & UNPICKLERS]
-    for node in calls(tree):
-        name, keywords = called(node), {k.arg: ast.unparse(k.value) for k in node.keywords}
-        is_shell = keywords.get("shell", "False") != "False" or name in (
-            *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
-            *("asyncio.create_subprocess_shell", "pty.spawn"),
-        )
-        unsafe = name in ("eval", "exec", "compile", "builtins.eval", "builtins.exec", "torch.load", "pd.read_pickle")
-        unsafe = unsafe or name in ("yaml.load", "yaml.full_load", "yaml.unsafe_load", "yaml.load_all")
-        unsafe = unsafe or keywords.get("allow_pickle", "False") != "False"
-        if is_shell or unsafe:
-            found.append(f"line {node.lineno} calls {name}")
-    return found
-
-
-def test_no_source_unpickles_evaluates_or_starts_a_shell() -> None:
-    found = {path.name: faults(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
-    assert {name: words for name, words in found.items() if words} == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import pickle",
-        "from dill import loads",
-        "eval(text)",
-        "subprocess.run(x, shell=True)",
-        "subprocess.run(x, shell=wanted)",
-        "os.system(x)",
-        "yaml.load(x, Loader=y)",
-        "np.load(x, allow_pickle=True)",
-    ],
-)
-def test_the_scan_sees_what_it_is_for(text: str) -> None:
-    assert faults(ast.parse(text))
-
-
 def test_commands_are_lists_of_words() -> None:
-    """A text as the command of a subprocess would be split by nobody, or by a shell."""
+    """A text as the command of a subprocess would be split by nobody, or by a shell; none says ``shell=``."""
     for path in SOURCES:
         for node in calls(ast.parse(path.read_text(encoding="utf-8"))):
             if called(node) in ("subprocess.run", "subprocess.Popen", "subprocess.check_output") and node.args:
                 assert not isinstance(node.args[0], (ast.Constant, ast.JoinedStr)), f"{path}, line {node.lineno}"
+            assert "shell" not in {keyword.arg for keyword in node.keywords}, f"{path}, line {node.lineno}"
 
 
 HOSTILE_CONFIGS: list[dict[str, object]] = [
@@ -156,7 +111,14 @@ HOSTILE_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "words"), HOSTILE_FILES.values(), ids=list(HOSTILE_FILES))
+# "many" is read in 10 s; the test of memory below reads one such too.
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.grid] if name == "many" else [])
+        for name, case in HOSTILE_FILES.items()
+    ],
+)
 def test_a_hostile_size_file_ends_with_one_line_and_writes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
