@@ -44,10 +44,12 @@ def test_the_summary_counts_each_size_once_and_shares_by_configuration() -> None
     assert figures["rounds"] == 3
 
 
-def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes() -> None:
+@pytest.mark.parametrize("classes", [1, pytest.param(None, marks=pytest.mark.grid)])
+def test_the_guided_search_keeps_its_bounds_on_the_h200_landscapes(classes: int | None) -> None:
+    """Of one class of problems; of all with ``make test-all``."""
     landscapes = replay.load(replay.LANDSCAPES, H200)
     assert len(landscapes) == 40
-    for sizes in replay.runs(landscapes, alone=False):
+    for sizes in replay.runs(landscapes, alone=False)[:classes]:
         outcomes = replay.replay(make_search("guided", jobs=2), sizes, H200, seed=0, budget=1.0)
         figures = replay.summary(outcomes)
         assert figures["regret_mean_pct"] <= 1.5

@@ -182,8 +182,10 @@ def test_print_is_light_and_fits_the_paper(browser: Any, tmp_path: Path) -> None
     opened.assert_quiet()
 
 
-def test_a_page_of_60000_configurations_opens_and_turns(browser: Any, tmp_path: Path) -> None:
-    opened = Opened(browser, large_run(tmp_path))
+@pytest.mark.parametrize("sizes", [2, pytest.param(20, marks=pytest.mark.grid)])
+def test_a_page_of_many_configurations_opens_and_turns(browser: Any, tmp_path: Path, sizes: int) -> None:
+    """Of 6000, and of 60 000 with ``make test-all``."""
+    opened = Opened(browser, large_run(tmp_path, sizes))
     assert opened("document.querySelectorAll('*').length") < 5000
     assert opened("tableOf(0).rows") == 3000
     opened.page.click("#after")

@@ -30,7 +30,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.space import prune
-from gemm_tuner.space.rule import Kind, Rule
+from gemm_tuner.space.rule import Kind
 
 PUBLIC = [entry.problem for entry in load_sizes(ROOT / "benchmarks" / "public_sizes.yaml", Defaults()).entries]
 LARGE = (4096, 4096, 4096)
@@ -251,13 +251,15 @@ def test_the_files_hold_the_two_kinds() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
 @pytest.mark.parametrize("size", [(64, 64, 65536), LARGE, (17, 5120, 5120)])
-@pytest.mark.parametrize("rule", BY_NAME.values(), ids=list(BY_NAME))
-def test_one_configuration_and_the_whole_space_agree(rule: Rule, size: tuple[int, int, int], arch: str) -> None:
+@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.grid)])
+def test_one_configuration_and_the_whole_space_agree(size: tuple[int, int, int], arch: str, count: int) -> None:
+    """By every rule, for ``count`` configurations at random; for sixty with ``make test-all``."""
     everything, asked = thin_space(arch).columns, problem(*size)
-    whole = prune.ask(rule, everything, asked, device(arch))
-    rows = np.random.default_rng(0).choice(len(whole), 60, replace=False)
-    alone = [bool(prune.ask(rule, some_rows(everything, [row]), asked, device(arch))[0]) for row in rows]
-    assert alone == whole[rows].tolist()
+    for rule in BY_NAME.values():
+        whole = prune.ask(rule, everything, asked, device(arch))
+        rows = np.random.default_rng(0).choice(len(whole), count, replace=False)
+        alone = [bool(prune.ask(rule, some_rows(everything, [row]), asked, device(arch))[0]) for row in rows]
+        assert alone == whole[rows].tolist(), rule.name
 
 
 @pytest.mark.parametrize("arch", ARCHS)
