@@ -1,10 +1,15 @@
-"""What the compiler takes of shared memory, and what the rules say that it takes."""
+"""What the compiler takes of shared memory, and what the rules say that it takes.
+
+``make test`` asks for architectures that differ in how they hold tiles, and for each one with descriptors about one
+family in turns; ``make test-all`` about every architecture and family, with more configurations.
+"""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from work import ARCHS, compile_work, config_for, keeps, refusals, space_of
@@ -20,10 +25,34 @@ BF16 = GemmProblem(4096, 4096, 4096)
 FP32 = GemmProblem(4096, 4096, 4096, "fp32", "fp32", "fp32")
 FP8 = GemmProblem(4096, 4096, 4096, "fp8_e4m3", "fp8_e4m3", "bf16")
 SAMPLE = 6  # configurations of an architecture, family and type; with ``-m grid`` alone
-FEW, MANY = 2, pytest.param(SAMPLE, marks=pytest.mark.grid)
+FEW = 2
+DIFFERENT = ("sm_80", "sm_90", "sm_100", "gfx942", "gfx1100")
+DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 
 
-@pytest.mark.parametrize("layouts", [(ROW, ROW), (COL, ROW), (ROW, COL), (COL, COL)])
+def counts_of(archs: tuple[str, ...]) -> list[Any]:
+    """(architecture, count of configurations), the sample first."""
+    assert set(archs) >= set(DIFFERENT[:3])
+    few = [pytest.param(arch, FEW, marks=[] if arch in DIFFERENT else [pytest.mark.grid]) for arch in archs]
+    return [*few, *(pytest.param(arch, SAMPLE, marks=pytest.mark.grid) for arch in archs)]
+
+
+def families_of(archs: tuple[str, ...]) -> list[Any]:
+    """(architecture, count, families): one family in turns, then all."""
+    found = [
+        pytest.param(arch, FEW, (DESCRIPTOR_FAMILIES[number % 3],), id=f"{arch}-{DESCRIPTOR_FAMILIES[number % 3]}")
+        for number, arch in enumerate(archs)
+    ]
+    for count in (FEW, SAMPLE):
+        every = (pytest.param(a, count, DESCRIPTOR_FAMILIES, id=f"{a}-{count}", marks=pytest.mark.grid) for a in archs)
+        found.extend(every)
+    return found
+
+
+@pytest.mark.parametrize(
+    "layouts",
+    [*(pytest.param(pair, marks=pytest.mark.grid) for pair in ((ROW, ROW), (COL, COL))), (COL, ROW), (ROW, COL)],
+)
 def test_sizes_divisible_by_8_are_loaded_16_bytes_at_a_time(tmp_path: Path, layouts: tuple[Layout, Layout]) -> None:
     """Only such loads are pipelined through shared memory; it is as large as for sizes divisible by 16."""
     device = space_of("sm_90").device
@@ -86,8 +115,7 @@ def disagreements(
     return wrong
 
 
-@pytest.mark.parametrize("count", [FEW, MANY])
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(("arch", "count"), counts_of(ARCHS))
 def test_the_shared_memory_rules_agree_with_the_compiler(tmp_path: Path, arch: str, count: int) -> None:
     rule = "lds_fits" if arch.startswith("gfx") else "shared_memory_fits"
     work = [(problem, one) for problem in (BF16, FP32) for one in cheap_sample(arch, "gemm_tile", problem, count)]
@@ -95,17 +123,19 @@ def test_the_shared_memory_rules_agree_with_the_compiler(tmp_path: Path, arch: s
     assert disagreements(arch, rule, work, tmp_path, 0.9) == []
 
 
-@pytest.mark.parametrize("count", [FEW, MANY])
-@pytest.mark.parametrize("arch", [arch for arch in ARCHS if arch.startswith("sm_")])
-def test_the_rule_for_descriptors_drops_nothing_that_fits(tmp_path: Path, arch: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("arch", "count", "families"), families_of(tuple(arch for arch in ARCHS if arch.startswith("sm_")))
+)
+def test_the_rule_for_descriptors_drops_nothing_that_fits(
+    tmp_path: Path, arch: str, count: int, families: tuple[str, ...]
+) -> None:
     """And little that it keeps does not: buffers of the epilogue, which it does not count, take a quarter at most."""
     problems = (BF16,) if space_of(arch).device.target.facts.fp8 == "none" else (BF16, FP8)
-    families = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
     work = [
         (problem, one)
         for problem in problems
         for family in families
         for one in cheap_sample(arch, family, problem, count // 2)
     ]
-    assert len(work) >= count
+    assert len(work) >= count * len(families) // 3
     assert disagreements(arch, "shared_memory_fits_tiles_and_part", work, tmp_path, 0.75) == []

@@ -68,12 +68,12 @@ def counters(module: Any) -> int:
     return sum(int(one.memory.abs().sum()) for one in module._COUNTERS.values())
 
 
-def operator(module: Any) -> list[str]:
-    """torch's own check of the operator, its gradients, and torch.compile, on sizes that split K and that do not."""
+def operator(module: Any, sizes: list[list[int]]) -> list[str]:
+    """torch's own check of the operator, its gradients, and torch.compile, on these sizes."""
     import torch
 
     done = []
-    for m, n, k in ((16, 64, 256), (64, 64, 128), (33, 17, 65)):
+    for m, n, k in sizes:
         a, b, bias = (torch.randn(shape, dtype=torch.float16) for shape in ((m, k), (k, n), (n,)))
         expected = torch.addmm(bias, a, b)
         torch.library.opcheck(module.operator, (a, b, bias))
@@ -91,12 +91,12 @@ def operator(module: Any) -> list[str]:
     return done
 
 
-def epilogues(module: Any) -> list[str]:
+def epilogues(module: Any, names: list[str]) -> list[str]:
     """The operator, its gradients and torch.compile, with alpha, beta, a bias and an activation, of two products."""
     import torch
 
     done = []
-    for activation in ("none", "relu", "gelu", "silu"):
+    for activation in names:
         leaves = [torch.randn(shape) for shape in ((2, 8, 16), (2, 16, 24), (24,), (2, 8, 24))]
 
         def tuned(a: Any, b: Any, bias: Any, c: Any, activation: str = activation) -> Any:

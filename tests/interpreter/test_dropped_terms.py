@@ -1,4 +1,7 @@
-"""The exact operands show one product that a kernel leaves out, in every family and type."""
+"""The exact operands show one product that a kernel leaves out, in every family and type.
+
+``make test`` takes two types of each family, all types over all families; ``make test-all`` all of each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def case_for(folder: Path, templates: Path, name: str, kind: str, turn: int) -> 
     return None
 
 
-PARTS = 4
+PARTS = 7
 # One part of the types for each variant by default, all with ``-m grid``.
 GRID = [
     pytest.param(name, part, marks=[] if part == number % PARTS else [pytest.mark.grid])

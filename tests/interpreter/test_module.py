@@ -1,11 +1,15 @@
-"""matmul of an exported module in Triton's interpreter: right at tuned sizes and at any other; an operator of torch."""
+"""matmul of an exported module in Triton's interpreter: right at tuned sizes and at any other; an operator of torch.
+
+``make test`` takes layouts, scalings and epilogues in turns over the sizes; ``make test-all`` all of them at each size.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import module_runner
 import pytest
@@ -17,6 +21,8 @@ from gemm_tuner.export.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 
+T = TypeVar("T")
+U = TypeVar("U")
 PAIRS = ((ROW, ROW), (ROW, COL), (COL, ROW))
 ODD = ((2, 67, 130), (63, 65, 127), (96, 63, 31), (17, 64, 250), (16, 63, 256))
 NEAR = ((40, 104, 72), (112, 56, 40), (24, 64, 200), (88, 72, 64))
@@ -49,11 +55,21 @@ def test_tuned_sizes_are_right_by_their_own_kernels_with_and_without_a_bias(modu
     assert answers(module, problems) == expected
 
 
-def test_sizes_that_were_not_tuned_are_right_in_every_layout(module: Path) -> None:
+IN_TURNS = pytest.mark.parametrize("part", [True, pytest.param(False, marks=pytest.mark.grid)], ids=["part", "all"])
+
+
+def in_turns(pairs: Iterable[tuple[T, U]], of: int, part: bool) -> list[tuple[T, U]]:
+    """Of a product whose second factor has ``of`` values: with ``part`` one pair of each first, the second in turns."""
+    return [pair for number, pair in enumerate(pairs) if not part or number // of % of == number % of]
+
+
+@IN_TURNS
+def test_sizes_that_were_not_tuned_are_right_in_every_layout(module: Path, part: bool) -> None:
     """Odd ones, those that descriptors take, and single rows and columns, which are of both layouts."""
+    sized = in_turns(itertools.product(ODD + NEAR, PAIRS), len(PAIRS), part)
     problems = [
         GemmProblem(*size, "fp16", "fp16", "fp16", *pair, bias=number % 2 == 0)
-        for number, (size, pair) in enumerate(itertools.product(ODD + NEAR, PAIRS))
+        for number, (size, pair) in enumerate(sized)
     ]
     problems += [GemmProblem(*size, "fp16", "fp16", "fp16", bias=True) for size in VECTORS]
     chosen = set(answers(module, problems).values())
@@ -75,14 +91,21 @@ def test_types_of_other_sizes_and_results_of_another_type_are_right(tmp_path: Pa
     answers(tmp_path / "fp32.py", problems)
 
 
-def test_the_operator_passes_torchs_checks_compiles_and_has_gradients(module: Path) -> None:
-    assert len(interpret(module, module_runner.operator)) == 3
+@pytest.mark.parametrize(
+    "sizes", [[(16, 64, 256)], pytest.param([(64, 64, 128), (33, 17, 65)], marks=pytest.mark.grid)]
+)
+def test_the_operator_passes_torchs_checks_compiles_and_has_gradients(
+    module: Path, sizes: list[tuple[int, int, int]]
+) -> None:
+    """At a size that splits K, and at others that do not."""
+    assert len(interpret(module, module_runner.operator, sizes=sizes)) == len(sizes)
 
 
 SCALED = ("tensor", "row_col", "block")
 
 
-def test_every_scaling_of_fp8_is_right_at_tuned_sizes_and_others(tmp_path: Path) -> None:
+@IN_TURNS
+def test_every_scaling_of_fp8_is_right_at_tuned_sizes_and_others(tmp_path: Path, part: bool) -> None:
     fp8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3", "dtype_c": "bf16", "layout_b": COL}
     tuned = [one for one in choices("fp16", [(ROW, COL)]) if one.problem.k > 64]
     rows = [
@@ -95,7 +118,7 @@ def test_every_scaling_of_fp8_is_right_at_tuned_sizes_and_others(tmp_path: Path)
     sizes = (*map(size_of, (one.problem for one in tuned)), (33, 130, 140), (40, 200, 72))
     problems = [
         GemmProblem(*size, **fp8, scaling=scaling, bias=number % 2 == 0)  # type: ignore[arg-type]
-        for number, (size, scaling) in enumerate(itertools.product(sizes, SCALED))
+        for number, (size, scaling) in enumerate(in_turns(itertools.product(sizes, SCALED), len(SCALED), part))
     ]
     chosen = answers(tmp_path / "fp8.py", problems)
     assert len({name.rpartition("_BM")[0] for name in chosen.values()}) > 2
@@ -105,7 +128,8 @@ def size_of(problem: GemmProblem) -> tuple[int, int, int]:
     return problem.m, problem.n, problem.k
 
 
-def test_batches_and_epilogues_are_right_in_bf16(tmp_path: Path) -> None:
+@IN_TURNS
+def test_batches_and_epilogues_are_right_in_bf16(tmp_path: Path, part: bool) -> None:
     """bf16, the default type, whose bits the interpreter would multiply as they are."""
     shared = {"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16"}
     kinds: list[dict[str, Any]] = [
@@ -125,20 +149,28 @@ def test_batches_and_epilogues_are_right_in_bf16(tmp_path: Path) -> None:
     ]
     write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "bf16.py")
     sizes = (*configs.values(), (17, 33, 65), (24, 40, 56))
-    problems = [GemmProblem(*size, **{**shared, **kind}) for kind in kinds for size in sizes]
+    pairs = itertools.product(range(len(kinds)), sizes)
+    problems = [
+        GemmProblem(*size, **{**shared, **kinds[kind]})
+        for number, (kind, size) in enumerate(pairs)
+        if not part or number % 2 == kind % 2
+    ]
     answers(tmp_path / "bf16.py", problems)
 
 
-def test_epilogues_have_gradients_and_compile(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names", [("none", "gelu"), pytest.param(("none", "relu", "gelu", "silu"), marks=pytest.mark.grid)]
+)
+def test_epilogues_have_gradients_and_compile(tmp_path: Path, names: tuple[str, ...]) -> None:
     rows = [
         choice(
             GemmProblem(8, 24, 16, "fp32", "fp32", "fp32", batch=2, bias=True, alpha=0.5, beta=2.0, activation=name),
             KernelConfig("gemm_tile", 16, 16, 16, 1, 1, 4, 2),
         )
-        for name in ("none", "relu", "gelu", "silu")
+        for name in names
     ]
     write_module(write_results(tmp_path / "tuned.yaml", rows), tmp_path / "fp32.py")
-    assert interpret(tmp_path / "fp32.py", module_runner.epilogues) == ["none", "relu", "gelu", "silu"]
+    assert interpret(tmp_path / "fp32.py", module_runner.epilogues, names=names) == list(names)
 
 
 def test_one_file_may_hold_several_results_of_the_same_operands(tmp_path: Path) -> None:

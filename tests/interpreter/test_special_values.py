@@ -1,4 +1,8 @@
-"""NaN and Inf come out where torch has them, in every family; what is not there spreads nowhere."""
+"""NaN and Inf come out where torch has them, in every family; what is not there spreads nowhere.
+
+``make test`` gives each family every place of NaN and Inf once, with types and activations in turns; ``make test-all``
+each place with every one of them.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +50,36 @@ def problem_for(variant: Variant) -> GemmProblem:
     return WHOLE if variant.by_descriptor else ODD
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_nan_and_inf_come_out_where_torch_has_them(tmp_path: Path, name: str) -> None:
+def problems_for(variant: Variant) -> list[GemmProblem]:
     """bf16 too, and with each activation."""
-    variant, cases = VARIANTS[name], []
-    every = [
+    return [
         problem_for(variant),
         *(replace(problem_for(variant), activation=name) for name in ("relu", "gelu", "silu")),
         replace(problem_for(variant), dtype_a="bf16", dtype_b="bf16", dtype_c="bf16"),
     ]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_nan_and_inf_come_out_in_turns(tmp_path: Path, name: str) -> None:
+    """Over all families every place meets every problem."""
+    variant, first = VARIANTS[name], list(VARIANTS).index(name)
+    problems, cases = problems_for(variant), []
+    for place in range(len(poisons_of(problems[0]))):
+        problem = problems[(first + place) % len(problems)]
+        configs = [one for one in variant.configs if takes(variant, problem, one)]
+        poison = poisons_of(problem)[place]
+        script = script_of(tmp_path, variant, problem)
+        cases.append(Case(script, configs[place % len(configs)], problem, poison=poison))
+    assert len({case.config for case in cases}) > 1
+    results = interpret(cases)
+    assert [(c.key, c.poison, r.message) for c, r in zip(cases, results, strict=True) if not r.ok] == []
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("name", VARIANTS)
+def test_nan_and_inf_come_out_where_torch_has_them(tmp_path: Path, name: str) -> None:
+    variant, cases = VARIANTS[name], []
+    every = problems_for(variant)
     for problem in every:
         configs = [one for one in variant.configs if takes(variant, problem, one)]
         script, turn = script_of(tmp_path, variant, problem), itertools.cycle(configs)
