@@ -125,7 +125,7 @@ class StandIn:
                 break
 
 
-def main() -> int:
+def main(scripts_dir: str = "") -> int:
     """Runs the plan of the command line; the generated script is this process's main module."""
     die_with_the_tuner()
     path = Path(sys.argv[sys.argv.index("--plan") + 1])
