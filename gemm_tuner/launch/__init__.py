@@ -1,4 +1,4 @@
-"""What runs in the profiled process: launches, journals, checks. Imports torch only when it runs.
+"""Runs in the profiled process: launches, journals, checks. Imports torch only when it runs.
 
 May import core, system, languages, gemm, space, consumers, source, search, compile.
 """

@@ -20,7 +20,7 @@ REST_S = 0.3
 TIRING_CALL_US = 150.0
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
-# The second contender of the same kernel in finals: what tells them apart is noise.
+# Name of the duplicate of a finalist's kernel in finals (A/A test): the two differ by noise only.
 AA_TEST = "A/A"
 # A file of this name beside the plan ends the launcher after the configuration that it is at.
 STOP_FILE = "stop"
@@ -56,7 +56,7 @@ class Work:
     """The configurations of one problem that a launcher runs: (index into Plan.scripts, name) each.
 
     vendor:  finals time the vendor library's call too.
-    again:   finals run this entry's kernel as a second contender, AGAIN; "" for none.
+    again:   finals run this entry's kernel a second time as AA_TEST; "" for none.
     rounds:  of these finals; 0 is the method's timed_calls.
     best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
     """
@@ -115,7 +115,7 @@ class Plan:
         return plan
 
     def fault(self) -> str:
-        """What no launcher could do; empty when there is nothing of the kind."""
+        """Why no launcher can run this plan; empty when one can."""
         for name, known in (("stage", STAGES), ("device", DEVICES)):
             if getattr(self, name) not in known:
                 return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"

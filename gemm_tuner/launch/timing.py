@@ -94,7 +94,7 @@ class Bench:
         return 0 < self._until < time.time()
 
     def share_time(self, entries: int, of: int) -> None:
-        """Gives the work that begins its part of the time until the deadline, lest the last sizes get none.
+        """Gives the work that begins its share of the time until the deadline, so that later works get theirs.
 
         entries: of the work. of: of this and all later works.
         """
@@ -247,7 +247,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
     """Rounds over the finalists and the vendor library, each round in another order.
 
-    Raises StickyError when a round fails: each of them ran alone before, so who is to blame shows in smaller finals.
+    Raises StickyError when a round fails: each ran alone before, so smaller finals must show which one fails.
     """
     running = finalists(bench, index, work, scripts)
     bench.rest()

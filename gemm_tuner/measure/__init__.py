@@ -1,4 +1,4 @@
-"""What stands beside the GPU: launcher processes and their supervision, the join of trace and journal, GPU facts.
+"""Runs and supervises launcher processes on the GPUs, joins their journals with traces, reads GPU facts.
 
 May import core, system, languages, gemm, space, consumers, source, search, compile, launch, profilers.
 """

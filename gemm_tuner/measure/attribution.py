@@ -1,9 +1,11 @@
 """Joins a profiler's trace with the launcher's journal: which time belongs to which call.
 
-The join is by exact kernel name and order of start. Where the trace holds fewer rows than the journal explains, each
-of the others has its call only if no other assignment in order is possible (``certain_rows``); the flush before each
-timed call is a row of the order, too. A trace with rows that the journal does not explain is joined kernel by kernel:
-where the calls of a kernel are not those of the journal, in number or in kernels, all that share it have no time.
+The join is by exact kernel name and order of start. Profilers drop rows now and then. Where a trace lacks rows, a row
+is assigned to a call only if no other assignment in order is possible (``certain_rows``): a shifted assignment would
+give configurations each other's times. The flush kernel before each timed call is part of the order and makes it
+unambiguous again soon after a loss. A trace with rows that the journal does not explain is joined kernel by kernel:
+where the calls of a kernel do not agree with the journal in number or in kernels, all configurations that share it have
+no time.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One GEMM call that the launcher journalled: its number, configuration and kernels in order.
+    """One call in the launcher's journal: its number, configuration and kernels in order.
 
-    flushes: flush kernels between the call before and this one; None where the journal does not say.
-    round:   of its size's finals; None in a screening.
+    flushes: number of flush kernels before this call; None where the journal does not say.
+    round:   number of the round of finals; None in screening.
     """
 
     number: int
@@ -39,7 +41,7 @@ class Call:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The rows of known name that it leaves in a trace."""
+        """The names of the rows that the call is known to leave in a trace."""
         return (FLUSH_SYMBOL,) * (self.flushes or 0) + (self.symbols or (BEGIN_SYMBOL, END_SYMBOL))
 
 
@@ -53,7 +55,8 @@ class SeenCall:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """samples_us: by (work, configuration), the timed calls in order. missing: why the others have none."""
+    """samples_us: by (work, configuration), times of the timed calls in order, microseconds. missing: the reason why a
+    configuration has none."""
 
     samples_us: dict[tuple[int, str], tuple[float, ...]]
     missing: dict[tuple[int, str], str]
@@ -75,8 +78,8 @@ def calls_of(journal: Iterable[Event]) -> list[Call]:
 def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool) -> Joined:
     """Times of all calls. ``trace`` has the profilers' TRACE_COLUMNS, sorted by start.
 
-    Rows of other processes are left out. Where several processes ran the kernels of the journal nobody can say
-    whose times they are, and no call has one.
+    Rows of other processes are ignored. Where several processes ran the kernels of the journal, the times cannot be
+    attributed, and no call has one.
     """
     ours = own_processes(trace, calls)
     if len(ours) > 1:
@@ -87,13 +90,13 @@ def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool) -> Joined:
 
 
 def own_processes(trace: pd.DataFrame, calls: list[Call]) -> list[str]:
-    """The processes that ran a kernel of the journal or one of the measurement's own, in the order of their text."""
+    """The processes that ran a kernel of the journal or one of the measurement's own, sorted as text."""
     known = SUPPORT_SYMBOLS.union(*(call.symbols for call in calls))
     return sorted(trace.loc[trace["kernel_name"].isin(known), "process"].unique())
 
 
 def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
-    """For a profiler that tells calls apart itself: call n ran in scope ``Ln``."""
+    """Joins a trace whose rows have scopes: call n ran in scope ``Ln``."""
     seen: dict[str, SeenCall] = defaultdict(SeenCall)
     for name, duration_ns, scope in zip(trace["kernel_name"], trace["duration_ns"], trace["scope"], strict=True):
         if scope and name not in SUPPORT_SYMBOLS:
@@ -108,7 +111,7 @@ def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 
 def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
-    """For a profiler that lists kernels by start."""
+    """Joins a trace without scopes, whose rows are sorted by start."""
     rows = list(zip(trace["kernel_name"], trace["duration_ns"] / 1e3, strict=True))
     found = found_calls(rows, calls)
     if found is None:
@@ -125,13 +128,15 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 
 def head_of(call: Call) -> str:
-    """The row of a trace that begins a call."""
+    """The name of the first row of a call in a trace."""
     return call.symbols[0] if call.symbols else BEGIN_SYMBOL
 
 
 def found_calls(rows: list[tuple[str, float]], calls: list[Call]) -> dict[int, SeenCall] | None:
-    """The calls, by number, all of whose kernels a trace has for certain; None for a trace with rows of their kernels
-    that they do not explain. rows: names and microseconds."""
+    """By number, the calls whose kernels are all identified in a trace. rows: (name, microseconds).
+
+    None for a trace with rows of known kernels that the calls do not explain.
+    """
     flushed = all(call.flushes is not None for call in calls)
     expected = [(name, call) for call in calls for name in call.rows if flushed or name != FLUSH_SYMBOL]
     known = {name for name, _ in expected}
@@ -156,11 +161,10 @@ def found_calls(rows: list[tuple[str, float]], calls: list[Call]) -> dict[int, S
 
 
 def certain_rows(seen: list[str], expected: list[str]) -> dict[int, int] | None:
-    """Which expected row each seen one is, as far as there is no choice, when some rows were lost and none added.
+    """Index in ``seen`` -> index in ``expected``, for rows with only one possible assignment; rows may be lost.
 
-    The rows seen are a subsequence of those expected. A row is certain when the first place that it can have (all rows
-    before it as early as possible) is the last that it can have (all behind it as late as possible). None when it is no
-    subsequence.
+    ``seen`` must be a subsequence of ``expected``, else None. Matching greedily from the front gives each row its
+    earliest possible place, matching from the back its latest. Where both are equal, the assignment is certain.
     """
     first = _earliest(seen, expected)
     if first is None:
@@ -183,8 +187,11 @@ def _earliest(seen: list[str], expected: list[str]) -> list[int] | None:
 
 
 def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, SeenCall]:
-    """Less the vendor library's calls that lack kernels which another call of it at the same size has beside theirs:
-    how many it launches is not known beforehand."""
+    """``found`` without incomplete calls of the vendor library.
+
+    How many kernels it launches is not known beforehand. A call is taken as incomplete when another of the same size
+    has the same kernels and more.
+    """
     variants: dict[int, set[tuple[str, ...]]] = defaultdict(set)
     of_vendor = {call.number: call.work for call in calls if not call.symbols and call.number in found}
     for number, work in of_vendor.items():
@@ -199,7 +206,7 @@ def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, 
 
 
 def join_by_kernel(rows: list[tuple[str, float]], calls: list[Call]) -> Joined:
-    """The nth call of a kernel in the trace is the nth in the journal, where there are as many."""
+    """Joins kernel by kernel: the nth call of a kernel in the trace is the nth in the journal, where counts agree."""
     tails: dict[str, set[str]] = {}
     for call in calls:
         if call.symbols:
@@ -234,9 +241,9 @@ def join_by_kernel(rows: list[tuple[str, float]], calls: list[Call]) -> Joined:
 def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
     """The calls in a trace, by the name of their first kernel (the vendor's by VENDOR).
 
-    A call is a known first kernel and those behind it that ``tails`` gives it, or all that stands between
-    the two marker kernels. A flush ends whatever came before it. Kernels that nobody knows count nowhere else.
-    A bracket that a flush or a known first kernel breaks has lost its end, and counts for nothing.
+    A call is a known first kernel with the following ones that ``tails`` lists for it, or everything between the two
+    marker kernels. A flush ends the call before it. Unknown kernels elsewhere are ignored. A pair of markers that is
+    interrupted by a flush or a known first kernel has lost its end and is ignored.
     """
     seen: dict[str, list[SeenCall]] = defaultdict(list)
     current: SeenCall | None = None
@@ -265,10 +272,10 @@ def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]
 def _collect(
     pairs: list[tuple[Call, SeenCall | None]], wrong: dict[tuple[int, str], str], lost: dict[int, str] | None = None
 ) -> Joined:
-    """The times of all pairs, less those of ``wrong`` configurations, which have a reason each.
+    """The times of all pairs, except those of ``wrong`` configurations. wrong: (work, configuration) -> reason.
 
-    lost: the reason why a call has no time, by its number. A configuration that lost half of its timed calls is wrong;
-    other losses cost the call. In finals, whose samples are compared round by round, they cost the round of the size.
+    lost: number of a call -> why it has no time. A configuration that lost half of its timed calls becomes wrong; other
+    losses cost that call only, in finals the whole round of the size, since samples are compared round by round.
     """
     timed = Counter((call.work, call.name) for call, _ in pairs if not call.warm)
     gone = [call for call, _ in pairs if not call.warm and call.number in (lost or {})]

@@ -52,7 +52,7 @@ def look() -> Machine:
 
 
 def driver_version() -> str:
-    """The GPU driver's version, or "" where nobody tells."""
+    """The GPU driver's version, or "" where unknown."""
     amdgpu = Path("/sys/module/amdgpu/version")
     return nvml.driver_version() or (amdgpu.read_text().strip() if amdgpu.is_file() else "")
 

@@ -1,4 +1,4 @@
-"""The GPUs of a run: which size is timed where, and what becomes of a size whose GPU fails."""
+"""The GPUs of a run: which size is timed on which, and how sizes move when a GPU fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_tuner.measure.supervise import OnEvent, ignore
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".
 MOST_ENTRIES_A_START = 15_000
-# The calls that so many make in a screening of six calls each; in finals every contender makes many.
+# The calls that so many make in a screening of six calls each; in finals every finalist makes many.
 MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
 
 
@@ -59,7 +59,7 @@ class Fleet:
         return self.launchers[self.alive()[0]]
 
     def deal(self, cost: dict[Problem, float]) -> None:
-        """Gives sizes without a GPU one: the dearest first, each to the GPU with the least to do."""
+        """Assigns sizes to GPUs: the most expensive first, each to the GPU with the least load."""
         loads = dict.fromkeys(self.alive(), 0.0)
         for problem, gpu in self.home.items():
             if gpu in loads:

@@ -1,4 +1,4 @@
-"""What a launcher got through: read from its journal and its trace, and what is left to do after it."""
+"""Reads the results of a launcher from its journal and trace, and makes the plan of what is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[Problem, str]
 
 
 def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Path) -> dict[Key, Timing]:
-    """The timings of all configurations that a launcher got through, from its journal and trace."""
+    """The timings of all configurations that a launcher completed or saw fail, from its journal and trace."""
     found = failures(plan, journal)
     ended = {(e.work, e.name): e.early_stopped for e in journal if isinstance(e, End)}
     if not ended:
@@ -28,20 +28,21 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
         problem = plan.work[work].problem
         samples = joined.samples_us.get((work, name), ())
         if samples:
-            # The second contender of a kernel says whose twin it is.
-            status, message = (Status.EARLY_STOPPED if early else Status.OK), twin_of(plan.work[work], name)
+            # The message of the A/A duplicate names the finalist whose kernel it is.
+            status, message = (Status.EARLY_STOPPED if early else Status.OK), duplicate_of(plan.work[work], name)
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
         found[problem, name] = Timing(problem, name, status, samples, message)
     return found
 
 
-def twin_of(work: Work, name: str) -> str:
+def duplicate_of(work: Work, name: str) -> str:
+    """The finalist whose kernel ran a second time under ``name``; "" for other names."""
     return work.again if name == AA_TEST else ""
 
 
 def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
-    """The configurations that the launcher itself saw fail; no trace is needed to know them."""
+    """The failures that the launcher itself journalled; they need no trace."""
     found = {}
     for event in journal:
         if isinstance(event, Fail):
@@ -51,8 +52,10 @@ def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
 
 
 def running_at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
-    """(work, configuration) that began last and did not end, or ended the launcher. Nobody, once the rounds of finals
-    have begun, in which all of a size run in turns."""
+    """(index of work, configuration) that was running at the end of the journal, or that ended the launcher.
+
+    None in rounds of finals, where all configurations of a size run in turns: see ``round_at_end``.
+    """
     at: tuple[int, str] | None = None
     for event in journal:
         if isinstance(event, Begin):
@@ -65,7 +68,7 @@ def running_at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
 
 
 def round_at_end(journal: Sequence[Event]) -> int | None:
-    """The work whose rounds had begun last and not ended."""
+    """The index of the work whose rounds of finals were running at the end of the journal; None for none."""
     at: int | None = None
     for event in journal:
         if isinstance(event, (Begin, End, Round)):
@@ -73,23 +76,23 @@ def round_at_end(journal: Sequence[Event]) -> int | None:
     return at
 
 
-def blame(plan: Plan, journal: Sequence[Event], ended: Ended) -> Timing | None:
-    """The configuration that a launcher died or hung at."""
+def crashed_at(plan: Plan, journal: Sequence[Event], ended: Ended) -> Timing | None:
+    """The timing, a failure, of the configuration at which a launcher crashed or hung; None when none was running."""
     at = running_at_end(journal)
     if at is None:
         return None
-    return blamed(plan.work[at[0]].problem, at[1], ended)
+    return crash_timing(plan.work[at[0]].problem, at[1], ended)
 
 
-def blamed(problem: Problem, name: str, ended: Ended) -> Timing:
-    """What a launcher's end says of the configuration that did it."""
+def crash_timing(problem: Problem, name: str, ended: Ended) -> Timing:
+    """The failure of a configuration that ended its launcher: TIMEOUT or CRASHED, with how the launcher ended."""
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
     words = [ended.how()] if ended.stalled else [ended.how(), ended.log_tail()]
     return Timing(problem, name, status, message=": ".join(filter(None, words)))
 
 
 def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
-    """The plan less what is done; a vendor library that killed a launcher is not called again."""
+    """The plan without the entries in ``done``. A vendor library that crashed a launcher is not called again."""
     work = []
     for one in plan.work:
         entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
@@ -101,7 +104,7 @@ def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
 
 
 def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:
-    """What was found less the times of sizes of which some are missing: finals are had together or not at all."""
+    """``found`` without times of incomplete sizes: a size's finals are all-or-nothing. Failures stay."""
     some_left = {
         work.problem for work in plan.work if any((work.problem, name) not in found for _, name in work.entries)
     }
@@ -109,14 +112,14 @@ def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:
 
 
 def given_up(plan: Plan, attempts: int) -> dict[Key, Timing]:
-    """What is left of a plan whose launchers died too often."""
+    """Failures for everything left of a plan that used up its launchers."""
     message = f"not run: {attempts} launchers died before its turn"
     keys = [(work.problem, name) for work in plan.work for _, name in work.entries]
     return {key: Timing(*key, Status.CRASHED, message=message) for key in keys}
 
 
 def from_on(plan: Plan, work: int, name: str, *, itself: bool) -> Plan:
-    """What a plan has behind an entry of a work; the entry too when ``itself``."""
+    """The plan from an entry on. itself: with that entry, else only what comes after it."""
     entries = plan.work[work].entries
     at = [other for _, other in entries].index(name) + (not itself)
     left = (replace(plan.work[work], entries=entries[at:]), *plan.work[work + 1 :])
@@ -124,7 +127,7 @@ def from_on(plan: Plan, work: int, name: str, *, itself: bool) -> Plan:
 
 
 def halves(plan: Plan) -> list[Plan]:
-    """The plan in two of about half the entries each. The finals of a size are never parted, nor is one entry."""
+    """The plan in two halves of about equal entries. Finals of a size, and single entries, are not divided."""
     if plan.stage == SCREEN:
         apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
     else:
@@ -136,7 +139,7 @@ def halves(plan: Plan) -> list[Plan]:
 
 
 def probes(plan: Plan, index: int) -> list[Plan]:
-    """The finals of one work in halves of its entries and without the vendor library, to see which of them die."""
+    """Two plans, each with half of a work's entries and without the vendor library, to find which half crashes."""
     work = plan.work[index]
     middle = len(work.entries) // 2
     parts = [part for part in (work.entries[:middle], work.entries[middle:]) if part]
@@ -144,7 +147,7 @@ def probes(plan: Plan, index: int) -> list[Plan]:
 
 
 def joined(works: list[Work]) -> tuple[Work, ...]:
-    """Works of one problem that follow each other as one."""
+    """Works with consecutive ones of the same problem merged."""
     found: list[Work] = []
     for work in works:
         if found and found[-1].problem == work.problem:

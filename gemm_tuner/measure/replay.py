@@ -179,9 +179,9 @@ class ReplayLauncher:
 
 
 def joined(timings: Iterable[Timing]) -> list[Timing]:
-    """The timings of several starts, one a contender: samples one behind the other, in the order of the starts.
+    """The timings of several starts, one for each finalist: its samples concatenated in the order of the starts.
 
-    A contender that failed in one start only keeps the samples of the others.
+    A finalist that failed in one start keeps the samples of the others.
     """
     found: dict[str, Timing] = {}
     for timing in timings:

@@ -1,8 +1,8 @@
-"""Times a plan in as many profiler starts as it takes: after a crash the rest runs again in a new process.
+"""Times a plan in as many profiler starts as it takes: after a crash the rest is timed in a new process.
 
-A launcher that crashes or hangs costs the configuration that was running. Where all configurations of a size ran in
-turns (finals), halves of them run again until one crashes alone. A launcher that somebody else killed costs nothing the
-first time. A profiler that fails is tried once more, with half of the plan in each start.
+When a launcher crashes or hangs, the configuration that was running fails and the rest is timed again. In finals, where
+the configurations of a size run in turns, halves of them run again until one crashes alone. When a launcher was killed
+from outside, nothing fails the first time. When the profiler fails, each half of the plan is tried once more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gemm_tuner.launch.journal import Compiles, Event, Finished, read_journal
 from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
 from gemm_tuner.measure.parse_run import (
     Key,
-    blame,
-    blamed,
     collect,
+    crash_timing,
+    crashed_at,
     failures,
     given_up,
     halves,
@@ -40,7 +40,7 @@ Start = Callable[[Plan, Path], Ended]
 
 @dataclass
 class StageRun:
-    """What one stage brought: timings by (problem, configuration), JIT compiles, starts, seconds."""
+    """Results of one stage: timings by (problem, configuration), counts of JIT compiles and starts, wall seconds."""
 
     timings: dict[Key, Timing] = field(default_factory=dict)
     compiled: int = 0
@@ -51,10 +51,10 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Part:
-    """What one start is to time.
+    """What one profiler start is to time.
 
-    last_try: an earlier one of it failed as a whole.
-    probe:    a part of a size's finals that died, to see whether it dies too; its times count for nothing.
+    last_try: the profiler failed on it before; a second failure ends the run.
+    probe:    a part of a size's finals that crashed, to find which configuration did it; its times are not kept.
     """
 
     plan: Plan
@@ -67,7 +67,7 @@ class Failure:
     """Results of a crashed start.
 
     found:   valid timings, and the failure of the configuration that crashed it, if that is known.
-    retried: somebody else killed it for the first time: no configuration failed, all of it runs again.
+    retried: it was killed from outside for the first time: no configuration fails, the part is timed again.
     probes:  plans that find out which configuration crashed it.
     """
 
@@ -79,9 +79,9 @@ class Failure:
 def time_plan(
     plan: Plan, profiler: Profiler, start: Start, folder: Path, on_found: OnFound, wind_down: Callable[[], bool]
 ) -> StageRun:
-    """Times every entry of the plan that its deadline leaves time for.
+    """Times every entry of the plan for which its deadline leaves time.
 
-    start: runs a plan under the profiler, its files in a folder.
+    start: runs a plan under the profiler, with its files in a folder. on_found: called with timings as they are known.
     Raises EnvironmentFault when the profiler fails twice.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
@@ -117,7 +117,12 @@ def time_plan(
 
 @dataclass
 class Stage:
-    """What is known and what is left while a plan is timed."""
+    """State while a plan is timed: the results so far, and the queue of parts that are left.
+
+    crashes: how often each (problem, configuration) was running when a launcher crashed; the configuration is "" in
+             rounds of finals.
+    probed:  by problem, how many configurations its finals had when probes for them were queued.
+    """
 
     profiler: Profiler
     on_found: OnFound
@@ -127,8 +132,15 @@ class Stage:
     probed: dict[Problem, int] = field(default_factory=dict)
 
     def take(self, part: Part, where: Path, ended: Ended) -> None:
-        """Enters what a start brought and queues what is left of its part. Raises EnvironmentFault when the profiler
-        failed, or wrote nothing that can be used."""
+        """Keeps the results of a start and queues what is left of its part.
+
+        Raises EnvironmentFault when the profiler failed, or wrote nothing usable.
+
+        The order is that of a run that may be killed between any two steps. Results are kept (``on_found`` stores them)
+        before the start is marked ACCOUNTED, so that a resumed run counts a crash twice rather than never; a retried
+        start is not marked, so that a resumed run still knows which configuration was running. Probes are queued before
+        the part that they explain: it is timed again only when it is known which configuration to leave out.
+        """
         journal = read_journal(where / "journal.jsonl")
         if any(isinstance(e, Finished) for e in journal):
             if ended.exit_status != 0:
@@ -140,7 +152,7 @@ class Stage:
             return
         failure = self._on_crash(part, journal, where, ended)
         self._enter(part, journal, failure.found)
-        if not failure.retried:  # else a resumed run must know whom it was at
+        if not failure.retried:
             (where / ACCOUNTED).touch()
         if not (part.probe and failure.probes):
             self.parts.appendleft(part)
@@ -161,16 +173,19 @@ class Stage:
         self.run.from_cache += sum(e.from_cache for e in journal if isinstance(e, Compiles))
 
     def _on_crash(self, part: Part, journal: Sequence[Event], where: Path, ended: Ended) -> Failure:
-        """Raises EnvironmentFault when no configuration was running."""
+        """What a crashed start was able to measure, and what it costs.
+
+        Raises EnvironmentFault when no configuration was running: then the profiler failed.
+        """
         require_journal(ended)
-        one, together = blame(part.plan, journal, ended), round_at_end(journal)
+        one, together = crashed_at(part.plan, journal, ended), round_at_end(journal)
         if one is None and together is None:
             raise profiler_failed(self.profiler, ended)
         try:
             found = collect(part.plan, journal, self.profiler, where)
         except TraceError:
             found = failures(part.plan, journal)
-        # What ran before the crash and is not in the trace went down with it: it runs again.
+        # A crash can cost the profiler its last rows: configurations without any are timed again, not failed.
         found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
         if part.plan.stage == FINALS:
             found = whole_sizes(part.plan, found)
@@ -185,8 +200,13 @@ class Stage:
         return self._on_crashed_rounds(part, together or 0, found, ended)
 
     def _on_crashed_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Failure:
-        """A size's finals that died are had in halves, and those that die in theirs. When all live alone it is the
-        vendor library's fault, and then that of all of them together."""
+        """Finals of a size crashed during rounds: bisects its configurations by probes.
+
+        Each probe is half of the configurations, without the vendor library; one that crashes is bisected further, and
+        a single configuration that crashes alone has failed. Where no probe crashes, the finals run once more without
+        those that failed; if they crash again with the same configurations, the vendor library fails, and without it
+        all configurations together.
+        """
         work = part.plan.work[index]
         names = [name for _, name in work.entries]
         if part.probe and len(names) > 1:
@@ -194,8 +214,8 @@ class Stage:
         if not part.probe and self.probed.get(work.problem) != len(names):
             self.probed[work.problem] = len(names)
             return Failure(found, probes=probes(part.plan, index))
-        guilty = [VENDOR] if work.vendor else names
-        return Failure({**found, **{(work.problem, name): blamed(work.problem, name, ended) for name in guilty}})
+        failing = [VENDOR] if work.vendor else names
+        return Failure({**found, **{(work.problem, name): crash_timing(work.problem, name, ended) for name in failing}})
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
@@ -211,7 +231,7 @@ def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
 
 
 def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
-    """A trace that holds none of what ran is a fault of the profiler, not of the configurations."""
+    """Raises EnvironmentFault for a trace that holds nothing of what ran: the profiler failed, no configuration did."""
     missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
     if missing and not any(t.samples_us for t in timings.values()):
         errors = " | ".join(

@@ -21,9 +21,9 @@ START_LIMIT_S = 180.0
 REPORT_LIMIT_S = 900.0
 # Processes that a plan may need.
 MAX_ATTEMPTS = 25
-# Beside a launcher's journal: what it holds is in the run's account.
+# Marks a launcher's folder whose journal is fully entered in the run's store.
 ACCOUNTED = "accounted"
-# Beside a plan that looks for who kills the finals of a size: its times are none.
+# Marks the folder of a probe, a plan that looks for the configuration that crashes finals; its times do not count.
 PROBE = "probe"
 
 # A check that a budget's end finds running has this long to end.
@@ -48,7 +48,7 @@ class OutOfTime(Exception):
 
 
 def ignore(*heard: Any) -> None:
-    """For those who do not want to hear of events."""
+    """An OnEvent that does nothing."""
 
 
 def at_each_end(advance: Callable[[], None]) -> OnEvent:
@@ -154,13 +154,13 @@ def export(argv: list[str], env: dict[str, str], where: Path, of: Watched) -> En
 
 
 def killed_from_outside(ended: Ended) -> bool:
-    """Whether somebody else than the tuner killed a process, or what it ran: a profiler then ends with 128 and the
-    signal's number."""
+    """Whether a process or its child was killed by something else than the tuner. A profiler whose child was killed
+    exits with 128 plus the signal's number."""
     return not ended.stalled and ended.exit_status in FROM_OUTSIDE
 
 
 def require_journal(ended: Ended) -> None:
-    """Raises CannotWrite for a launcher that could not write its journal: no configuration is to blame."""
+    """Raises CannotWrite for a launcher that could not write its journal: no configuration failed."""
     if ended.exit_status == EXIT_CANNOT_WRITE:
         raise CannotWrite(
             f"the launcher could not write: {ended.log_tail()}",

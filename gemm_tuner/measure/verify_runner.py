@@ -10,7 +10,7 @@ from pathlib import Path
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.launch.journal import End, Event, Finished, read_journal
 from gemm_tuner.launch.plan import Plan
-from gemm_tuner.measure.parse_run import Key, blame, from_on, running_at_end
+from gemm_tuner.measure.parse_run import Key, crashed_at, from_on, running_at_end
 from gemm_tuner.measure.supervise import (
     ACCOUNTED,
     MAX_ATTEMPTS,
@@ -28,8 +28,11 @@ from gemm_tuner.system.processes import MOST_DEATHS
 def check_plan(
     plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Watched
 ) -> None:
-    """Checks every entry, in order. One whose process somebody killed has another chance; what MAX_ATTEMPTS processes
-    do not come to is reported as dead too: nothing is known of it. After the plan's deadline nothing is checked."""
+    """Checks every entry, in order, in up to MAX_ATTEMPTS processes. Nothing is checked after the plan's deadline.
+
+    An entry whose process was killed from outside is tried again. Entries that MAX_ATTEMPTS processes did not reach are
+    reported as Died, too.
+    """
     left, crashes = plan, Counter[Key | None]()
     for attempt in range(MAX_ATTEMPTS):
         where = folder / f"start{attempt:02d}"
@@ -46,17 +49,17 @@ def check_plan(
             (where / ACCOUNTED).touch()
             return
         require_journal(ended)
-        blamed = blame(left, journal, ended)
-        key = (blamed.problem, blamed.name) if blamed else None
+        crashed = crashed_at(left, journal, ended)
+        key = (crashed.problem, crashed.name) if crashed else None
         crashes[key] += 1
         retried = killed_from_outside(ended) and crashes[key] < MOST_DEATHS
-        if blamed is None and not retried:
+        if crashed is None and not retried:
             raise EnvironmentFault(
                 f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
                 where=str(ended.log_path),
             )
-        if blamed is not None and not retried:
-            on_event(blamed.problem, Died(blamed.name, blamed.message))
+        if crashed is not None and not retried:
+            on_event(crashed.problem, Died(crashed.name, crashed.message))
             (where / ACCOUNTED).touch()
         left = behind(left, journal, again=retried)
         if not left.work or of.wind_down() or plan.is_over():
@@ -68,8 +71,8 @@ def check_plan(
 
 
 def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:
-    """What is left of a plan after the entry that was running, or that ended last. ``again``: the one that was running
-    is left too."""
+    """What is left of a plan after the entry that was running, or that ended last. again: include the one that was
+    running."""
     running = running_at_end(journal)
     if running is not None:
         return from_on(plan, *running, itself=again)

@@ -1,1 +1,1 @@
-"""What this machine can do for the tuner, what stands in the way, and the command that mends it."""
+"""What this machine can do for the tuner, what is in the way, and the command that fixes it."""

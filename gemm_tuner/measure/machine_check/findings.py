@@ -1,4 +1,4 @@
-"""What is wrong with a machine, by its facts, and the command that mends it."""
+"""What is wrong with a machine, by its facts, and the command that fixes it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _CURRENT_CLOCK = re.compile(r"(\d+)\s*Mhz\s*\*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """One GPU as its driver numbers it, which torch may not. None and empty texts: not told.
+    """One GPU as its driver numbers it, which torch may not. None and empty texts mean unknown.
 
     clocks:  LOCKED, NOT_LOCKED or UNKNOWN.
     slowed:  why it runs below its clocks now, in words.

@@ -18,10 +18,10 @@ _COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """cores: that this process may use. cpu_limit: of the control group, in cores; None without one.
-    memory_bytes: of the machine; memory_limit_bytes: of the control group; None without one or where nobody tells.
+    memory_bytes: of the machine; memory_limit_bytes: of the control group; None without one or where unknown.
     output_folder: the nearest that is there. write_fault: why it cannot be written; empty when it can.
     compiler: path of the C compiler; empty without one. python_headers: whether Python.h is there.
-    counters_for_root: NVIDIA's driver lets nobody but root profile, and this is not root.
+    counters_for_root: NVIDIA's driver lets only root profile, and this is not root.
     foreign: variables in the environment that would change kernels, and are taken out for the run.
     """
 
