@@ -19,6 +19,7 @@ from gemm_tuner.cli.parser import see_help
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem import Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import NAMES as SERVERS
@@ -220,6 +221,13 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
         raise EnvironmentFault(what, where=where, hint="choose another folder") from error
 
 
+def rules_of(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Path:
+    """--rules, or where that is not given the rules of the problems' kind."""
+    own = workload_of(entries[0].problem.kind).rules_dir if entries else None
+    folder: Path = arguments.rules if own is None or "rules" in arguments.given else own
+    return folder
+
+
 def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
     """Checks flags against each other. Raises UserError."""
     if arguments.gpu_ids is not None and arguments.ngpus is not None:
@@ -242,7 +250,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     return Settings(
         entries=entries,
         templates_dir=arguments.templates,
-        rules_dir=arguments.rules,
+        rules_dir=rules_of(arguments, entries),
         output_dir=arguments.output_dir,
         space_file=arguments.space,
         results_file=results_file,

@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -30,6 +31,11 @@ class Workload(Protocol):
     """Everything specific to one kind of problem. Methods that need torch import it when they are called."""
 
     kind: str
+    # Of an entry of a size file or a results file: those that say which problem it is for, without ``kind``.
+    problem_keys: tuple[str, ...]
+    # Beside --templates, and in place of the default --rules; None for those of this package's templates/ and rules/.
+    templates_dir: Path | None
+    rules_dir: Path | None
 
     def problem_from_dict(self, row: Mapping[str, Any]) -> Problem:
         """What ``Problem.to_dict`` gave, without ``kind``. Raises ValueError for a row that no problem is."""
@@ -43,6 +49,20 @@ class Workload(Protocol):
     def type_fault(self, problem: Problem, device: Device) -> UserError | None:
         """Why the architecture cannot compute a problem, with what it can; None when it can."""
 
+    # The space. Tables have the column family and one an axis.
+
+    def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
+        """The values of each axis of a family, as a space file gives them. Raises UserError naming the axis."""
+
+    def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> Any:
+        """All combinations of the axes of all families, as a DataFrame."""
+
+    def configs_of(self, configs: Any) -> list[Config]:
+        """The configurations of the rows of such a table, in order."""
+
+    def names(self, configs: Any) -> Any:
+        """The names of the rows, as a Series; equal to ``Config.name``."""
+
     # Compiling, without torch and GPU.
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
@@ -51,6 +71,9 @@ class Workload(Protocol):
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         """Names the binary that a problem needs of a configuration; equal names share one compile."""
+
+    def loads_by_descriptor(self, config: Config, target: Target) -> bool:
+        """Whether the kernel loads through TMA descriptors, which bind the sizes that it can be checked at."""
 
     def compile_cost(self, config: Config) -> float:
         """Grows with the time that compiling takes: the most expensive are compiled first."""
@@ -112,7 +135,9 @@ def workload_of(kind: str) -> Workload:
     if re.fullmatch("[a-z][a-z_0-9]*", kind):
         own = f"gemm_tuner.{kind}"
         if importlib.util.find_spec(own) and importlib.util.find_spec(f"{own}.workload"):
-            return importlib.import_module(f"{own}.workload").WORKLOAD  # type: ignore[no-any-return]
+            found: Workload | None = getattr(importlib.import_module(f"{own}.workload"), "WORKLOAD", None)
+            if found is not None:
+                return found
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
         return entry.load().WORKLOAD  # type: ignore[no-any-return]
     raise ValueError(f"there is no kind of problem {kind[:60]!r}")

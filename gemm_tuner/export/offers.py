@@ -94,27 +94,27 @@ def collect(
         source = found.source_of(row)
         served = _served(row, source, consumer)
         if served is not None and not (
-            problem_fault(row.problem)
-            or config_fault(row.problem, tile(served.config))
+            problem_fault(row.gemm)
+            or config_fault(row.gemm, tile(served.config))
             or trust.fault(served.verified, source)
         ):
-            offers[row.problem] = served
+            offers[row.gemm] = served
             continue
-        own = "" if config_fault(row.problem, row.config) else known_wrong(row)
-        fault = problem_fault(row.problem) or own or trust.fault(_own_check(row, config_fault), source)
+        own = "" if config_fault(row.gemm, row.tile) else known_wrong(row)
+        fault = problem_fault(row.gemm) or own or trust.fault(_own_check(row, config_fault), source)
         offer = fault or _offer(row, source, folder_of(row), config_fault)
         if isinstance(offer, Offer):
-            offers[row.problem] = offer
+            offers[row.gemm] = offer
         elif isinstance(offer, _StandIns):
-            waiting[row.problem] = offer
+            waiting[row.gemm] = offer
         else:
-            left_out.append(LeftOut(row.problem.key, row.config.name, offer))
+            left_out.append(LeftOut(row.gemm.key, row.tile.name, offer))
     for problem, checked in _checked(waiting, trust, find_check).items():
         if isinstance(checked, Offer):
             offers[problem] = checked
         else:
             left_out.append(LeftOut(problem.key, waiting[problem].own.name, f"{waiting[problem].fault}, and {checked}"))
-    return [offers[problem] for problem in dict.fromkeys(r.problem for r in found.rows) if problem in offers], left_out
+    return [offers[problem] for problem in dict.fromkeys(r.gemm for r in found.rows) if problem in offers], left_out
 
 
 def _served(row: Row, source: str, consumer: str) -> Offer | None:
@@ -125,7 +125,7 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
             time_us = None if source == "predicted" else one.time_us
             facts = {} if one.default_us is None else {"default_us": one.default_us}
             return Offer(
-                row.problem, tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=row.config.name,
+                row.gemm, tile(one.config), time_us, SERVED, source, verified=one.verified, tuned=row.tile.name,
                 tuned_us=row.facts.get("median_us"), facts=facts,
                 timings={} if time_us is None else {one.config.name: time_us},
             )  # fmt: skip
@@ -135,17 +135,17 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
 def _own_check(row: Row, config_fault: ConfigFault) -> Verified:
     """How the row's config was checked; TRUE where a stand-in takes its place, which is checked separately."""
     assert row.config is not None
-    return Verified.TRUE if config_fault(row.problem, row.config) else row.verified
+    return Verified.TRUE if config_fault(row.gemm, row.tile) else row.verified
 
 
 def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | _StandIns | str:
     """The offer for a row, or its stand-ins, or the reason why there is neither."""
-    config = row.config
+    config = row.tile
     assert config is not None
     time_us = row.facts.get("median_us")
-    fault = config_fault(row.problem, config)
+    fault = config_fault(row.gemm, config)
     try:
-        table = _table(folder, row.problem.key, config.name, predicted=source == "predicted")
+        table = _table(folder, row.gemm.key, config.name, predicted=source == "predicted")
     except UserError as error:
         if fault:
             why = f"the run has no other config to take: {error.one_line()}"
@@ -153,7 +153,7 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
         table = []
     timings = {one.name: us for one, us, stage in table if stage != MODEL}
     known = Offer(
-        row.problem, config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
+        row.gemm, config, time_us, RESULTS, source, verified=row.verified, tuned=config.name, tuned_us=time_us,
         facts=row.facts, timings=timings,
     )  # fmt: skip
     if not fault:
@@ -161,7 +161,7 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
     found = tuple(
         replace(known, config=one, time_us=None if stage == MODEL else us, stage=stage, facts={})
         for one, us, stage in table
-        if not config_fault(row.problem, one)
+        if not config_fault(row.gemm, one)
     )
     if not found:
         return f"{fault}, and no config that the run has for this size is without such a fault"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
@@ -31,10 +29,3 @@ def type_fault(problem: GemmProblem, device: Device) -> UserError | None:
         hint = "give another type, or another --arch"
     types = ", ".join(name for name in rates if name in DTYPES)
     return UserError(f"{arch} does not multiply {missing}", where=problem.key, accepted=types, hint=hint)
-
-
-def require_a_type(problems: Iterable[GemmProblem], device: Device) -> None:
-    """Raises UserError for the first problem when the architecture multiplies the types of none."""
-    faults = [type_fault(problem, device) for problem in problems]
-    if faults and all(faults):
-        raise next(fault for fault in faults if fault)

@@ -14,8 +14,9 @@ from msgspec import Meta
 
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Verified
-from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
+from gemm_tuner.core.records import Config, Problem, Verified
+from gemm_tuner.core.workload import config_from_dict, workload_of
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig, tile
 from gemm_tuner.gemm.config_keys import CONFIG_KEYS, config_form, config_of
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import SIZE_KEYS, Defaults, problem_of
@@ -86,8 +87,8 @@ class SizeEntry:
     """A size to tune; ``config`` is the tuned config that the entry carries, if it does, and ``served`` those for
     servers."""
 
-    problem: GemmProblem
-    config: KernelConfig | None = None
+    problem: Problem
+    config: Config | None = None
     served: tuple[ServedChoice, ...] = ()
 
 
@@ -111,7 +112,7 @@ class SizeList:
     entries: tuple[SizeEntry, ...]
     duplicates: int
     path: Path
-    without_config: tuple[GemmProblem, ...] = ()
+    without_config: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,25 @@ class Row:
     verified: FALSE where the entry does not say. served: for the consumers of --serve.
     """
 
-    problem: GemmProblem
-    config: KernelConfig | None
+    problem: Problem
+    config: Config | None
     facts: dict[str, Any]
     where: str
     verified: Verified = Verified.FALSE
     served: tuple[ServedChoice, ...] = ()
+
+    @property
+    def gemm(self) -> GemmProblem:
+        """The problem, for readers of GEMMs only. Raises UserError for one of another kind."""
+        if not isinstance(self.problem, GemmProblem):
+            raise UserError(f"is a problem of the kind {self.problem.kind}", where=self.where, accepted="a GEMM")
+        return self.problem
+
+    @property
+    def tile(self) -> KernelConfig:
+        """The configuration of a GEMM that has one."""
+        assert self.config is not None
+        return tile(self.config)
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ class Document:
     is_results: bool
     header: object
     rows: tuple[Row, ...]
-    failures: tuple[tuple[GemmProblem, str], ...]
+    failures: tuple[tuple[Problem, str], ...]
     earlier_headers: object = ()
 
 
@@ -151,7 +165,7 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
     if not document.rows:
         tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
         raise UserError(f"holds no sizes{tried}", where=loaded.name, accepted=f"one or more, {_EXAMPLE}")
-    entries: dict[GemmProblem, SizeEntry] = {}
+    entries: dict[Problem, SizeEntry] = {}
     for row in document.rows:
         entries.setdefault(row.problem, SizeEntry(row.problem, row.config, row.served))
     return SizeList(
@@ -247,6 +261,8 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
     version: the format_version of its file.
     """
     entry = _mapping(raw, where)
+    if entry.get("kind", GemmProblem.kind) != GemmProblem.kind:
+        return _row_of_kind(entry, where)
     tuned = any(field in entry for field in CONFIG_FIELDS)
     accepted = "" if tuned else f"{', '.join(SIZE_KEYS)}, and the fields of a tuned config"
     refuse_unknown(entry, ROW_KEYS, where, accepted)
@@ -257,11 +273,35 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
     return Row(problem, config, facts, where, verified, served_of(entry, where))
 
 
-def _failure(raw: object, where: str, defaults: Defaults) -> tuple[GemmProblem, str]:
+def _row_of_kind(entry: dict[Any, Any], where: str) -> Row:
+    """An entry whose ``kind`` is another than GEMM's: the problem's own keys, then what every row has; the rest is the
+    tuned configuration."""
+    problem = _problem_of_kind(entry, where)
+    facts, verified = _facts(entry, where), verified_of(entry, where)
+    known = {*problem.to_dict(), *KNOWN_KEYS, *SERVED_KEYS, "reason"}
+    fields = {key: value for key, value in entry.items() if key not in known}
+    try:
+        config = config_from_dict(problem.kind, fields) if fields else None
+    except (TypeError, ValueError) as error:
+        raise UserError(f"has no such configuration: {error}", where=where) from error
+    return Row(problem, config, facts, where, verified)
+
+
+def _problem_of_kind(entry: dict[Any, Any], where: str) -> Problem:
+    try:
+        workload = workload_of(str(entry["kind"]))
+        return workload.problem_from_dict({key: entry[key] for key in workload.problem_keys if key in entry})
+    except ValueError as error:
+        raise UserError(str(error), where=where) from error
+
+
+def _failure(raw: object, where: str, defaults: Defaults) -> tuple[Problem, str]:
     entry = _mapping(raw, where)
-    refuse_unknown(entry, FAILURE_KEYS, where)
+    other = entry.get("kind", GemmProblem.kind) != GemmProblem.kind
+    if not other:
+        refuse_unknown(entry, FAILURE_KEYS, where)
     reason = record_of(Failure, {key: entry[key] for key in ("reason",) if key in entry}, where)["reason"]
-    return problem_of(entry, where, defaults), reason
+    return _problem_of_kind(entry, where) if other else problem_of(entry, where, defaults), reason
 
 
 def _mapping(raw: object, where: str) -> dict[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,12 +12,16 @@ from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig, tile
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem, as_gemm
+from gemm_tuner.gemm.problem_keys import SIZE_KEYS
 
 
 class GemmWorkload:
     """Every method takes a GemmProblem and a KernelConfig, and raises TypeError for those of another kind."""
 
     kind = GemmProblem.kind
+    problem_keys = SIZE_KEYS
+    templates_dir: Path | None = None
+    rules_dir: Path | None = None
 
     def problem_from_dict(self, row: Mapping[str, Any]) -> GemmProblem:
         return GemmProblem.from_dict(row)
@@ -29,6 +34,26 @@ class GemmWorkload:
 
         return type_fault(as_gemm(problem), device)
 
+    def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
+        from gemm_tuner.gemm.axes import check_axes
+
+        return {**check_axes(axes, where, device)}
+
+    def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> Any:
+        from gemm_tuner.gemm.axes import frame
+
+        return frame(families)
+
+    def configs_of(self, configs: Any) -> list[Config]:
+        from gemm_tuner.gemm.axes import configs_of
+
+        return [*configs_of(configs)]
+
+    def names(self, configs: Any) -> Any:
+        from gemm_tuner.gemm.axes import names
+
+        return names(configs)
+
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         """p: the problem with blank sizes. configs: one tuple a configuration, of ``fields``."""
         rows = [(c.name, c.kernel_symbol, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
@@ -39,6 +64,11 @@ class GemmWorkload:
         from gemm_tuner.gemm.specialization import specialization
 
         return specialization(as_gemm(problem), tile(config), target)
+
+    def loads_by_descriptor(self, config: Config, target: Target) -> bool:
+        from gemm_tuner.gemm.descriptors import loads_by_descriptor
+
+        return loads_by_descriptor(config.family, target)
 
     def compile_cost(self, config: Config) -> float:
         from gemm_tuner.gemm.specialization import compile_cost

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from gemm_tuner.core.records import Config, Problem, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.descriptors import loads_by_descriptor
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
@@ -85,8 +84,8 @@ class CheckStage:
         target = self.gpus.device.target
 
         def companions(problem: Problem, config: Config) -> tuple[Problem, ...]:
-            descriptors = loads_by_descriptor(config.family, target)
             workload = workload_of(problem.kind)
+            descriptors = workload.loads_by_descriptor(config, target)
             sizes = workload.check_problems(problem, config.to_dict(), descriptors=descriptors, interpreted=False)
             return sizes[1:]
 

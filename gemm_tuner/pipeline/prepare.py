@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,7 +99,7 @@ def require_gpu_for_profiler(settings: Settings, environment: Environment) -> No
 
 def assumed_device(settings: Settings, arch: str) -> Device:
     """The device that the architecture's space file describes; named for what it is where that is a relative's."""
-    device = space.load(space_file(settings, arch), arch).device
+    device = space.load(space_file(settings, arch), arch, settings.kind).device
     return replace(device, name=f"{arch} like {device.name}") if note(settings, arch) else device
 
 
@@ -117,9 +117,9 @@ def load_space(settings: Settings, device: Device) -> Space:
     arch = device.target.arch
     stands_in = any(name not in settings.kernels for name in settings.serve)
     families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
-    configs = of_families(space.frame(space.load(space_file(settings, arch), arch)), families)
+    configs = of_families(space.frame(space.load(space_file(settings, arch), arch, settings.kind)), families)
     rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
-    names = space.names(configs).to_numpy(dtype=object)
+    names = space.names(configs, settings.kind).to_numpy(dtype=object)
     return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))
 
 
@@ -145,7 +145,7 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
         raise fault
     prune.require_some(pruned, problem)
     kept_rows = candidates.configs.iloc[pruned.kept]
-    kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows), strict=True))
+    kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows, problem.kind), strict=True))
     predicted = workload.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
@@ -168,3 +168,10 @@ def predicted_us(problem: Problem, config: Config, device: Device) -> float:
 def best_predicted(state: SizeState, names: Sequence[str], count: int) -> list[str]:
     """The ``count`` names that the model finds fastest, best first."""
     return sorted(names, key=lambda name: state.predicted_us[name])[:count]
+
+
+def require_a_type(problems: Iterable[Problem], device: Device) -> None:
+    """Raises UserError for the first problem when the architecture computes the types of none."""
+    faults = [workload_of(problem.kind).type_fault(problem, device) for problem in problems]
+    if faults and all(faults):
+        raise next(fault for fault in faults if fault)

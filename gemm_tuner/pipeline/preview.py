@@ -16,7 +16,6 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
-from gemm_tuner.gemm.arch_types import require_a_type
 from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.pipeline import predict, prepare, serving_refusal, serving_space, show
@@ -24,7 +23,6 @@ from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.space.space import AXES
 from gemm_tuner.system.documents import show as show_value
 
 # Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
@@ -48,7 +46,7 @@ def dry_run(settings: Settings, out: Console) -> None:
     # With --arch, what this machine has is asked after the answer: it takes seconds.
     environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
     device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
-    require_a_type([entry.problem for entry in settings.entries], device)
+    prepare.require_a_type([entry.problem for entry in settings.entries], device)
     servers = serving_refusal.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
         out.print(warning, highlight=False, soft_wrap=True)
@@ -186,12 +184,13 @@ def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.int
         return rows
     mask = np.ones(len(candidates.configs), dtype=bool)
     given: set[str] = set()
+    axes = [str(axis) for axis in candidates.configs.columns if axis != "family"]
     for part in text.split(","):
         field, _, value = (word.strip() for word in part.partition("="))
-        if field not in AXES or not re.fullmatch("[0-9]{1,9}", value):
-            near = difflib.get_close_matches(field, AXES, 1) if field not in AXES else []
+        if field not in axes or not re.fullmatch("[0-9]{1,9}", value):
+            near = difflib.get_close_matches(field, axes, 1) if field not in axes else []
             hint = f"did you mean {near[0]}?" if near else ""
-            accepted = f"FIELD=INTEGER,..., of the fields {', '.join(AXES)}"
+            accepted = f"FIELD=INTEGER,..., of the fields {', '.join(axes)}"
             raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=where, accepted=accepted, hint=hint)
         if field in given:
             raise UserError(f"{field} is given twice", where=where)

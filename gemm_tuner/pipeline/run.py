@@ -8,7 +8,6 @@ from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict
-from gemm_tuner.gemm.arch_types import require_a_type
 from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import (
@@ -42,7 +41,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     if settings.older and environment.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     say_idle(settings, environment, console)
-    require_a_type([entry.problem for entry in settings.entries], environment.device)
+    prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
     servers = serving_refusal.asked_for(settings, environment.device)
     if environment.recording is not None:
         recorded.require_all(settings, environment.device, environment.recording, servers)

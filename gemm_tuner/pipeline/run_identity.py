@@ -11,6 +11,7 @@ from typing import Any
 
 from gemm_tuner import __version__
 from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.kernel_env import counting_variables
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
@@ -65,7 +66,7 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         "version of the tuner": __version__,
         "profiler": profiler,
         "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} "
-        f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}",
+        f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}{of_kind(settings)}",
         "timing code": sources_sha(PACKAGE, SOURCES, but=(*NOT_TIMING, *KERNEL_SOURCES)),
         **({} if environment.recording else environment_variables()),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
@@ -80,6 +81,13 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         "checks": settings.compare,
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
+
+
+def of_kind(settings: Settings) -> str:
+    """What names the sources that a kind of problem brings from outside this package; empty for the others."""
+    workload = workload_of(settings.kind)
+    folder = workload.templates_dir
+    return f" {sources_sha(folder.parent, ('**/*.py', '**/*.j2'))}" if folder is not None else ""
 
 
 def environment_variables() -> dict[str, str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.core.workload import FIRST_KIND
 from gemm_tuner.gemm.sizes import SizeEntry
 
 
@@ -70,6 +72,18 @@ class Settings:
     verbose: bool = False
     time_breakdown: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Of all problems of the run. Raises UserError when there are several."""
+        kinds = sorted({entry.problem.kind for entry in self.entries})
+        if len(kinds) > 1:
+            raise UserError(
+                f"holds problems of {len(kinds)} kinds, {', '.join(kinds)}",
+                where="the sizes",
+                hint="tune each in a run of its own",
+            )
+        return kinds[0] if kinds else FIRST_KIND
 
     @property
     def updates_in_place(self) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gemm_tuner.search.spread import AXES
+from gemm_tuner.search.spread import axes_of
 
 # Axes that leave the tile as it is: a neighbour may have any value of one of them.
 LAUNCH_ONLY = ("GROUP_SIZE_M", "num_stages", "PROGRAMS_PER_SM", "EPILOGUE_SUBTILE")
@@ -21,7 +21,7 @@ def neighbours(candidates: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
     of_family = (candidates["family"] == candidates.at[name, "family"]).to_numpy()
     differing = np.zeros(len(candidates), dtype=np.int64)
     far = np.zeros(len(candidates), dtype=bool)
-    for axis in AXES:
+    for axis in axes_of(candidates):
         values = candidates[axis].to_numpy(np.int64)
         position = np.searchsorted(np.unique(values[of_family]), values)
         steps = np.abs(position - position[candidates.index.get_loc(name)])

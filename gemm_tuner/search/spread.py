@@ -6,15 +6,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gemm_tuner.gemm.config import CONFIG_FIELDS
-
 Floats = npt.NDArray[np.float64]
 
-AXES = tuple(field for field in CONFIG_FIELDS if field != "family")
 # Distance of two configurations for each doubling of an axis; 1 for axes that are not listed.
 WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7, "PROGRAMS_PER_SM": 3.0}
 # Distance of two families, in doublings.
 FAMILY_DISTANCE = 4.0
+
+
+def axes_of(candidates: pd.DataFrame) -> list[str]:
+    """The columns of a candidate table that are axes with numbers for values."""
+    known = candidates.drop(columns=["family", "predicted_us"], errors="ignore")
+    return [str(axis) for axis in known.select_dtypes(["number", "bool"]).columns]
 
 
 def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[str]:
@@ -22,8 +25,9 @@ def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[s
 
     distance: to the nearest one chosen so far, the weighted sum of the doublings of all axes.
     """
-    weights = np.array([WEIGHTS.get(axis, 1.0) for axis in AXES])
-    position = np.log2(candidates[list(AXES)].to_numpy(np.float64) + 1) * weights
+    axes = axes_of(candidates)
+    weights = np.array([WEIGHTS.get(axis, 1.0) for axis in axes])
+    position = np.log2(candidates[axes].to_numpy(np.float64) + 1) * weights
     family = candidates["family"].to_numpy()
     log_predicted = np.log(candidates["predicted_us"].to_numpy(np.float64))
     nearest = np.full(len(candidates), np.inf)

@@ -24,7 +24,7 @@ LAUNCH_OPTIONS = {
 
 
 @functools.lru_cache(maxsize=8)
-def environment(template_dir: Path) -> jinja2.Environment:
+def environment(template_dir: Path, of_kind: Path | None = None) -> jinja2.Environment:
     """StrictUndefined, so that a misspelt name in a template is an error and not empty text."""
     if not (template_dir / SCRIPT_TEMPLATE).is_file():
         raise UserError(
@@ -34,7 +34,7 @@ def environment(template_dir: Path) -> jinja2.Environment:
             hint="check --templates",
         )
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template_dir),
+        loader=jinja2.FileSystemLoader([folder for folder in (template_dir, of_kind) if folder is not None]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -58,9 +58,10 @@ def render(
 
     Raises UserError for a template that is missing, misspelt or does not parse.
     """
-    values = workload_of(problem.kind).template_values(problem, tuple(configs))
+    workload = workload_of(problem.kind)
+    values = workload.template_values(problem, tuple(configs))
     try:
-        template = environment(template_dir).get_template(SCRIPT_TEMPLATE)
+        template = environment(template_dir, workload.templates_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
             family=family,
             body=CONSUMER_TEMPLATE if kernel else f"{family}.py.j2",

@@ -16,7 +16,6 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.space.rule import Kind, Rule
-from gemm_tuner.space.space import AXES
 
 RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
@@ -83,8 +82,9 @@ def columns_of(configs: pd.DataFrame) -> Any:
     family: a Categorical, which compares with a name about a hundred times faster than an array of names.
     largest, families: of the whole space, the largest value by axis and the names of all families.
     """
-    columns = {axis: configs[axis].to_numpy(np.int64) for axis in AXES}
-    largest = {axis: int(column.max()) for axis, column in columns.items()} if len(configs) else {}
+    columns = {str(axis): configs[axis].to_numpy() for axis in configs.columns if axis != "family"}
+    counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
+    largest = {axis: int(column.max()) for axis, column in counted.items()} if len(configs) else {}
     family = pd.Categorical(configs["family"])
     return SimpleNamespace(family=family, families=frozenset(family.categories), largest=largest, **columns)
 
@@ -98,9 +98,8 @@ class SomeRows:
         self._columns, self._rows = columns, rows
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("family", *AXES):
-            raise AttributeError(f"there is no column {name}")
-        column = getattr(self._columns, name).take(self._rows)
+        whole = getattr(self._columns, name)
+        column = whole.take(self._rows)
         setattr(self, name, column)
         return column
 
@@ -112,7 +111,7 @@ def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...
     costs more than evaluating a rule on a few rows too many.
     """
     everything = columns
-    asked = np.arange(len(columns.BLOCK_SIZE_M))  # row positions of ``columns``; ``alive`` marks those not cut
+    asked = np.arange(len(columns.family))  # row positions of ``columns``; ``alive`` marks those not cut
     alive, left = np.ones(len(asked), dtype=bool), len(asked)
     rejected_by = np.zeros(len(asked), dtype=np.int32)  # 0: by none, else 1 + index of the rule
     funnel = []
@@ -146,7 +145,7 @@ def ask(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArr
         raise UserError(
             f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
         ) from error
-    shape = columns.BLOCK_SIZE_M.shape
+    shape = columns.family.codes.shape
     if answer.dtype != np.bool_ or answer.shape not in ((), shape):
         raise UserError(
             f"gives {answer.dtype} of shape {answer.shape}",

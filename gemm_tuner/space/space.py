@@ -8,34 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from gemm_tuner.core import architecture
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Device, Target
-from gemm_tuner.gemm.config import (
-    AMD_NAME_PARTS,
-    CONFIG_FIELDS,
-    FAMILY_NAME_PARTS,
-    NAME_PARTS,
-    UNUSED,
-    KernelConfig,
-    has_legal_shape,
-    legal_shapes,
-)
-from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
+from gemm_tuner.core.records import Config, Device, Target
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
+from gemm_tuner.system.documents import load_yaml, show
 from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.values import exact_mapping
 
-AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
-AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
-# Axes that a family need not name: it does not use them.
-OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
-FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
-FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
-HIGHEST = 65536  # of any axis
 MAX_CONFIGS = 5_000_000  # of all families together
 MAX_FAMILIES = 64
 MAX_DEVICE_NUMBER = 2**53  # up to here floats count whole numbers exactly
@@ -60,8 +43,9 @@ class SpaceFile:
 
     path: Path
     device: Device
-    families: dict[str, dict[str, tuple[int, ...]]]
+    families: dict[str, dict[str, tuple[Any, ...]]]
     gpus: tuple[tuple[str, int], ...] = ()
+    kind: str = FIRST_KIND
 
 
 def known_archs(rules_dir: Path) -> list[str]:
@@ -94,9 +78,9 @@ def stand_in_note(rules_dir: Path, arch: str) -> str:
     return "" if found == arch else f"{arch} is not known: space and rules are those of its nearest relative, {found}"
 
 
-def load(path: Path, arch: str) -> SpaceFile:
-    """Reads and checks a space file. Raises UserError naming the file and the key."""
-    document = load_yaml(path, "space file")
+def load(path: Path, arch: str, kind: str = FIRST_KIND) -> SpaceFile:
+    """Reads and checks the space file of a kind of problem. Raises UserError naming the file and the key."""
+    document, workload = load_yaml(path, "space file"), workload_of(kind)
     where = printable(path)
     accepted = "a mapping with the keys architecture, device and families"
     if not isinstance(document, dict) or not set(document) <= {*SECTIONS, "gpus"} or "families" not in document:
@@ -111,30 +95,19 @@ def load(path: Path, arch: str) -> SpaceFile:
     for family in families:
         if not isinstance(family, str) or not re.fullmatch("[a-z][a-z0-9_]{0,63}", family):
             raise UserError(f"family {show(family)} is no name", where=where, accepted="a name such as gemm_tile")
-    checked = {name: _axes(axes, f"{where}, {name}", device) for name, axes in families.items()}
+    checked = {name: workload.check_axes(axes, f"{where}, {name}", device) for name, axes in families.items()}
     _check_size(checked, where)
-    return SpaceFile(path, device, checked, _gpus(document.get("gpus", {}), f"{where}, gpus"))
+    return SpaceFile(path, device, checked, _gpus(document.get("gpus", {}), f"{where}, gpus"), kind)
 
 
-def _check_size(families: dict[str, dict[str, tuple[int, ...]]], where: str) -> None:
+def _check_size(families: dict[str, dict[str, tuple[Any, ...]]], where: str) -> None:
     size = sum(math.prod(len(values) for values in axes.values()) for axes in families.values())
     if size > MAX_CONFIGS:
         raise UserError(f"has {size} configurations", where=where, accepted=f"at most {MAX_CONFIGS}")
 
 
-def _mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The value, a mapping with exactly these keys; ``optional`` ones may be absent. Raises UserError."""
-    if not isinstance(value, dict):
-        raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
-    refuse_unknown(value, keys, where)
-    missing = [key for key in keys if key not in value and key not in optional]
-    if missing:
-        raise UserError(f"lacks {', '.join(missing)}", where=where, accepted=", ".join(keys))
-    return value
-
-
 def _facts(value: Any, where: str) -> Architecture:
-    row = _mapping(value, FACT_KEYS, where)
+    row = exact_mapping(value, FACT_KEYS, where)
     for key, kinds in (("matrix", architecture.MATRIX_KINDS), ("fp8", architecture.FP8_KINDS)):
         if row[key] not in kinds:
             raise UserError(f"{key} is {show(row[key])}", where=where, accepted=", ".join(kinds))
@@ -157,7 +130,7 @@ def _gpus(value: Any, where: str) -> tuple[tuple[str, int], ...]:
 
 
 def _device(value: Any, arch: str, facts: Architecture, where: str) -> Device:
-    row = _mapping(value, DEVICE_KEYS, where)
+    row = exact_mapping(value, DEVICE_KEYS, where)
     if not _is_name(row["name"]):
         raise UserError(f"name is {show(row['name'])}", where=where, accepted="text of one line")
     if row["backend"] not in ("cuda", "hip"):
@@ -195,61 +168,18 @@ def _check_positive(key: str, value: Any, where: str, *, whole: bool) -> None:
         raise UserError(f"{key} is {show(value)}", where=where, accepted=accepted)
 
 
-def _axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
-    accepted = AXES if device.target.backend == "hip" else tuple(a for a in AXES if a not in AMD_AXES)
-    axes = _mapping(value, accepted, where, OPTIONAL_AXES)
-    for axis, values in axes.items():
-        _check_axis(axis, values, where)
-    return {axis: tuple(axes.get(axis, (UNUSED.get(axis),))) for axis in accepted}
-
-
-def _check_axis(axis: str, values: Any, where: str) -> None:
-    lowest, highest = 0 if axis in FROM_0 else 1, 1 if axis in FLAGS else HIGHEST
-    shapes = legal_shapes(axis)
-    accepted = f"a list of different integers from {lowest} to {highest}{', each ' if shapes else ''}{shapes}"
-    if not isinstance(values, list) or not values:
-        raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
-    seen: set[int] = set()
-    for value in values:
-        if type(value) is not int or not lowest <= value <= highest or not has_legal_shape(axis, value):
-            raise UserError(f"{axis} holds {show(value)}", where=where, accepted=accepted)
-        if value in seen:
-            raise UserError(f"{axis} holds {show(value)} twice", where=where, accepted=accepted)
-        seen.add(value)
-
-
 def frame(space: SpaceFile) -> pd.DataFrame:
-    """All configurations of the axes, one row each; the columns are KernelConfig's fields."""
-    parts = []
-    for family, axes in space.families.items():
-        grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
-        part = pd.DataFrame({axis: column.ravel() for axis, column in zip(axes, grid, strict=True)})
-        for axis in AMD_AXES:
-            if axis not in axes:
-                part[axis] = np.int64(0)
-        part.insert(0, "family", family)
-        parts.append(part[list(CONFIG_FIELDS)])
-    return pd.concat(parts, ignore_index=True)
+    """All configurations of the axes, one row each: the column family, and one an axis."""
+    table: pd.DataFrame = workload_of(space.kind).frame(space.families)
+    return table
 
 
-def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
+def configs_of(configs: pd.DataFrame, kind: str = FIRST_KIND) -> list[Config]:
     """The configurations of all rows, in order."""
-    columns = [configs["family"].tolist(), *(configs[axis].tolist() for axis in AXES)]
-    return [KernelConfig(*row) for row in zip(*columns, strict=True)]
+    return workload_of(kind).configs_of(configs)
 
 
-def names(configs: pd.DataFrame) -> pd.Series:
-    """The canonical name of every row; equal to ``KernelConfig.name`` (tested)."""
-    on_amd = configs["kpack"].to_numpy() != 0
-    parts: list[npt.NDArray[Any]] = [configs["family"].to_numpy()]
-    parts += [name_part(configs[field], short) for field, short in NAME_PARTS]
-    parts += [name_part(configs[field], short, UNUSED[field]) for field, short in FAMILY_NAME_PARTS]
-    if on_amd.any():
-        parts += [np.where(on_amd, name_part(configs[field], short), "") for field, short in AMD_NAME_PARTS]
-    return pd.Series(["".join(row) for row in zip(*parts, strict=True)], index=configs.index, dtype=object)
-
-
-def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
-    """The part of the names that an axis adds, shape (configurations,); "" where the value is ``unused``."""
-    place, different = pd.factorize(values)
-    return np.array(["" if value == unused else f"_{short}{value}" for value in different], dtype=object)[place]
+def names(configs: pd.DataFrame, kind: str = FIRST_KIND) -> pd.Series:
+    """The name of every row; equal to ``Config.name`` (tested)."""
+    found: pd.Series = workload_of(kind).names(configs)
+    return found

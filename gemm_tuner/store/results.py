@@ -177,11 +177,16 @@ def choice_row(choice: Choice) -> dict[str, Any]:
     row = {
         **size_keys(choice.problem),
         "family": choice.config.family,
-        **{key: int(value) for key, value in choice.config.options().items()},
+        **{key: plain(value) for key, value in choice.config.options().items()},
         **facts,
         **served_rows(choice.served, predicted=choice.source == "predicted"),
     }
     return {key: value for key, value in row.items() if value is not None}
+
+
+def plain(value: Any) -> Any:
+    """A value of a configuration's field as YAML holds it; numpy's integers become Python's."""
+    return list(value) if isinstance(value, tuple) else value if isinstance(value, (bool, str)) else int(value)
 
 
 def _predicted(choice: Choice) -> dict[str, Any]:

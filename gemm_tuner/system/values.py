@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.system.documents import show
+from gemm_tuner.system.documents import refuse_unknown, show
 
 FACTOR_FORM = "a finite number that fp32 holds, such as 0.5"
 _SMALLEST_FACTOR, _LARGEST_FACTOR = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of normal fp32 numbers
@@ -71,3 +71,14 @@ def choice(entry: dict[Any, Any], key: str, known: tuple[str, ...], where: str) 
         return value
     hint = did_you_mean(value, known) if isinstance(value, str) else ""
     raise UserError(f"{key} is {show(value)}", where=where, accepted=", ".join(known), hint=hint)
+
+
+def exact_mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The value, a mapping with exactly these keys; ``optional`` ones may be absent. Raises UserError."""
+    if not isinstance(value, dict):
+        raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
+    refuse_unknown(value, keys, where)
+    missing = [key for key in keys if key not in value and key not in optional]
+    if missing:
+        raise UserError(f"lacks {', '.join(missing)}", where=where, accepted=", ".join(keys))
+    return value

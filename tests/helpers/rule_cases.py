@@ -13,11 +13,11 @@ import numpy as np
 import yaml
 from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device, shipped
 
+from gemm_tuner.gemm.axes import AXES
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.pipeline.prepare import Space, load_space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space import prune
-from gemm_tuner.space.space import AXES
 
 BY_NAME = {rule.name: rule for rule in prune.load_rules(RULES)}
 # The largest values of the space that a rule asks for.

@@ -17,12 +17,12 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.decide import finals_plan
+from gemm_tuner.gemm.axes import AMD_AXES, AXES
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.budget import LIKE_NSYS
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.space import prune, space
-from gemm_tuner.space.space import AMD_AXES, AXES
 
 Thin = Callable[[str], list[str]]
 SIZE = ["-m", "4096", "-n", "4096", "-k", "4096"]

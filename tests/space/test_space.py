@@ -15,6 +15,7 @@ from samples import ARCHS, RULES, device, shipped
 
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
+from gemm_tuner.gemm import axes as gemm_axes
 from gemm_tuner.gemm.config import UNUSED
 from gemm_tuner.space import space
 from gemm_tuner.system.documents import dump_yaml
@@ -50,7 +51,7 @@ def test_a_frame_is_the_product_of_the_axes_without_repetition(arch: str) -> Non
 def test_axes_that_a_family_is_silent_on_are_at_their_defaults() -> None:
     configs = shipped("sm_90").configs
     tiles = configs[configs["family"] == "gemm_tile"]
-    for axis in space.OPTIONAL_AXES:
+    for axis in gemm_axes.OPTIONAL_AXES:
         assert set(tiles[axis]) == {UNUSED[axis]}
     assert set(configs["PROGRAMS_PER_SM"]) == {0, 1, 2}
 
@@ -123,7 +124,7 @@ BAD = {
     "families too many": (lambda d: d.update(families={f"f{i}": {} for i in range(65)}), ["65 families", "at most 64"]),
     "families too large together": (
         lambda d: d.update(families={f: {a: list(range(1, 1 + {"num_stages": 2000, "SPLIT_K": 2000}.get(a, 1)))
-                                         for a in space.AXES[:7]} for f in ("a", "b")}),
+                                         for a in gemm_axes.AXES[:7]} for f in ("a", "b")}),
         ["has 8000000 configurations", "at most 5000000"]),
     "rate is text": (about_device({"matmul_tflops": {"bf16": "fast"}}), ["matmul_tflops of 'bf16' is 'fast'"]),
 }  # fmt: skip
@@ -146,11 +147,11 @@ def test_an_axis_of_all_values_is_read_at_once(tmp_path: Path) -> None:
     """Each value was once looked for in all before it: 2 * 10^9 comparisons."""
     document = yaml.safe_load((RULES / "space_sm_90.yaml").read_text())
     single = {axis: values[:1] for axis, values in document["families"]["gemm_tile"].items()}
-    values = list(range(1, space.HIGHEST + 1))
+    values = list(range(1, gemm_axes.HIGHEST + 1))
     document["families"] = {"gemm_tile": {**single, "num_stages": values}}
     path = tmp_path / "mine.yaml"
     path.write_text(json.dumps(document))
-    assert len(space.frame(space.load(path, "sm_90"))) == space.HIGHEST
+    assert len(space.frame(space.load(path, "sm_90"))) == gemm_axes.HIGHEST
     document["families"]["gemm_tile"]["num_stages"] = [*values, 1]
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match="num_stages holds 1 twice"):

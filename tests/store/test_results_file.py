@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from pathlib import Path
 
 import pytest
@@ -64,13 +63,12 @@ def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
 def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "all.yaml"
     runs = [session(tmp_path / str(number), size, results_file=path) for number, size in enumerate((ONE, TWO, THREE))]
-    for number, (run, size) in enumerate(zip(runs, (ONE, TWO, THREE), strict=True)):
-        run.started_at = datetime.datetime(2026, 1, 31, 12, 0, 0, 1000 * number, tzinfo=datetime.timezone.utc)
-        run.record_outcome(size, choice(size, TILES["a"], 10.0))
-        run.write_results()
+    for run, size in zip(runs, (ONE, TWO, THREE), strict=True):
+        run.outcomes.record(size, choice(size, TILES["a"], 10.0))
+        run.outcomes.write()
     found = results.read(path)
     named = [str(found.header_of(row)["run"]) for row in found.rows]
-    assert named == [str(run.header().run) for run in runs] and len(set(named)) == 3
+    assert named == [str(run.outcomes.header().run) for run in runs] and len(set(named)) == 3
 
 
 def test_a_row_that_stays_is_whole(path: Path) -> None:

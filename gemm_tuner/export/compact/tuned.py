@@ -73,7 +73,7 @@ def load(path: Path) -> TunedRun:
 def _of_folder(folder: Path) -> TunedRun:
     record = run_record.read(run_place.run_folder(folder))
     found = run_place.results_of_run(folder)
-    served = {row.problem: row.served for row in found.rows} if found else {}
+    served = {row.gemm: row.served for row in found.rows} if found else {}
     header = _header(record.header, printable(folder / RUN_FILE))
     sizes = [
         replace(
@@ -106,7 +106,7 @@ def _of_file(path: Path) -> TunedRun:
         time_us, share = row.facts.get("median_us"), row.facts.get("roofline_pct")
         roofline_us = share / 100 * time_us if time_us and share else None
         tables = run_record.tables_folder(path, found.header_of(row))
-        size = _size(tables, row.problem, row.config.name, roofline_us)
+        size = _size(tables, row.gemm, row.tile.name, roofline_us)
         sizes.append(replace(size, served=row.served, verified=row.verified))
     return TunedRun(found.header, tuple(sizes), gone, folder)
 

@@ -76,13 +76,13 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     for row in found.rows:
         source = found.source_of(row)
         reason = trust.row_fault(row, source)
-        if not reason and row.problem in tuned:
+        if not reason and row.gemm in tuned:
             reason = "is in the results file twice"
         if reason:
-            left_out.append(LeftOut(row.problem, reason))
+            left_out.append(LeftOut(row.gemm, reason))
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
-            tuned[row.problem] = Tuned(row.problem, row.config, time_us, row.verified, source)
+            tuned[row.gemm] = Tuned(row.gemm, row.tile, time_us, row.verified, source)
     return tuple(tuned.values()), tuple(left_out)
 
 

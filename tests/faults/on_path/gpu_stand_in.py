@@ -14,12 +14,12 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
 from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Plan, Work
 from gemm_tuner.system.processes import die_with_the_tuner, identity
@@ -115,7 +115,10 @@ class StandIn:
             if fault == "segv check":
                 os.kill(os.getpid(), signal.SIGSEGV)
             ok = fault not in ("wrong", "racy")
-            for problem in (work.problem, replace(work.problem, m=work.problem.m + 1)):
+            sizes = workload_of(work.problem.kind).check_problems(
+                work.problem, self.configs[name], descriptors=False, interpreted=False
+            )
+            for problem in sizes:
                 message = {"wrong": "C[3, 5] is 7, the reference 8", "racy": "C[3, 5] is 7, then 8"}.get(fault, "")
                 over_bound, stable = 0.5 if ok else 9.0, fault != "racy"
                 verdict = Verdict(problem, name, ok, 0.0, over_bound, (3, 5), message, stable)

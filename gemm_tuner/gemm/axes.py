@@ -1,0 +1,93 @@
+"""The axes of the GEMM kernels: which values a space file may give them, and the configurations that they span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.config import (
+    AMD_NAME_PARTS,
+    CONFIG_FIELDS,
+    FAMILY_NAME_PARTS,
+    NAME_PARTS,
+    UNUSED,
+    KernelConfig,
+    has_legal_shape,
+    legal_shapes,
+)
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.values import exact_mapping
+
+AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
+AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
+# Axes that a family need not name: it does not use them.
+OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
+FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
+FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
+HIGHEST = 65536  # of any axis
+
+
+def check_axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
+    accepted = AXES if device.target.backend == "hip" else tuple(a for a in AXES if a not in AMD_AXES)
+    axes = exact_mapping(value, accepted, where, OPTIONAL_AXES)
+    for axis, values in axes.items():
+        _check_axis(axis, values, where)
+    return {axis: tuple(axes.get(axis, (UNUSED.get(axis),))) for axis in accepted}
+
+
+def _check_axis(axis: str, values: Any, where: str) -> None:
+    lowest, highest = 0 if axis in FROM_0 else 1, 1 if axis in FLAGS else HIGHEST
+    shapes = legal_shapes(axis)
+    accepted = f"a list of different integers from {lowest} to {highest}{', each ' if shapes else ''}{shapes}"
+    if not isinstance(values, list) or not values:
+        raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
+    seen: set[int] = set()
+    for value in values:
+        if type(value) is not int or not lowest <= value <= highest or not has_legal_shape(axis, value):
+            raise UserError(f"{axis} holds {show(value)}", where=where, accepted=accepted)
+        if value in seen:
+            raise UserError(f"{axis} holds {show(value)} twice", where=where, accepted=accepted)
+        seen.add(value)
+
+
+def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame:
+    """All configurations of the axes, one row each; the columns are KernelConfig's fields."""
+    parts = []
+    for family, axes in families.items():
+        grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
+        part = pd.DataFrame({axis: column.ravel() for axis, column in zip(axes, grid, strict=True)})
+        for axis in AMD_AXES:
+            if axis not in axes:
+                part[axis] = np.int64(0)
+        part.insert(0, "family", family)
+        parts.append(part[list(CONFIG_FIELDS)])
+    return pd.concat(parts, ignore_index=True)
+
+
+def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
+    """The configurations of all rows, in order."""
+    columns = [configs["family"].tolist(), *(configs[axis].tolist() for axis in AXES)]
+    return [KernelConfig(*row) for row in zip(*columns, strict=True)]
+
+
+def names(configs: pd.DataFrame) -> pd.Series:
+    """The canonical name of every row; equal to ``KernelConfig.name`` (tested)."""
+    on_amd = configs["kpack"].to_numpy() != 0
+    parts: list[npt.NDArray[Any]] = [configs["family"].to_numpy()]
+    parts += [name_part(configs[field], short) for field, short in NAME_PARTS]
+    parts += [name_part(configs[field], short, UNUSED[field]) for field, short in FAMILY_NAME_PARTS]
+    if on_amd.any():
+        parts += [np.where(on_amd, name_part(configs[field], short), "") for field, short in AMD_NAME_PARTS]
+    return pd.Series(["".join(row) for row in zip(*parts, strict=True)], index=configs.index, dtype=object)
+
+
+def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
+    """The part of the names that an axis adds, shape (configurations,); "" where the value is ``unused``."""
+    place, different = pd.factorize(values)
+    return np.array(["" if value == unused else f"_{short}{value}" for value in different], dtype=object)[place]

@@ -1,0 +1,69 @@
+"""The space of kinds of problems whose configurations are plain: any axes with int, bool, word or tuple values."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Config, Device
+from gemm_tuner.system.documents import show
+
+FORM = "a list of different integers, of true and false, of words, or of lists of integers"
+
+
+class PlainSpace:
+    """The methods of ``core.workload.Workload`` that are about the space; a workload inherits them."""
+
+    def config_from_dict(self, row: Mapping[str, Any]) -> PlainConfig:
+        return PlainConfig.from_dict(row)
+
+    def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
+        """Raises UserError for an axis that has no values, two equal ones, or one of another form."""
+        if not isinstance(axes, dict) or not axes:
+            raise UserError(f"is {show(axes)}", where=where, accepted="axes, such as {BLOCK_SIZE: [1024, 2048]}")
+        return {name: _values(name, values, where) for name, values in axes.items()}
+
+    def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> pd.DataFrame:
+        """A cell of an axis that a family does not have is None."""
+        rows = [
+            {"family": family, **dict(zip(axes, values, strict=True))}
+            for family, axes in families.items()
+            for values in itertools.product(*axes.values())
+        ]
+        return pd.DataFrame(rows)
+
+    def configs_of(self, configs: pd.DataFrame) -> list[Config]:
+        return [*map(_config, configs.to_dict("records"))]
+
+    def names(self, configs: pd.DataFrame) -> pd.Series:
+        return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
+
+
+def _config(row: Mapping[Any, Any]) -> PlainConfig:
+    fields = {str(axis): value for axis, value in row.items() if axis != "family" and value is not None}
+    return PlainConfig(str(row["family"]), tuple(fields.items()))
+
+
+def _values(name: object, values: object, where: str) -> tuple[Any, ...]:
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,63}", name):
+        raise UserError(f"axis {show(name)} is no name", where=where, accepted="letters, digits and _")
+    if not isinstance(values, list) or not values:
+        raise UserError(f"{name} is {show(values)}", where=where, accepted=FORM)
+    found = [tuple(value) if isinstance(value, list) else value for value in values]
+    if len({type(value) for value in found}) != 1 or not all(map(_is_value, found)):
+        raise UserError(f"{name} is {show(values)}", where=where, accepted=FORM)
+    if len(set(found)) < len(found):
+        raise UserError(f"{name} holds a value twice", where=where, accepted=FORM)
+    return tuple(found)
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(type(one) is int for one in value)
+    return isinstance(value, int) or (isinstance(value, str) and re.fullmatch("[A-Za-z0-9_]{1,64}", value) is not None)
