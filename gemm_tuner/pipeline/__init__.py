@@ -1,4 +1,4 @@
-"""The order of things: tune, predict, check; search rounds and finals. The only package that knows all stages.
+"""The order of the stages: tune, predict, check; search rounds and finals. The only package that knows them all.
 
 May import core, system, languages, gemm, space, consumers, source, search, compile, launch, profilers, measure,
 decide, store.

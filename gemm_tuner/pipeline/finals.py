@@ -1,4 +1,4 @@
-"""The finals of a batch: the best of every size and the vendor library, in processes until they are told apart."""
+"""The finals of a batch: the best of every size and the vendor library, in processes until the ranking is clear."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.finals_times import FinalsTimes
 from gemm_tuner.store.store import Store
 
-# Once more, where another than the chosen one was clearly faster in the publishing processes.
+# Further publishing processes where another finalist than the chosen one was significantly faster in the first ones.
 PUBLISH_AGAIN = 2
 # The store's fact on a size: the finalist that came first, and the one that took its place.
 OVERRULED = "overruled "
@@ -34,7 +34,7 @@ Finalists = Sequence[tuple[SizeState, list[str]]]
 
 @dataclass
 class Finals:
-    """Which processes run, and how they rank the finalists. All outcomes are by problem.
+    """Runs the processes of finals and ranks the finalists. All results are by problem.
 
     states:   of the sizes that have timings.
     next_process: number of the next process of this run.
@@ -68,8 +68,8 @@ class Finals:
         return self._times.by_size
 
     def run(self, finalists: Finalists) -> None:
-        """All finalists of each size and the vendor library in as many processes as planned; more that choose where
-        they can be expected to tell; and new publishing ones where the first contradict the choice."""
+        """Runs the finals: the planned processes with all finalists and the vendor library; further choosing processes
+        where they are expected to decide; new publishing ones where the first contradict the choice."""
         finalists = [(state, names) for state, names in finalists if names]
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
         labels = self.gpus.labels
@@ -118,7 +118,7 @@ class Finals:
         return moved
 
     def _add_processes(self, finalists: Finalists) -> None:
-        """More of the sizes that are undecided, less what cannot win any more."""
+        """Runs further choosing processes of undecided sizes, with the finalists that can still win."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
             every = [(state, list(self._ranking(state).undecided)) for state, _ in finalists]
             undecided = [(state, names) for state, names in every if names]
@@ -253,7 +253,7 @@ class Finals:
             self._record(state)
 
     def _judge(self) -> None:
-        """Orders the finalists of all sizes, each by what all together tell of the noise."""
+        """Ranks the finalists of all sizes, with the noise estimated from all of them together."""
         self.sheets = {problem: sheet_of(timings) for problem, timings in self.timings.items()}
         kept = {problem: self.states[problem].kept for problem in self.sheets}
         self.judge = judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
@@ -263,7 +263,7 @@ class Finals:
             self.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
-        """Keeps the median and the most of what kernels differed from themselves, over sizes."""
+        """Notes the noise floor: median and maximum over sizes of the differences in A/A tests."""
         noise = [one.noise_pct for one in self.rankings.values() if one.noise_pct is not None]
         if noise:
             self.log.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))

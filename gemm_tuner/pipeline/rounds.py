@@ -21,30 +21,31 @@ from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.store import Store
 
 Asked = list[tuple[SizeState, list[str]]]
-# Of what a budget leaves when a round begins, what compiling may take: what is compiled must be timed too.
+# Share of the budget left at the start of a round that compiling may take: what is compiled must also be timed.
 COMPILE_SHARE = 0.5
-# Rounds that a search may ask for; a search that never ends is a bug.
+# Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
 
 
 @dataclass
 class Screened:
-    """What a round timed. twins: by size the names that are the same kernel as another, with the name of that.
+    """The timings of a round.
 
-    homes: which GPU each size was on when the round began.
+    duplicates: by size, name -> name of the configuration with the same machine code that was timed for it.
+    homes:      which GPU each size was on when the round began.
     """
 
     compiled: Asked
-    twins: list[tuple[SizeState, dict[str, str]]]
+    duplicates: list[tuple[SizeState, dict[str, str]]]
     homes: dict[Problem, int]
     timings: dict[Key, Timing] = field(default_factory=dict)
 
 
 @dataclass
 class Rounds:
-    """The steps of a search round: propose, compile, screen, learn; over when nothing is proposed.
+    """The steps of a search round: propose, compile, screen, learn. The search ends when nothing is proposed.
 
-    compiling: None where nothing is compiled before it is timed. jobs: profiler starts of a round, on each GPU.
+    compiling: None where nothing is compiled before it is timed. jobs: profiler starts of a round on each GPU.
     """
 
     search: Search
@@ -60,7 +61,7 @@ class Rounds:
     number: int = 0
 
     def propose(self) -> Asked:
-        """What the search asks for next; nothing when it has enough or the budget of screening is spent.
+        """What the search asks for next; empty when it has ended or the budget for screening is spent.
 
         Raises KeyboardInterrupt when the run is to end, AssertionError for a search that never ends.
         """
@@ -76,8 +77,11 @@ class Rounds:
         return self._by_state(proposed)
 
     def compile(self, asked: Asked) -> Asked:
-        """Compiles what was asked for, and returns what of it can be timed. What may be asked for next compiles while
-        that is timed."""
+        """Compiles what was asked for, and returns what of it can be timed.
+
+        What the search is likely to ask for next is queued before screening begins, so that the workers are busy while
+        the GPU times: afterwards they would wait for it, and it for them.
+        """
         if self.compiling is None:
             return remaining(asked)
         now, first_kernel_s = self.limits.budget.clock(), self.limits.pace.start_up_s()
@@ -88,15 +92,18 @@ class Rounds:
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def screen(self, compiled: Asked) -> Screened:
-        """Times a few launches of each, of one kernel under several names once; clear losers get fewer. Timings are in
-        the store as soon as they come."""
-        twins = [(state, self._twins(state, names)) for state, names in compiled]
-        pairs = zip(compiled, twins, strict=True)
+        """Times a few launches of each configuration, fewer of clear losers, and one of several with the same code.
+
+        Timings are stored as they arrive, with the GPU that they are from. The states are updated by ``learn``,
+        after all GPUs have ended: a GPU that fails hands its sizes over, and then its timings no longer count.
+        """
+        same_as = [(state, self._duplicates(state, names)) for state, names in compiled]
+        pairs = zip(compiled, same_as, strict=True)
         once = [(state, [name for name in names if name not in same]) for (state, names), (_, same) in pairs]
         once = [(state, names) for state, names in once if names]
         before = dict(self.fleet.home)
         self.fleet.deal({state.problem: cost_of(state, names) for state, names in once})
-        screened = Screened(compiled, twins, {**self.fleet.home, **before})
+        screened = Screened(compiled, same_as, {**self.fleet.home, **before})
         work = [self._work(state, names) for state, names in once]
         total, labels = sum(len(one.entries) for one in work), self.gpus.labels
 
@@ -116,11 +123,12 @@ class Rounds:
         return screened
 
     def learn(self, screened: Screened) -> None:
-        """Records a round in the states of its sizes, which the search looks at for the next.
+        """Records a round in the states of its sizes, from which the search proposes the next.
 
-        Sizes whose GPU failed forget what it timed: another GPU screens them anew. Without a budget, what has no
-        timing then is missing in the trace; with one, its time was over. Raises KeyboardInterrupt when the run is to
-        end.
+        First all timings are entered, then those of sizes whose GPU failed are dropped (another GPU screens these sizes
+        anew), and only then are times copied to duplicates, so that no copy outlives its original. Without a budget, a
+        configuration without a timing is missing in the trace; with one, its time was over. Raises KeyboardInterrupt
+        when the run is to end.
         """
         by_problem = {state.problem: state for state in self.states}
         for (problem, _), timing in screened.timings.items():  # those of a GPU that failed afterwards too
@@ -129,9 +137,9 @@ class Rounds:
         for problem in moved & by_problem.keys():
             self.store.drop_other_gpus(problem, SCREEN, self.gpus.labels[self.fleet.home[problem]])
             by_problem[problem].forget_screening({t.name for t in self.store.timings(problem, SCREEN)})
-        for state, same in screened.twins:
-            for name, twin in same.items():
-                state.copy_timing(twin, name)
+        for state, same in screened.duplicates:
+            for name, timed in same.items():
+                state.copy_timing(timed, name)
         self.limits.interruption.check()
         if not self.limits.budget.bounded:
             for state, names in remaining(screened.compiled):
@@ -140,7 +148,7 @@ class Rounds:
 
     @property
     def _until(self) -> float:
-        """When the last kernel of screening must have been launched: a time of the budget's clock."""
+        """When the last kernel of screening may be launched: a time of the budget's clock."""
         return self.limits.pace.screen_deadline_until(len(self.states))
 
     def _by_state(self, proposals: Proposals) -> Asked:
@@ -154,7 +162,7 @@ class Rounds:
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, count))
 
-    def _twins(self, state: SizeState, names: list[str]) -> dict[str, str]:
+    def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
         """Those of the names that are the same kernel as another which is timed already, or in this round."""
         same = duplicates(state, self.gpus.device.num_sms)
         running = set(names)

@@ -1,4 +1,4 @@
-"""``--serve``: beside the winner of each size, the best that a server's own kernel can launch.
+"""``--serve``: in addition to the winner of each size, the best configuration that a server's kernel can launch.
 
 A server launches a plain tile kernel, for which the family STAND_IN stands, or its own kernel where --kernel_from found
 one. Its configurations are searched apart from the others, the best of them come into the finals together with the

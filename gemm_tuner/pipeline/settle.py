@@ -32,7 +32,7 @@ class Settlement:
     def settle(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:
         """Ends a size with the configuration that its check found right; with the reason where ``name`` is None."""
         problem, store, judgement = state.problem, self.store, serving.judgement(self.servers, state)
-        store.keep_account(problem, state.rows)
+        store.keep_state(problem, state.rows)
         if name is None:
             store.record_outcome(problem, "", reason)
             self.outcomes.record(problem, None, reason, judgement)

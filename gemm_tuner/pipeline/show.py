@@ -1,4 +1,4 @@
-"""What a person reads on the terminal: the funnel, the results, the time that each stage took.
+"""Terminal output: the funnel, the results, the time of each stage.
 
 On a terminal sizes and configurations have their short forms, and tables fit its width; what is piped has full names
 and every column.

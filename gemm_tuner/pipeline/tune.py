@@ -31,7 +31,7 @@ NOT_ASKED = "not_asked_for_by_the_search"
 
 @dataclass
 class Tuning:
-    """The measured way of a batch. launchers: one a GPU. given: the servers of a results file that is timed."""
+    """Tunes a batch with measurements. launchers: one for each GPU. given: the servers of a results file to time."""
 
     session: Session
     states: list[SizeState]
@@ -72,7 +72,7 @@ class Tuning:
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
 
     def decide(self, finalists: Finalists, checks: CheckStage) -> None:
-        """Finals, check, settle; again for the next best of the sizes of which no finalist is right."""
+        """Finals, check, settle; repeated with the next best of sizes without a right finalist."""
         if not any(state.rows or names for state, names in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         for repeats in range(1 + MORE_FINALS):
@@ -127,7 +127,7 @@ class Tuning:
                 state.record_timing(timing, SCREEN)
             state.record_crashes(store.begun(state.problem), MOST_DEATHS)
             if settled[state.problem] is not None:
-                state.rows = store.outcomes_of(state.problem)
+                state.rows = store.state_rows(state.problem)
         self.finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])
         for state in self.states:
             ended = settled[state.problem]

@@ -1,6 +1,6 @@
-"""What a run has found, on disk as soon as it is found: SQLite in WAL mode, ``run.sqlite`` in the run's folder.
+"""The results of a run, stored as soon as they are known: SQLite in WAL mode, ``run.sqlite`` in the run's folder.
 
-A process that is killed at any moment leaves a store that holds everything up to its last commit.
+A process that is killed at any moment leaves a store with everything up to its last commit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CREATE INDEX IF NOT EXISTS timings_of_size ON timings (size, stage);
 CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (size TEXT, name TEXT, status TEXT, message TEXT, PRIMARY KEY (size, name));
-CREATE TABLE IF NOT EXISTS accounts (size TEXT PRIMARY KEY, rows TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS states (size TEXT PRIMARY KEY, rows TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEXT);
 """
 
@@ -53,7 +53,7 @@ class StoreFault(CannotWrite):
 
 
 def fault_of(error: Exception, path: Path) -> StoreFault:
-    """What a person is told of an error of SQLite, or of a row that is not as it was written."""
+    """The error to report for an error of SQLite, or for a row that is not as it was written."""
     words = str(error)
     if isinstance(error, sqlite3.OperationalError) and any(word in words for word in LOCKED):
         hint = "end that process or wait for it, then start the same command again: it goes on where it was"
@@ -93,7 +93,7 @@ class Store:
         try:
             self._base = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
             self._base.execute("PRAGMA journal_mode=WAL")
-            # A commit survives the death of the process; that of the machine costs the last ones at most.
+            # A commit survives a kill of the process; a crash of the machine can cost the last commits.
             self._base.execute("PRAGMA synchronous=NORMAL")
             with self._base:
                 self._base.executescript(SCHEMA)
@@ -144,7 +144,7 @@ class Store:
 
     @reads
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
-        """All compiles; given a cache, those that need not be had again: its own, and failures."""
+        """All compiles; given a cache, those that need not be compiled again: its own, and failures."""
         found: dict[BinaryKey, CompileResult] = {}
         for *key, text in self._rows("SELECT * FROM compiles"):
             row = json.loads(text)
@@ -157,7 +157,7 @@ class Store:
     def add_timings(
         self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[Problem], str] = lambda _: ""
     ) -> None:
-        """Adds timings of a stage, in their order. gpu_of: what tells the GPU that a size is timed on from others."""
+        """Adds timings of a stage, in their order. gpu_of: label of the GPU that a size is timed on."""
         rows = [
             (
                 *(t.problem.key, t.name, stage, t.status.value, t.message),
@@ -204,7 +204,7 @@ class Store:
         self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
 
     def add_begun(self, running: Iterable[tuple[str, str]]) -> None:
-        """Notes (size, configuration) that ran when a process of the run died, whoever killed it."""
+        """Counts (size, configuration) as running when a process of the run was killed."""
         statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
         self._write(statement, running)
 
@@ -229,7 +229,7 @@ class Store:
         return found
 
     def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
-        """What a check found of a configuration that had been timed."""
+        """Stores that a check of a timed configuration failed."""
         self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
 
     @reads
@@ -238,19 +238,19 @@ class Store:
         return [(name, Status(status), message) for name, status, message in rows]
 
     def checked(self, problem: Problem) -> set[str]:
-        """The configurations of a size whose check came to its end: at two sizes, or to a failure."""
+        """The configurations of a size whose check is complete: verdicts at two sizes, or a failure."""
         query = """SELECT name FROM verdicts WHERE size = ?
             GROUP BY name HAVING COUNT(DISTINCT json_extract(verdict, '$.problem')) >= 2
             UNION SELECT name FROM failures WHERE size = ?"""
         return {name for (name,) in self._rows(query, (problem.key, problem.key))}
 
-    def keep_account(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        """What is known of each configuration of a size, as its ledger has it when the size is settled."""
-        self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?)", [(problem.key, json.dumps(rows))])
+    def keep_state(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """Stores ``SizeState.rows`` of a size when it is settled."""
+        self._write("INSERT OR REPLACE INTO states VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
     @reads
-    def outcomes_of(self, problem: Problem) -> dict[str, dict[str, Any]]:
-        found = self._rows("SELECT rows FROM accounts WHERE size = ?", (problem.key,))
+    def state_rows(self, problem: Problem) -> dict[str, dict[str, Any]]:
+        found = self._rows("SELECT rows FROM states WHERE size = ?", (problem.key,))
         return dict(json.loads(found[0][0])) if found else {}
 
     def record_outcome(self, problem: Problem, name: str, reason: str = "") -> None:

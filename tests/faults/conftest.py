@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_runs import MEASURED, PREDICTED, ROOT, SMALL_SIZES, Machine, require_accounts, rows_of, with_stand_in_gpu
+from fault_runs import (
+    MEASURED,
+    PREDICTED,
+    ROOT,
+    SMALL_SIZES,
+    Machine,
+    require_complete_states,
+    rows_of,
+    with_stand_in_gpu,
+)
 from filelock import FileLock
 
 
@@ -47,7 +56,7 @@ def made_once(at: Path, make: Callable[[], Undisturbed]) -> Undisturbed:
 def ran(machine: Machine, *flags: str) -> Undisturbed:
     outcome = machine.run(*flags)
     assert outcome.status == 0, outcome.err
-    require_accounts(machine)
+    require_complete_states(machine)
     return Undisturbed(machine, rows_of(machine))
 
 

@@ -1,4 +1,4 @@
-"""Runs the whole tuner as a person does, in a process of its own, and tells what it left: rows, accounts, processes.
+"""Runs the whole tuner as a person does, in a process of its own, and tells what it left: rows, states, processes.
 
 On a machine without a GPU three stand-ins take the GPU's place, and nothing else: a ``torch`` that reports an H200, a
 launcher in the generated scripts (by ``--templates``) and an ``nsys`` on PATH. They lie in ``on_path``. Finals take 3
@@ -215,7 +215,7 @@ def statuses_of(machine: Machine) -> dict[str, dict[str, str]]:
     }
 
 
-def require_accounts(machine: Machine) -> None:
+def require_complete_states(machine: Machine) -> None:
     """Every configuration of every size ended somewhere, exactly once."""
     for size in machine.record().sizes:
         assert sum(size.counts.values()) == size.total > 0, size

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import AXES, LOOK_S, MEASURED, Machine, require_accounts, rows_of, statuses_of, with_stand_in_gpu
+from fault_runs import AXES, LOOK_S, MEASURED, Machine, require_complete_states, rows_of, statuses_of, with_stand_in_gpu
 
 # The faulty tile, which is three configurations of one kernel; one of them; and the two of all that are fastest.
 TILE = "BM64_BN128"
@@ -94,7 +94,7 @@ def test_a_bad_template_costs_its_configurations(
 
     assert done.status == 0, done.err
     assert machine.orphans() == []
-    require_accounts(machine)
+    require_complete_states(machine)
     found, rows = statuses_of(machine), rows_of(machine)
     for size, names in found.items():
         table, before = rows[f"{size} table"], undisturbed.rows[f"{size} table"]
@@ -168,7 +168,7 @@ def test_a_bad_kernel_costs_itself(
     done = machine.run(*MEASURED, *flags)
 
     assert done.status == 0, done.err
-    require_accounts(machine)
+    require_complete_states(machine)
     rows = rows_of(machine)
     for size in machine.record().sizes:
         table = rows[f"{size.key} table"]
@@ -210,7 +210,7 @@ def test_what_hung_before_a_kill_is_not_run_again(machine: Machine, undisturbed:
         assert machine.orphans() == []
     done = machine.run(*MEASURED, "--launch_limit", "2")
     assert done.status == 0, done.err
-    require_accounts(machine)
+    require_complete_states(machine)
     first, second = (rows_of(machine)[f"{size.key} table"] for size in machine.record().sizes)
     (gone,) = [row for row in first.values() if row["status"] != "ok"]
     assert gone["status"] == "crashed" and gone["message"] == "was running 2 times when the run died"

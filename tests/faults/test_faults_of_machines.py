@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import LOOK_S, MEASURED, PREDICTED, ROOT, SMALL_SIZES, Machine, require_accounts, rows_of
+from fault_runs import LOOK_S, MEASURED, PREDICTED, ROOT, SMALL_SIZES, Machine, require_complete_states, rows_of
 from test_kills import progress, stored
 
 from gemm_tuner.core.records import Verified
@@ -38,7 +38,7 @@ def require_whole(machine: Machine, undisturbed: Undisturbed) -> None:
     again = machine.run(*MEASURED)
     assert again.status == 0, again.err
     assert len(machine.run_folders()) == 1
-    require_accounts(machine)
+    require_complete_states(machine)
     assert rows_of(machine) == undisturbed.rows
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import MEASURED, Machine, require_accounts, rows_of, statuses_of
+from fault_runs import MEASURED, Machine, require_complete_states, rows_of, statuses_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def test_a_trace_that_lost_kernels_costs_the_configurations_that_ran_them(
 ) -> None:
     done = machine.run(*MEASURED, NSYS_FAULT="three kernels short")
     assert done.status == 0, done.err
-    require_accounts(machine)
+    require_complete_states(machine)
     rows, lost = rows_of(machine), 0
     for size, statuses in statuses_of(machine).items():
         assert set(statuses.values()) <= {"ok", "missing_in_trace"}

@@ -15,7 +15,7 @@ from fault_runs import (
     ROOT,
     Machine,
     Outcome,
-    require_accounts,
+    require_complete_states,
     rows_of,
     small_space,
     statuses_of,
@@ -88,7 +88,7 @@ def test_bad_kernels_cost_themselves(gpu_machine: Machine, capsys: pytest.Captur
     done, starts = run_watched(machine)
     assert done.status == 0, done.err
     assert machine.orphans() == []
-    require_accounts(machine)
+    require_complete_states(machine)
     ((key, statuses),) = statuses_of(machine).items()
     table = run_record.read_table(machine.run_folder(), key).set_index("name")
     before = files_of(machine)

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from conftest import Undisturbed
-from fault_runs import LOOK_S, MEASURED, Machine, require_accounts, rows_of
+from fault_runs import LOOK_S, MEASURED, Machine, require_complete_states, rows_of
 
 KINDS = ("parent", "worker", "script", "profiler")
 KILLS = 20
@@ -129,7 +129,7 @@ def test_nothing_is_lost_by_a_kill(starts: list[list[Kill]], machine: Machine, u
         assert not before["compiles"] or again.err.startswith("going on with results/")
     else:
         assert "this run is finished" in again.err
-    require_accounts(machine)
+    require_complete_states(machine)
     assert rows_of(machine) == undisturbed.rows
 
 

@@ -159,7 +159,7 @@ def read_all(path: Path) -> None:
         store.compiles()
         for number in range(400):
             size = problem(number + 1, 64, 64)
-            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.outcomes_of(size)
+            store.timings(size, SCREEN), store.settled(size), store.verdicts(size, "a"), store.state_rows(size)
             store.begun(size), store.failures(size), store.checked(size)
     finally:
         store.close()
@@ -214,10 +214,10 @@ def test_a_locked_store_says_that_another_process_has_it(store: Store) -> None:
 
 def test_the_account_of_a_size_comes_back_whole(store: Store) -> None:
     rows = {"a": {"status": "wrong", "screen_us": 1.25, "registers": 90}, "b": {"message": "same code as a"}}
-    store.keep_account(ONE, {"a": {"status": "ok"}})
-    store.keep_account(ONE, rows)
+    store.keep_state(ONE, {"a": {"status": "ok"}})
+    store.keep_state(ONE, rows)
     store = reopened(store)
-    assert store.outcomes_of(ONE) == rows and store.outcomes_of(TWO) == {}
+    assert store.state_rows(ONE) == rows and store.state_rows(TWO) == {}
 
 
 def test_a_check_is_done_at_two_sizes_or_with_a_failure(store: Store) -> None:
