@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from gemm_tuner.cli import commands, options, waiting
 from gemm_tuner.cli.commands import Consoles
@@ -28,6 +27,7 @@ from gemm_tuner.pipeline import idle_flags
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report, program
 from gemm_tuner.system.documents import show
+from gemm_tuner.system.terminal_table import print_line
 
 PIPED_WIDTH = 200
 FROM = "--kernel_from"
@@ -81,18 +81,18 @@ def tell(text: str, *, after_echo: bool = False) -> None:
     log = consoles().log
     if after_echo and log.is_terminal:
         log.print()
-    log.print(Text(f"{program.name()}: {text}"))
+    print_line(log, f"{program.name()}: {text}")
 
 
 def run(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Dispatches to what was asked for."""
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
-            shown.log.print(f"--{name}: {why}", highlight=False)
+            print_line(shown.log, f"--{name}: {why}")
     settings = settings_from(arguments, read_sizes(arguments, shown.log))
     if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
-        shown.log.print(f"{program.name()}: {count}, starting", highlight=False)
+        print_line(shown.log, f"{program.name()}: {count}, starting")
     if arguments.dry_run or arguments.explain is not None:
         from gemm_tuner.pipeline import preview
 
@@ -144,9 +144,9 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
         loaded = load_file(arguments.gemm_size_file)
         sizes = sizes_of(loaded, defaults)
         for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
-            console.print(line, highlight=False, markup=False)
+            print_line(console, line)
         if sizes.duplicates:
-            console.print(f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once", highlight=False)
+            print_line(console, f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once")
         known = {entry.problem for entry in sizes.entries}
         retried = tuple(SizeEntry(p) for p in sizes.without_config if p not in known)
         return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)

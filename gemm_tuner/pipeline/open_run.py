@@ -25,6 +25,7 @@ from gemm_tuner.source import codegen
 from gemm_tuner.store import older_configs
 from gemm_tuner.store.results_file import read_earlier, require_same_device
 from gemm_tuner.system import bug_report, interruption
+from gemm_tuner.system.terminal_table import print_line
 
 
 @contextmanager
@@ -53,10 +54,10 @@ def opened(
     named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else environment.source
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         if warning := prepare.note(settings, environment.device.target.arch):
-            console.print(warning, highlight=False, soft_wrap=True)
+            print_line(console, warning)
         folder, store = run_start.begin(
             settings, environment, named, stack, resumes=resumes,
-            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
+            say=lambda text: print_line(console, text),
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
         if settings.updates_in_place:

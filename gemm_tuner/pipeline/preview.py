@@ -24,6 +24,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
+from gemm_tuner.system.terminal_table import print_line
 
 # Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
 # launch one call and to load and set up a configuration.
@@ -49,7 +50,7 @@ def dry_run(settings: Settings, out: Console) -> None:
     prepare.require_a_type([entry.problem for entry in settings.entries], device)
     servers = serving_refusal.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
-        out.print(warning, highlight=False, soft_wrap=True)
+        print_line(out, warning)
     candidates, kernel_space = (
         prepare.load_space(settings, device),
         serving_space.kernel_space(servers, settings, device),
@@ -104,7 +105,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
         f"to time: {timing_s:.0f} s ({gpus} x {device.name}), of which {starts} profiler starts {starts_s:.0f} s; all "
         "predicted, not measured",
     ):
-        out.print(line, highlight=False)
+        print_line(out, line)
 
 
 def say_predicted(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
@@ -116,7 +117,7 @@ def say_predicted(settings: Settings, states: list[SizeState], device: Device, o
         "cores,",
         f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
     ):
-        out.print(line, highlight=False)
+        print_line(out, line)
 
 
 def count_kernels(states: list[SizeState], device: Device) -> int:
@@ -155,13 +156,13 @@ def explain(settings: Settings, text: str, out: Console) -> None:
         why = {row.rule: row for row in pruned.funnel}
         verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
         matches = "1 configuration" if len(rows) == 1 else f"{len(rows)} configurations"
-        out.print(f"{entry.problem.key} on {device.target.arch}: {matches}", highlight=False)
+        print_line(out, f"{entry.problem.key} on {device.target.arch}: {matches}")
         for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
             if verdict:
                 reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"
             else:
                 reason = "kept: no rule cuts it"
-            out.print(f"  {count}  {reason}", highlight=False, markup=False)
+            print_line(out, f"  {count}  {reason}")
 
 
 def equal_letters(one: str, other: str) -> int:

@@ -29,6 +29,7 @@ from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.system.terminal_table import print_line
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
@@ -81,7 +82,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
 def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:
     """A line for each flag that changes nothing."""
     for line in idle_flags.of_run(settings, environment.source, task):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
@@ -92,7 +93,7 @@ def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
         "replayed": f"played back from {session.settings.replay_dir}",
         "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
     }[session.environment.source]
-    console.print(f"{device.name} ({device.target.arch}), {how}", highlight=False)
+    print_line(console, f"{device.name} ({device.target.arch}), {how}")
     for state in states:
         if session.settings.verbose:
             show.funnel(console, state.problem.key, total, state.pruned.funnel)
@@ -174,6 +175,6 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
         "replayed": "when the recording was made",
         "predicted": "in Triton's interpreter, at small sizes with the same tile",
     }[environment.source]
-    session.log.console.print(f"{right} of {len(states)} configurations are right, checked {where}", highlight=False)
+    print_line(session.log.console, f"{right} of {len(states)} configurations are right, checked {where}")
     session.folder.tidy(keep=settings.keep)
     return EXIT_OK if right == len(states) else EXIT_UNVERIFIED

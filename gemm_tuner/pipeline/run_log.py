@@ -13,6 +13,7 @@ from rich.console import Console
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.system import progress
 from gemm_tuner.system.progress import Step
+from gemm_tuner.system.terminal_table import print_line
 
 
 @dataclass
@@ -58,4 +59,4 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """One line of progress."""
-        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        print_line(self.console, text)

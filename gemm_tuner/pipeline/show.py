@@ -20,7 +20,7 @@ from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import FunnelRow
-from gemm_tuner.system.terminal_table import Column, print_table
+from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 # Rules that the funnel on one line names.
 MOST_CUTTING = 3
@@ -57,7 +57,7 @@ def funnel_line(console: Console, problem: Problem, total: int, rows: Sequence[F
     begin = f"{name}: {remain} of {total} kept"
     lines = [begin + _cuts(cutting, count) for count in range(MOST_CUTTING, -1, -1)]
     fitting = (line for line in lines if not console.is_terminal or len(line) <= console.width)
-    console.print(Text(next(fitting, begin)))
+    print_line(console, next(fitting, begin))
 
 
 def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
@@ -111,11 +111,11 @@ def results(
         for choice in chosen:
             for name, why in choice.overruled:
                 line = f"{named.of[choice.problem]}: passed over {config_name(console, name)}: {why}"
-                console.print(Text(line), soft_wrap=not console.is_terminal)
+                print_line(console, line)
         served_table(console, named, chosen)
     for problem in problems:
         if problem not in choices:
-            console.print(Text(f"{named.of[problem]}: {failures.get(problem, '')}", style="red"))
+            print_line(console, f"{named.of[problem]}: {failures.get(problem, '')}", "red")
 
 
 def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
@@ -155,7 +155,7 @@ def with_common(title: str, named: Labels) -> str:
 def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
     """A line on the columns that the terminal has no room for."""
     if columns:
-        console.print(Text(f"no room for {', '.join(columns)}; {where} shows all", style="dim"))
+        print_line(console, f"no room for {', '.join(columns)}; {where} shows all", "dim")
 
 
 def size_names(console: Console, problems: Sequence[Problem]) -> Labels:
@@ -221,9 +221,9 @@ def details(console: Console, choice: Choice) -> None:
     if choice.runner_up:
         gap = f", {choice.gap_pct:.2f} % slower" if choice.gap_pct is not None else ""
         lines.append(f"runner-up {choice.runner_up}{gap}{' (tie)' if choice.tie else ''}")
-    console.print(Text(choice.problem.key, style="bold"))
+    print_line(console, choice.problem.key, "bold")
     for line in lines:
-        console.print(Text(f"  {line}"))
+        print_line(console, f"  {line}")
 
 
 def verdicts_table(

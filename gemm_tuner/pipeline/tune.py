@@ -24,6 +24,7 @@ from gemm_tuner.pipeline.verify_remaining import ALL, check_others
 from gemm_tuner.search import make_search
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.processes import MOST_DEATHS
+from gemm_tuner.system.terminal_table import print_line
 
 NOT_CHECKED = "not checked: the budget was over; a larger --budget checks it"
 NOT_ASKED = "not_asked_for_by_the_search"
@@ -103,7 +104,7 @@ class Tuning:
         self.servers = asked if self.given is None else self.given
         measured = session.environment.source == "measured"
         self.picker = FinalistPicker(self.states, settings, session.limits, self.older, self.servers, measured)
-        self.fleet = Fleet(self.launchers, lambda text: session.log.console.print(f"[red]{text}"))
+        self.fleet = Fleet(self.launchers, lambda text: print_line(session.log.console, text, "red"))
 
     def prepare(self) -> Scripts:
         """Adds what servers launch to the candidates, and writes the scripts of all."""

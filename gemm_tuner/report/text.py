@@ -12,7 +12,7 @@ from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
 from gemm_tuner.report.numbers import MISSING, number, whole, words
-from gemm_tuner.system.terminal_table import Column, print_table, printable
+from gemm_tuner.system.terminal_table import Column, print_line, print_table, printable
 
 WHERE_ALL_IS = "the page, or --text into a pipe,"
 CONFIG_LEGEND = (
@@ -200,4 +200,4 @@ def _interval(interval: Interval | None) -> str:
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(printable(text), style=style))
+    print_line(console, printable(text), style)

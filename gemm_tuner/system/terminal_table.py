@@ -1,10 +1,11 @@
-"""Tables that fit the terminal that they are printed on; what is piped is never cut or wrapped.
+"""Tables and lines that fit the terminal that they are printed on; what is piped is never cut or wrapped.
 
 Text is shown as it is: no markup of rich's, and blanks for control characters, which a terminal would obey.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -65,6 +66,26 @@ def print_table(
     chosen, widths, gap = _fitting(held, console.width)
     console.print(_table(chosen, widths, gap))
     return tuple(one.column.name for one in held if one not in chosen)
+
+
+def print_line(console: Console, text: str | Text, style: str = "") -> None:
+    """Prints one line of text as it is, without markup: on a terminal it ends between words, and a word that is longer
+    than the terminal stays whole, so that a path can be copied; in a pipe it is one line, however long."""
+    shown = text if isinstance(text, Text) else Text(text, style=style)
+    for line in shown.divide(_breaks(shown.plain, console.width)) if console.is_terminal else [shown]:
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where a line of so many columns ends before a word; rich would break a word that is longer than a line."""
+    breaks, used = [], 0
+    for word in re.finditer(r"\s*\S+\s*", text):
+        if used and used + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    return breaks
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from gemm_tuner.cli.commands import Consoles, json_document
 from gemm_tuner.cli.flag_types import one_of
@@ -18,6 +18,7 @@ from gemm_tuner.measure.machine_check.findings import Finding, Level
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.system.installation import data_folder
+from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Says what this machine has (GPUs, driver, profilers, Triton, torch, clocks, other processes, cores, memory, disk), what
@@ -74,7 +75,7 @@ def show(known: Facts, found: list[Finding], console: Console) -> None:
     """Facts, plan, findings: one line each."""
 
     def line(text: str, style: str = "") -> None:
-        console.print(escape(text), style=style or None, highlight=False, soft_wrap=True)
+        print_line(console, text, style)
 
     line("This machine", "bold")
     for text in (*_gpu_lines(known), *_other_lines(known)):
@@ -85,9 +86,7 @@ def show(known: Facts, found: list[Finding], console: Console) -> None:
     line(f"  {'profiler ' + plan.profiler if plan.source == 'measured' else 'no profiler'}; times are {plan.source}")
     line("Findings" if found else "Findings: none", "bold")
     for one in found:
-        console.print(
-            f"  [{_COLOURS[one.level]}]{one.level.value}[/]: {escape(one.what)}", highlight=False, soft_wrap=True
-        )
+        print_line(console, Text.assemble("  ", (one.level.value, _COLOURS[one.level]), f": {one.what}"))
         if one.mend:
             line(f"      {one.mend}")
     line("times can be measured here" if findings.measurable(found) else WITHOUT_A_GPU)

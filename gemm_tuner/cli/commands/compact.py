@@ -22,7 +22,7 @@ from gemm_tuner.store import run_record
 from gemm_tuner.store.results_file import require_none_lost
 from gemm_tuner.system import program
 from gemm_tuner.system.documents import write_text_atomically
-from gemm_tuner.system.terminal_table import Column, print_table
+from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 DESCRIPTION = """\
 Finds the smallest set of configs with which every tuned size is at most so much slower than with its own, out of all
@@ -72,11 +72,11 @@ def main(words: list[str], shown: Consoles) -> int:
     else:
         show_table(shown.out, compacted)
         for line in closing(shown.out, compacted, loss):
-            shown.out.print(line, markup=False, highlight=False)
+            print_line(shown.out, line)
     if arguments.output:
         file = shlex.quote(str(arguments.output))
         for line in (f"written: {arguments.output}", f"on a GPU: {program.name()} --gemm_size_file {file} --benchmark"):
-            shown.log.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(shown.log, line)
     return EXIT_OK
 
 

@@ -16,7 +16,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.show import config_name, size_names, with_common
 from gemm_tuner.report.compare import judge, sides
 from gemm_tuner.report.compare.judge import Compared, Comparison, Verdict
-from gemm_tuner.system.terminal_table import Column, print_table
+from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 DESCRIPTION = """\
 Compares the times of two results files, or two runs' folders, size by size (whether results are right is said by
@@ -58,13 +58,13 @@ def main(words: list[str], shown: Consoles) -> int:
     tolerance = arguments.tolerance / 100
     comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), tolerance)
     for warning in comparison.warnings:
-        shown.log.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+        print_line(shown.log, f"warning: {warning}")
     faults = comparison.faults(allow_missing=arguments.allow_missing)
     json_document.put({**document(comparison, tolerance), "faults": faults}, arguments)
     if not arguments.json:
         show_table(shown.out, comparison)
         for line in closing(shown.out, comparison, tolerance, faults):
-            shown.out.print(line, markup=False, highlight=False)
+            print_line(shown.out, line)
     return EXIT_UNVERIFIED if faults else EXIT_OK
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.markup import escape
-
 from gemm_tuner.cli import waiting
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
@@ -26,6 +24,7 @@ from gemm_tuner.store import run_place
 from gemm_tuner.store.trust import CHECKED_HOW, Trust
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.installation import data_folder
+from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Writes the configs of a results file as the files that a consumer reads, under the names that it asks for.
@@ -113,22 +112,22 @@ def main(words: list[str], shown: Consoles) -> int:
         fits=devices.fits(arguments.devices, data_folder("rules")),
         trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
-        say=lambda text: shown.log.print(escape(text), highlight=False),
+        say=lambda text: print_line(shown.log, text),
         gpu_wait_s=waiting.wait_s(arguments),
     )
     if not arguments.check and export.plans:
         export.write()
     for line in left_out_lines(export.left_out, verbose=arguments.verbose):
-        shown.log.print(escape(line), highlight=False)
+        print_line(shown.log, line)
     for plan in export.plans:
         far = [change.key for change in plan.changes if change.kind == FAR]
         if far:
-            shown.log.print(escape(f"{plan.place.name}: {', '.join(far)}: {FAR_HINT}"), highlight=False)
+            print_line(shown.log, f"{plan.place.name}: {', '.join(far)}: {FAR_HINT}")
     if arguments.json:
         shown.out.print(json.dumps(document(export, arguments)), markup=False, highlight=False, soft_wrap=True)
     else:
         for line in lines(export, checked=arguments.check):
-            shown.out.print(escape(line), highlight=False)
+            print_line(shown.out, line)
     return closed(shown, export.missing, export.num_sizes, differs=arguments.check and export.differs)
 
 
@@ -139,7 +138,7 @@ def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: 
     """
     if missing:
         line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {some(missing)}"
-        shown.log.print(escape(line), highlight=False)
+        print_line(shown.log, line)
     return EXIT_UNVERIFIED if missing or differs else EXIT_OK
 
 
@@ -185,10 +184,10 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
     unnamed = [LeftOut(row["size"], "", row["reason"]) for row in left_out]
     for line in left_out_lines(unnamed, verbose=arguments.verbose):
-        shown.log.print(escape(line), highlight=False)
+        print_line(shown.log, line)
     remarks = [{"size": problem.key, "verified": text} for problem, text in made.remarks]
     for row in remarks:
-        shown.log.print(escape(f"{row['size']}: {row['verified']}"), highlight=False)
+        print_line(shown.log, f"{row['size']}: {row['verified']}")
     facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
     if arguments.json:
         document = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
@@ -196,7 +195,7 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
     else:
         state = "unchanged" if not differs else "would change" if arguments.check else "written"
         line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
-        shown.out.print(escape(line), highlight=False)
+        print_line(shown.out, line)
     missing = [row["size"] for row in left_out]
     return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and differs)
 

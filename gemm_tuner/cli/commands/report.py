@@ -12,6 +12,7 @@ from gemm_tuner.core.errors import EXIT_OK
 from gemm_tuner.report import data, html, summary, text
 from gemm_tuner.store import run_place
 from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Shows a run: what each rule cut, every configuration that was kept with its measured and its predicted time,
@@ -58,5 +59,5 @@ def main(words: list[str], shown: Consoles) -> int:
     if arguments.output or not (arguments.text or arguments.json):
         path = arguments.output or folder / "report.html"
         write_text_atomically(path, html.render(report))
-        shown.log.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
+        print_line(shown.log, f"report: {path}")
     return EXIT_OK

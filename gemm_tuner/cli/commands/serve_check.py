@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from gemm_tuner.cli.commands import Consoles, json_document
 from gemm_tuner.cli.flag_types import one_of, positive
@@ -18,7 +17,7 @@ from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import serve
 from gemm_tuner.gemm.short_forms import short_entry
 from gemm_tuner.pipeline.show import say_left_out
-from gemm_tuner.system.terminal_table import Column, print_table
+from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 DESCRIPTION = """\
 Reads config files as their consumer does, and prints for each M which entry serves it and where that is from.
@@ -65,10 +64,11 @@ def main(words: list[str], shown: Consoles) -> int:
     if not arguments.json:
         for answer in answers:
             print_answer(shown.out, answer)
-            for note in filter(None, (answer.file.remark, answer.fault and f"[red]{escape(answer.fault)}")):
-                shown.out.print(note, highlight=False)
+            for note, style in ((answer.file.remark, ""), (answer.fault, "red")):
+                if note:
+                    print_line(shown.out, note, style)
         for remark in remarks:
-            shown.out.print(escape(remark), highlight=False)
+            print_line(shown.out, remark)
     return EXIT_UNVERIFIED if remarks or any(answer.fault for answer in answers) else EXIT_OK
 
 

@@ -17,6 +17,7 @@ from gemm_tuner.gemm.size_sources.aiter import OPERATORS
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes
 from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
 from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Writes the sizes that a file names as a size file for --gemm_size_file: TunableOp's untuned CSV, AITER's untuned CSV, a
@@ -87,7 +88,7 @@ def main(words: list[str], shown: Consoles) -> int:
     sizes = collect.collect(arguments.source, asked, arguments.format or "")
     text = collect.size_file(sizes, arguments.source)
     for remark in sizes.remarks:
-        shown.log.print(remark.one_line(), markup=False, highlight=False, soft_wrap=True)
+        print_line(shown.log, remark.one_line())
     if arguments.output:
         write_text_atomically(arguments.output, text)
     if arguments.json:
@@ -98,7 +99,7 @@ def main(words: list[str], shown: Consoles) -> int:
     to = f" in {arguments.output}" if arguments.output else ""
     left_out = sum(not remark.kept for remark in sizes.remarks)
     count = f"{len(sizes.problems)} sizes out of {SOURCES[sizes.source].what}{to}{twice}"
-    shown.log.print(f"{count}; {left_out} left out", markup=False, highlight=False, soft_wrap=True)
+    print_line(shown.log, f"{count}; {left_out} left out")
     return EXIT_OK
 
 
