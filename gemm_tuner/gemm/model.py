@@ -15,6 +15,8 @@ duration. A prediction is never reported as a measurement.
 * latency: one trip to memory divided by the stages that hide it.
 * tile_end: storing a tile of C, as far as it does not overlap with the next tile.
 * memory: the bytes over the bandwidth, of which few tiles reach only a part.
+* roofline: the larger of operations over the rate and bytes over the bandwidth, at the shares that kernels reach.
+* start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
 The constants below were fitted to timings of an H200; docs/model.md says how, and how well it ranks.
 """
