@@ -27,7 +27,7 @@ from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.languages.triton.compile_worker import CompileTask, serve
 from gemm_tuner.languages.triton.triton_key import known_triton_key
 from gemm_tuner.system import memory
-from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_DEATHS
+from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
 START_LIMIT_S = 120.0
 EXIT_LIMIT_S = 2.0
@@ -198,7 +198,7 @@ class CompilePool:
         if task is not None:
             key = key_of(task)
             self._deaths[key] += 1
-            if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_DEATHS:
+            if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_CRASHES:
                 queue.requeue(task)
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"

@@ -29,7 +29,7 @@ def write_scripts(
     target: Target,
     kernels: Iterable[ConsumerKernel] = (),
 ) -> dict[tuple[str, str], Script]:
-    """One script a family and problem class, by (family, class key). kernels: servers' own, each a family."""
+    """One script for each family and signature, by these. kernels: servers' own, each a family."""
     of_family = {kernel.family: kernel for kernel in kernels}
     by_script: dict[tuple[str, str], dict[str, Config]] = {}
     classes: dict[str, Problem] = {}
@@ -51,8 +51,8 @@ def tasks_for(
     *,
     longest_first: bool = True,
 ) -> list[CompileTask]:
-    """One task a binary, longest first or as they are wanted. Sizes of one divisibility class share their binaries,
-    and so do configurations of one ``binary_name``."""
+    """One task for each binary, longest first or in the order given. Sizes of one ``specialization`` share them, and
+    so do configurations of one ``kernel_symbol``."""
     tasks: dict[TaskKey, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
         task = task_for(scripts, problem, config, target)

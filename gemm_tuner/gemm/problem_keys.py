@@ -48,7 +48,7 @@ class Defaults:
 
 
 def dtype_c_for(problem: GemmProblem) -> str:
-    """The type of C when nobody says: that of A; bf16 for fp8; for int8 int32, or bf16 where C has fractions."""
+    """The default type of C: that of A; bf16 for fp8; for int8 int32, or bf16 where C has fractions."""
     if DTYPES[problem.dtype_a].is_fp8:
         return "bf16"
     if problem.dtype_a == "int8":

@@ -32,7 +32,7 @@ from gemm_tuner.measure.parse_run import (
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
 from gemm_tuner.profilers import Profiler, TraceError
-from gemm_tuner.system.processes import MOST_DEATHS, Ended
+from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
 OnFound = Callable[[dict[Key, Timing]], None]
 Start = Callable[[Plan, Path], Ended]
@@ -193,7 +193,7 @@ class Stage:
         if key in found:
             return Failure(found)
         self.crashes[key] += 1
-        if killed_from_outside(ended) and self.crashes[key] < MOST_DEATHS:
+        if killed_from_outside(ended) and self.crashes[key] < MOST_CRASHES:
             return Failure(found, retried=True)
         if one is not None:
             return Failure({**found, key: one})

@@ -22,7 +22,7 @@ from gemm_tuner.measure.supervise import (
     require_journal,
     watch,
 )
-from gemm_tuner.system.processes import MOST_DEATHS
+from gemm_tuner.system.processes import MOST_CRASHES
 
 
 def check_plan(
@@ -52,7 +52,7 @@ def check_plan(
         crashed = crashed_at(left, journal, ended)
         key = (crashed.problem, crashed.name) if crashed else None
         crashes[key] += 1
-        retried = killed_from_outside(ended) and crashes[key] < MOST_DEATHS
+        retried = killed_from_outside(ended) and crashes[key] < MOST_CRASHES
         if crashed is None and not retried:
             raise EnvironmentFault(
                 f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",

@@ -23,7 +23,7 @@ from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why
 from gemm_tuner.pipeline.verify_remaining import ALL, check_others
 from gemm_tuner.search import make_search
 from gemm_tuner.space.size_state import SizeState
-from gemm_tuner.system.processes import MOST_DEATHS
+from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
 
 NOT_CHECKED = "not checked: the budget was over; a larger --budget checks it"
@@ -126,7 +126,7 @@ class Tuning:
         for state in self.states:
             for timing in store.timings(state.problem, SCREEN):
                 state.record_timing(timing, SCREEN)
-            state.record_crashes(store.begun(state.problem), MOST_DEATHS)
+            state.record_crashes(store.begun(state.problem), MOST_CRASHES)
             if settled[state.problem] is not None:
                 state.rows = store.state_rows(state.problem)
         self.finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])

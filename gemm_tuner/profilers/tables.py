@@ -138,7 +138,7 @@ def read_rows(path: Path, layouts: Sequence[Layout]) -> Iterator[Row]:
     """The data rows of every wanted table in a file, which may also hold banners and other tables.
 
     The first of ``layouts`` whose columns a line names makes that line a header. After a blank
-    line, a line without any number starts a table that nobody asked for. Raises TraceError on a
+    line, a line without any number starts another table, which is skipped. Raises TraceError on a
     row of another width, when no wanted header is found, and for an empty file.
     """
     header: Header | None = None

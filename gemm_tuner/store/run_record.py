@@ -37,9 +37,9 @@ MAX_TABLE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class Final:
-    """One contender of a size's finals; the vendor library's name is ``torch.mm``.
+    """One finalist of a size; the vendor library's name is ``torch.mm``.
 
-    samples_us: kernel times of the processes that publish, in the order they were taken; sample i of every contender of
+    samples_us: kernel times of the processes that publish, in the order they were taken; sample i of every finalist of
                 a size was taken in round i.
     us:         the time that is reported, estimated from them; low_us, high_us: its 95 % interval over processes, None
                 for a single one. A record of an earlier version has none of these.

@@ -31,7 +31,7 @@ LOOK_S = 0.5
 KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FROM_OUTSIDE = frozenset(status for kill in KILLS for status in (-kill, 128 + kill))
 # A configuration that was running this often when its process was killed from outside is not run again.
-MOST_DEATHS = 2
+MOST_CRASHES = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def test_an_error_of_the_pool_reaches_who_waits(tmp_path: Path) -> None:
     nowhere = Target("no_such_backend", "x", 32, Architecture("mma"))
     pool = CompilePool(nowhere, 1, {"PATH": "\0"}, tmp_path / "log.txt", tmp_path)
     with CompileService(pool, lambda task, result: None) as compiler:
-        for _ in range(2):  # whoever asks later too
+        for _ in range(2):  # also for later callers
             with pytest.raises(EnvironmentFault, match="ended at its start"):
                 compiler.compile(tasks_in(tmp_path), ignore)
 

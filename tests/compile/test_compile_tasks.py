@@ -33,7 +33,7 @@ EVERY = (*GROUPS, *LOOPS, STAGES)
 
 
 def state_of(problem: GemmProblem, configs: Iterable[KernelConfig]) -> SizeState:
-    """A ledger that keeps exactly these."""
+    """A state that keeps exactly these."""
     configs = list(configs)
     state = prepare.given_state(problem, configs[0], DEVICE)
     state.kept.update({one.name: one for one in configs})

@@ -74,7 +74,7 @@ def test_every_call_launches_with_its_own_operands(rows: list[Any]) -> None:
 
 
 def test_pointer_kernels_for_odd_sizes_do_not_spill(tmp_path: Path) -> None:
-    """Twins of the largest tiles that were tuned, and the largest general one, with a bias."""
+    """Fallbacks of the largest tiles that were tuned, and the largest general one, with a bias."""
     device = space_of("sm_90").device
     odd = GemmProblem(1001, 1001, 1001, layout_b=Layout.COL, bias=True)
     large = KernelConfig("gemm_persistent", 128, 256, 64, 8, 1, 8, 4, EPILOGUE_SUBTILE=2, PROGRAMS_PER_SM=1)

@@ -1,4 +1,4 @@
-"""The name of a specialisation is never coarser than Triton: sizes of one name share their binary.
+"""The name of a specialization is never coarser than Triton: sizes of one name share their binary.
 
 ``make test`` takes a sample of families, architectures and layouts, ``make test-all`` all that are named here.
 """

@@ -17,7 +17,7 @@ def without(values, terms, dropped):
 {% include body"""
 TERMS_OF_BLOCK = "(offs_k + block * k_step)[None, :]"
 # By file: what is replaced by what. The kernels and their epilogue get one more parameter, a float, which changes no
-# specialisation; what they load of A (of w in gemv) is zero at that k.
+# specialization; what they load of A (of w in gemv) is zero at that k.
 CHANGES = {
     "_macros.j2": (
         ('{% macro extras(p) -%}\n{{ "bias_ptr', '{% macro extras(p) -%}\ndropped, {{ "bias_ptr'),

@@ -35,7 +35,7 @@ def configs() -> list[KernelConfig]:
 
 
 def table(of: list[KernelConfig], **columns: list[Any]) -> pd.DataFrame:
-    """A table as Ledger.table makes it: name, fields, COLUMNS; those not given are blank."""
+    """A table as SizeState.table makes it: name, fields, COLUMNS; those not given are blank."""
     made = pd.DataFrame([one.to_dict() for one in of])
     made.insert(0, "name", [one.name for one in of])
     for column in COLUMNS:

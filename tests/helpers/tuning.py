@@ -91,7 +91,7 @@ def finals_of(of: Session, scripts: Scripts, gpus: Sequence[StandInGpu], plan: F
 
 
 def state_of(size: GemmProblem, configs: Sequence[KernelConfig], predicted_us: Iterable[float] = ()) -> SizeState:
-    """A ledger whose space is these configurations; predicted best first, and better than any other, unless said
+    """A state whose space is these configurations; predicted best first, and better than any other, unless said
     otherwise."""
     frame = pd.DataFrame([one.to_dict() for one in configs])
     pruned = Pruned(np.arange(len(configs)), np.full(len(configs), "", dtype=object), ())
@@ -106,7 +106,7 @@ def open_ledger(candidates: prepare.Space, size: GemmProblem, of: Device) -> Siz
 
 
 def scripts_of(states: Iterable[SizeState]) -> Scripts:
-    """Names of scripts that nobody reads."""
+    """Names of scripts that are not read."""
     keys = {(config.family, state.problem.signature) for state in states for config in state.kept.values()}
     return {key: Script("_".join(key), "0" * 12, "_".join(key)) for key in sorted(keys)}
 
@@ -116,7 +116,7 @@ class StandInGpu:
     """Times by a table and writes nothing. What is not in the table takes 100 us.
 
     statuses: of configurations that end otherwise; status None: the launcher never says what became of it.
-    drift:    the part by which clocks wander from round to round, the same for all contenders of a round.
+    drift:    the part by which clocks wander from round to round, the same for all finalists of a round.
     before:   called with each plan before it runs; may raise, as a GPU does that fails.
     after_a_size: called with the plan when a size is through.
     wrong:    names that a check finds wrong.

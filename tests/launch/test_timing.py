@@ -1,4 +1,4 @@
-"""What a launcher process does with its plan: rounds, one kernel as two contenders, losers, a deadline, a stop."""
+"""What a launcher process does with its plan: rounds, one kernel twice (A/A), losers, a deadline, a stop."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_another_error_ends_the_others_too() -> None:
             ended.set()
 
     def wait_for_the_end(plan: Plan) -> None:
-        assert ended.wait(30), "nobody cancelled it"
+        assert ended.wait(30), "it was not cancelled"
 
     def bug(plan: Plan) -> None:
         raise ZeroDivisionError

@@ -187,7 +187,7 @@ def test_a_profiler_that_fails_on_much_has_another_try_with_less(
 def test_finals_of_a_size_are_never_had_in_two_starts(
     nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start dies at the second size, and the trace has lost one contender of the first."""
+    """The start dies at the second size, and the trace has lost one finalist of the first."""
     monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
     asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["kills_3"]), stage=FINALS)
     folder = tmp_path / "00-finals"
@@ -296,7 +296,7 @@ def test_a_failure_after_all_is_done_is_the_profilers(run: Run, monkeypatch: pyt
 
 
 def test_half_a_last_line_is_no_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything ended and the process died: there is no one to blame but the profiler."""
+    """Everything ended and the process died: only the profiler can have failed."""
     monkeypatch.setenv("STAND_IN_END", "half a line")
     with pytest.raises(EnvironmentFault, match="nsys ended with exit status 139"):
         run((ONE, ["good_1"]))

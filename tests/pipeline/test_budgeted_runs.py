@@ -173,7 +173,7 @@ def test_every_plan_has_its_deadline_within_the_budget(costs: Costs, tmp_path: P
 def test_what_is_left_decides_over_finalists_then_rounds_then_processes(
     left_s: float, expected: tuple[int, int, int]
 ) -> None:
-    """Two sizes, 10 s a start, 0.1 s a call, 0.3 s of rest a size; the vendor library and a twin run beside them."""
+    """Two sizes, 10 s a start, 0.1 s a call, 0.3 s of rest a size; vendor and A/A calls beside them."""
     plan = fitted(FinalsPlan(processes=5), 2, 2, left_s + 1e-6, Cost(10.0, 0.1))
     assert (plan.finalists, plan.rounds, plan.processes) == expected
     assert plan.rounds_at(1.0) <= FinalsPlan().rounds or expected == (8, 30, 5)

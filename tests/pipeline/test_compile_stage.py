@@ -25,7 +25,7 @@ CONFIGS = tuple(config(num_stages=stages, **SMALL) for stages in (1, 2))
 
 
 def compiled(of: Session, count: int) -> tuple[SizeState, dict[str, int]]:
-    """The ledger of a run that goes on, the first ``count`` wanted, and what it had to compile."""
+    """The state of a run that goes on, the first ``count`` wanted, and what it had to compile."""
     state, here = state_of(SIZE, CONFIGS), replace(of, log=RunLog(of.log.console, of.log.out))
     state.record_timing(Timing(SIZE, CONFIGS[1].name, Status.OK, (1.0,)), "screen")
     with here.compile_stage(here.write_scripts((SIZE, one) for one in CONFIGS)) as compiling:

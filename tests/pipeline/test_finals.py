@@ -39,7 +39,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Uncertain(StandInGpu):
-    """Whose processes move the first contender by a pattern over choosing processes, and others by a table."""
+    """Whose processes move the first finalist by a pattern over choosing processes, and others by a table."""
 
     def __init__(
         self, times: dict[str, float], moves: tuple[float, ...], at: dict[int, dict[str, float]] | None = None
@@ -389,7 +389,7 @@ def test_a_size_whose_finals_died_keeps_the_order_of_its_screening(tmp_path: Pat
 
 
 class Lossy(StandInGpu):
-    """Whose publishing processes lack one contender of the first size in their traces."""
+    """Whose publishing processes lack one finalist of the first size in their traces."""
 
     lost = ""
 

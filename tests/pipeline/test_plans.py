@@ -76,7 +76,7 @@ def test_screening_is_dealt_over_as_many_starts_as_asked_for_or_needed(
 
 
 def test_finals_of_many_calls_are_dealt_over_several_starts(planner: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """40 rounds of one finalist, the vendor library and a twin are 120 calls a size."""
+    """40 rounds of one finalist, the vendor library and a duplicate are 120 calls a size."""
     works = [replace(planner.work(state_of(size, (TILE,)), [TILE.name]), vendor=True, again=TILE.name)
              for size in (ONE, TWO)]  # fmt: skip
     for most, expected in ((240, [[512, 64]]), (239, [[512], [64]])):

@@ -130,7 +130,7 @@ def test_the_estimate_says_how_much_of_it_is_profiler_starts(capsys: pytest.Capt
     assert told("--jobs", "3")[1] == 3 + finals_plan.PROCESSES
     assert told("--search", "guided")[1] == 3 + finals_plan.PROCESSES
     longer_s = told("--iters", "3000")[0] - time_s
-    assert longer_s > finals_plan.PROCESSES * 2000 * 10 * LIKE_NSYS.each_s  # ten contenders
+    assert longer_s > finals_plan.PROCESSES * 2000 * 10 * LIKE_NSYS.each_s  # ten finalists
     one, two = (told("--iters", "3000", "--ngpus", count)[0] for count in "12")
     assert starts_s < two < one
 

@@ -322,7 +322,7 @@ def test_the_sources_that_time_and_compile_count(monkeypatch: pytest.MonkeyPatch
     before = fingerprint(asked, environment(), "nsys")
     monkeypatch.setattr("gemm_tuner.pipeline.run_identity.PACKAGE", copy)
     assert fingerprint(asked, environment(), "nsys") == before
-    counting = ("launch/timing.py", "decide/contest.py", "pipeline/serving.py", "consumers/aiter.py", "a_new_one.py")
+    counting = ("launch/timing.py", "decide/ranking.py", "pipeline/serving.py", "consumers/aiter.py", "a_new_one.py")
     for name, part in (*((one, "timing code") for one in counting), ("source/codegen.py", "kernel")):
         with (copy / name).open("a") as file:
             file.write("# another\n")

@@ -1,4 +1,4 @@
-"""The measured way from ledgers to a results file on a stand-in GPU: --update, a budget, a failed check, a kill."""
+"""The measured way from states to a results file on a stand-in GPU: --update, a budget, a failed check, a kill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store import results, run_record
-from gemm_tuner.system.processes import MOST_DEATHS
+from gemm_tuner.system.processes import MOST_CRASHES
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
@@ -397,7 +397,7 @@ def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_pat
 
 def test_one_that_ran_at_several_deaths_is_given_up(tmp_path: Path) -> None:
     first = Run(tmp_path)
-    for _ in range(MOST_DEATHS):
+    for _ in range(MOST_CRASHES):
         first.session.store.add_begun([(ONE.key, B)])
     first.session.store.add_timings([Timing(TWO, B, Status.OK, (40.0,) * 5)], SCREEN)
     first.session.store.add_begun([(TWO.key, B), (TWO.key, A)])

@@ -153,14 +153,14 @@ def test_a_configuration_from_elsewhere_is_admitted_once(state: SizeState) -> No
 
 
 def test_what_a_search_learns_from(state: SizeState) -> None:
-    fast, slow, loser, twin, dead, untouched, *_ = list(state.kept)
+    fast, slow, loser, same, dead, untouched, *_ = list(state.kept)
     state.record_timing(Timing(SIZE, slow, Status.OK, (9.0, 8.0, 7.0)), "screen")
     state.record_timing(Timing(SIZE, fast, Status.OK, (2.0,)), "screen")
     state.record_timing(Timing(SIZE, loser, Status.EARLY_STOPPED, (1.0,)), "screen")
-    state.copy_timing(fast, twin)
+    state.copy_timing(fast, same)
     state.record_timing(Timing(SIZE, dead, Status.CRASHED), "screen")
     state.copy_timing(untouched, untouched)  # of one that has not ended there is nothing to copy
-    assert state.screened_us() == {slow: 8.0, fast: 2.0, loser: 1.0, twin: 2.0}
+    assert state.screened_us() == {slow: 8.0, fast: 2.0, loser: 1.0, same: 2.0}
     assert state.failed() == {dead} and state.best_screened_us() == 2.0
     assert state.fastest(9) == [fast, slow] and state.fastest(1) == [fast]
     assert [state.may_run(name) for name in (fast, loser, dead, untouched)] == [True, True, False, True]

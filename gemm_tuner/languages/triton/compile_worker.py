@@ -44,7 +44,7 @@ LAUNCH_METADATA = (
 
 @dataclass(frozen=True, slots=True)
 class CompileTask:
-    """A kernel of a script, compiled for one specialisation, which ``problem`` stands for.
+    """A kernel of a script, compiled for one specialization, which ``problem`` stands for.
 
     script: by content, so that any worker that has it can do the task; None for the measurement's own kernels.
     name: the Config.kernel_symbol, which configurations of the script may share. Empty for the measurement's own.
