@@ -40,7 +40,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.scratch import call_size, make_scratch
-from gemm_tuner.gemm.sizes import Row
+from gemm_tuner.gemm.size_rows import Row
 from gemm_tuner.languages.triton.scratch import count_sms, provide_descriptor_memory
 from gemm_tuner.languages.triton.scripts import launch_all, load_script
 from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls

@@ -15,9 +15,11 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
 from gemm_tuner.languages.triton.scripts import load_script
+from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.failures import StickyError, report_failure
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
-from gemm_tuner.launch.timing import Bench, StickyError, finals, report_failure, screen
+from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import die_with_the_tuner, identity
 

@@ -19,7 +19,8 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
-from gemm_tuner.gemm.sizes import FORMAT_VERSION, SOURCES, Row, read_document
+from gemm_tuner.gemm.size_rows import SOURCES, Row
+from gemm_tuner.gemm.sizes import FORMAT_VERSION, read_document
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, record_of

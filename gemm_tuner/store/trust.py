@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gemm_tuner.core.records import Verified
-from gemm_tuner.gemm.sizes import Row
+from gemm_tuner.gemm.size_rows import Row
 
 CHECKED_HOW = {
     Verified.TRUE: "checked on the GPU",

@@ -14,7 +14,8 @@ from gemm_tuner.core.errors import EXIT_INPUT, UserError
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import FACTS, ROW_KEYS, SizeEntry, load_sizes, one_size
+from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS
+from gemm_tuner.gemm.sizes import SizeEntry, load_sizes, one_size
 from gemm_tuner.system.documents import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

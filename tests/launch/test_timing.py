@@ -17,10 +17,13 @@ import torch
 from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
-from gemm_tuner.launch import timing
+from gemm_tuner.launch import bench as bench_module
+from gemm_tuner.launch import timing as timing_module
+from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Event, Journal, event_of
 from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, Method, Work
-from gemm_tuner.launch.timing import LEAST_ROUNDS, Bench, StickyError, finals, screen
+from gemm_tuner.launch.timing import LEAST_ROUNDS, finals, screen
 from gemm_tuner.measure.attribution import calls_of
 
 SIZE = problem(16, 16, 16)
@@ -109,12 +112,13 @@ def test_the_gpu_rests_after_a_size_of_long_calls_only(
         now_s[0] += us_a_call / 1e6
 
     clock = SimpleNamespace(perf_counter=lambda: now_s[0], sleep=slept.append, time=time.time)
-    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setattr(bench_module, "time", clock)
+    monkeypatch.setattr(timing_module, "time", clock)
     launcher = Launcher(tmp_path)
     finals(launcher.bench, 0, work("a", rounds=5), [Script(a=runs)])
     assert slept == []
     finals(launcher.bench, 1, work("a", rounds=5), [Script(a=runs)])
-    assert slept == [timing.REST_S] * rests
+    assert slept == [bench_module.REST_S] * rests
 
 
 @pytest.mark.parametrize("stage", [screen, finals])
@@ -123,9 +127,9 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
 ) -> None:
     """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
     monkeypatch.setattr(Bench, "support", SUPPORT)
-    monkeypatch.setattr(timing, "SPIN_UP_FLUSHES", 7)
-    monkeypatch.setattr(timing, "REST_S", 0)
-    monkeypatch.setattr(timing, "TIRING_CALL_US", -1)
+    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 7)
+    monkeypatch.setattr(bench_module, "REST_S", 0)
+    monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
     script = Script(**{name: partial(launched.append, f"{name}_kernel") for name in NAMES})
     launcher = Launcher(tmp_path, flush_bytes=4096)
@@ -189,7 +193,7 @@ def test_every_size_has_its_part_of_the_time_until_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(now_s=1000.0)
-    monkeypatch.setattr(timing, "time", SimpleNamespace(time=lambda: clock.now_s, perf_counter=time.perf_counter))
+    monkeypatch.setattr(bench_module, "time", SimpleNamespace(time=lambda: clock.now_s, perf_counter=time.perf_counter))
 
     def takes_10_s() -> None:
         clock.now_s += 10
@@ -220,7 +224,7 @@ def test_a_clear_loser_against_earlier_rounds_is_called_twice(
     """The host waits 1 ms for each call."""
     clock = iter(range(1000))
     monkeypatch.setattr(
-        "gemm_tuner.launch.timing.time",
+        "gemm_tuner.launch.bench.time",
         SimpleNamespace(perf_counter=lambda: next(clock) / 1000, time=time.time),
     )
     launcher = Launcher(tmp_path)

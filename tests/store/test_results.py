@@ -18,7 +18,8 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import FACTS, ROW_KEYS, TIMED_FACTS, load_sizes
+from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS, TIMED_FACTS
+from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.store import results
 from gemm_tuner.store.results import FORMAT_VERSION, Header
 

@@ -11,7 +11,7 @@ from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.sizes import SOURCES
+from gemm_tuner.gemm.size_rows import SOURCES
 from gemm_tuner.store import results, run_place, run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import RUN_FILE

@@ -1,0 +1,73 @@
+"""What is timed: configurations and the vendor library's call, ready to launch on operands of one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
+from gemm_tuner.core.workload import Launch, workload_of
+from gemm_tuner.languages.triton.scratch import ScratchPool, count_sms
+from gemm_tuner.languages.triton.scripts import launch_all
+from gemm_tuner.launch.placement import Placement
+from gemm_tuner.launch.plan import VENDOR, Method, Work
+
+# Launches one of the measurement's own kernels, by its symbol.
+Support = Callable[[str], None]
+
+
+class Candidate:
+    """One configuration of one problem, ready to launch on rotating operands."""
+
+    def __init__(self, work: int, name: str, launches: list[list[Launch]]) -> None:
+        self.work, self.name, self._launches, self._turn = work, name, launches, 0
+        self.symbols = tuple(launch[0] for launch in launches[0])
+
+    def launch(self, support: Support) -> None:
+        launch_all(self._launches[self._turn % len(self._launches)])
+        self._turn += 1
+
+
+class VendorCandidate:
+    """The vendor library's call, between two marker kernels since its kernels' names are its own."""
+
+    def __init__(self, work: int, calls: list[Any]) -> None:
+        self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
+        self.symbols: tuple[str, ...] = ()
+
+    def launch(self, support: Support) -> None:
+        support(BEGIN_SYMBOL)
+        self._calls[self._turn % len(self._calls)]()
+        support(END_SYMBOL)
+        self._turn += 1
+
+
+class WorkOperands:
+    """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
+
+    def __init__(self, work: Work, method: Method, device: str, placement: Placement) -> None:
+        self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
+        self._workload = workload_of(work.problem.kind)
+        self._workload.require_memory(work.problem, method.rotating_bytes, device)
+        made = self._workload.operands(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
+        self.sets: list[Any] = [placement.moved(operands) for operands in made]
+
+    def outgrow(self, flush_bytes: int) -> bool:
+        """Whether the copies together are so large that rotating through them alone leaves none in L2."""
+        return len(self.sets) > 1 and len(self.sets) * self.problem.bytes_moved >= flush_bytes
+
+    def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
+        """(fp32 partial sums, int32 locks) that a configuration needs."""
+        return self._workload.scratch(script, script.CONFIGS[name], self.problem, self._num_sms)
+
+    def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
+        """The launches of a configuration on each set of operands."""
+        config, scratch = script.CONFIGS[name], self._scratch.take(*self.scratch_of(script, name))
+        calls = self._workload.launches
+        return [calls(script, config, self.problem, operands, scratch, self._num_sms) for operands in self.sets]
+
+    def baseline_calls(self) -> list[Any]:
+        """The vendor library's call on each set of operands; empty where it has none."""
+        calls = [self._workload.baseline_call(self.problem, operands) for operands in self.sets]
+        return [] if None in calls else calls

@@ -1,0 +1,44 @@
+"""Errors of launches: which end one configuration, and after which the whole process must end."""
+
+from __future__ import annotations
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.launch.journal import Fail, Journal
+
+# What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
+OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
+# Errors after which every later call of the process fails: the process must end. Those of one word are HIP's.
+STICKY_WORDS = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+    "device-side assert",
+    "hardware stack error",
+    "invalid program counter",
+    "launch timed out",
+    "uncorrectable ecc error",
+    "uncorrectable nvlink error",
+    "context is destroyed",
+    "devices unavailable",
+    "cuda error: unknown error",
+    "hiperrorillegaladdress",
+    "hiperrorlaunchfailure",
+    "hiperroreccnotcorrectable",
+)
+
+
+class StickyError(Exception):
+    """The GPU context is lost; the configuration named in the journal's last line did it, or one of its round."""
+
+
+def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:
+    """Journals why a configuration could not run. Raises StickyError when nothing more can."""
+    text = f"{type(error).__name__}: {error}"
+    lower = text.lower()
+    if any(words in lower for words in STICKY_WORDS):
+        journal.write(Fail(index, name, Status.CRASHED, text))
+        raise StickyError(text) from error
+    too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
+    status = Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
+    journal.write(Fail(index, name, status, text[:2000]))
