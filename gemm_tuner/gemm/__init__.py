@@ -1,4 +1,4 @@
-"""Everything about M, N and K: the problem, its types, size files, operands, reference, vendor call, cost model.
+"""Everything about M, N and K: problem, types, size files, operands, reference, vendor call, model.
 
 May import core, system, languages.
 """

@@ -1,4 +1,4 @@
-"""What asks the operating system: processes, memory, locks, signals, files written whole or not at all, progress.
+"""The operating system: processes, memory, locks, signals, atomic files, documents, progress.
 
 May import core.
 """
