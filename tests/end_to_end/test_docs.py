@@ -1,4 +1,7 @@
-"""What documents and help say can be done: every command in them is run, links lead somewhere, flags exist."""
+"""What documents and help say can be done: every command in them is run, links lead somewhere, flags exist.
+
+Of those that tune, ``make test`` runs one in four with --dry_run and parses the others, ``make test-all`` runs all so.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,15 +158,33 @@ def copy(what: Path, to: Path) -> None:
             shutil.copy(what, to)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{COMMANDS[command][0]}: {command}")
+def tries() -> list[Any]:
+    """(command, way), the ways of commands that only ``make test-all`` runs last."""
+    found, rest, number = [], [], 0
+    for command, pages in COMMANDS.items():
+        words = shlex.split(command)
+        way, name = next(way for way, is_it in WAYS if is_it(words)), f"{pages[0]}: {command}"
+        number += way == DRY_RUN
+        if way == DRY_RUN and number % 4:
+            rest.append(pytest.param(command, DRY_RUN, id=f"{name} --dry_run", marks=pytest.mark.grid))
+            way = PARSED
+        found.append(pytest.param(command, way, id=name))
+    return [*found, *rest]
+
+
+@pytest.mark.parametrize(("command", "way"), tries())
 def test_a_command_of_the_documents_does_what_it_says(
-    command: str, a_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    command: str,
+    way: str,
+    a_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "look", lambda: NO_GPU)
     words = [word.replace("$SITE_PACKAGES", "site-packages") for word in shlex.split(command)]
     prepare(words, a_run)
-    way = next(way for way, is_it in WAYS if is_it(words))
     if way == PARSED:
         arguments = options.build_parser().parse(words)
         assert cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log)).entries

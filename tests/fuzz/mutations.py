@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-# A fifth by default: 2000 changes of a file are 10 CPU seconds. `make test-all` has all.
+# A twentieth by default: 2000 changes of a file are 10 CPU seconds. `make test-all` has all.
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
 # Derandomised: the same examples on every machine, so that a failure is the change's and not the day's.
 FUZZ = settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,11 @@ from gemm_tuner.gemm.sizes import SizeEntry, load_sizes, one_size
 from gemm_tuner.system.documents import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")) // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 ROW, COL = Layout.ROW, Layout.COL
 SIZE = {"M": 16, "N": 32, "K": 64}
 CONFIG = {

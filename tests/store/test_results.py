@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ from gemm_tuner.store import results
 from gemm_tuner.store.results import FORMAT_VERSION, Header
 
 ROOT = Path(__file__).resolve().parents[2]
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")) // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 HEADER = Header(
     tool_version="0.1.0",
     date="2026-01-31T12:00:00Z",

@@ -19,7 +19,11 @@ from gemm_tuner.system import documents
 from gemm_tuner.system.documents import MarkedDict, dump_yaml, load_yaml, write_text_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")) // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 @pytest.fixture
