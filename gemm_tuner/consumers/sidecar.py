@@ -16,7 +16,7 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
-from gemm_tuner.system.json_records import Count, Finite, load_json, record_of
+from gemm_tuner.system.json_records import Count, Finite, Int, load_json, record_of
 
 FILE_NAME = "gemm_tuner_provenance.json"
 FORMAT_VERSION = 1
@@ -43,7 +43,7 @@ class Note:
 
     kind: str
     entry: dict[str, Any]
-    m: Count = 0
+    m: Int = 0
     name: str = ""
     time_us: Finite | None = None
     stage: str = ""
