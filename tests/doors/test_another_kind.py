@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import softmax_kind
-from fault_runs import MEASURED, ON_PATH, Machine, require_accounts, statuses_of, with_stand_in_gpu
+from fault_runs import MEASURED, ON_PATH, Machine, require_complete_states, statuses_of, with_stand_in_gpu
 from softmax_kind.problem import SoftmaxProblem
 
 from gemm_tuner.core.plain_config import PlainConfig
@@ -66,7 +66,7 @@ def test_without_a_gpu_it_is_compiled_checked_and_written(tmp_path: Path) -> Non
     assert [row.verified for row in found] == [Verified.INTERPRETED] * 2
     for row in found:
         assert isinstance(row.config, PlainConfig) and row.config.options()["BLOCK_SIZE"] >= row.problem.columns
-    require_accounts(machine)
+    require_complete_states(machine)
     record = machine.record()
     assert [size.problem for size in record.sizes] == PROBLEMS
 
@@ -98,7 +98,7 @@ def test_the_timed_way_screens_decides_and_checks(machine: Machine) -> None:
     found = rows(machine)
     assert [row.problem for row in found] == [SoftmaxProblem(64, 100), SoftmaxProblem(8, 128)]
     assert all(row.verified is Verified.TRUE and row.facts["vendor_us"] > 0 for row in found)
-    require_accounts(machine)
+    require_complete_states(machine)
     # The stand-in's times follow from names alone: the fastest of all that ran must have been chosen.
     tables = statuses_of(machine)
     assert all(tables[row.problem.key][row.facts["name"]] == "ok" for row in found)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fault_runs import (
@@ -16,17 +14,12 @@ from fault_runs import (
     ROOT,
     SMALL_SIZES,
     Machine,
+    Undisturbed,
     require_complete_states,
     rows_of,
     with_stand_in_gpu,
 )
 from filelock import FileLock
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    machine: Machine
-    rows: dict[str, Any]
 
 
 @pytest.fixture(scope="session")

@@ -219,3 +219,11 @@ def require_complete_states(machine: Machine) -> None:
     """Every configuration of every size ended somewhere, exactly once."""
     for size in machine.record().sizes:
         assert sum(size.counts.values()) == size.total > 0, size
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A run that nothing disturbed, and what it found. Processes of the tests hand it on pickled."""
+
+    machine: Machine
+    rows: dict[str, Any]
