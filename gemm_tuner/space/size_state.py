@@ -215,8 +215,9 @@ class SizeState:
 
     def passed_over(self, order: Sequence[str], name: str) -> dict[str, str]:
         """The finalists before the chosen one of which a check speaks against, each with the reason: those before it in
-        ``order``, and of earlier finals those that were faster."""
-        before, us = order[: order.index(name)], self.rows[name].get("finals_us", 0.0)
+        ``order``, if it is there, and of all finals those that were faster."""
+        before = order[: order.index(name)] if name in order else ()
+        us = self.rows[name].get("finals_us", 0.0)
         faster = (other for other in self.own if self.rows.get(other, {}).get("finals_us", math.inf) < us)
         return {other: self.why_not(other) for other in dict.fromkeys((*before, *faster)) if not self.may_run(other)}
 

@@ -173,3 +173,14 @@ def test_one_is_blamed_for_deaths_that_it_was_at_often(state: SizeState) -> None
     state.record_crashes({often: 2, once: 1, timed: 5, "of another space": 9}, 2)
     assert state.failed() == {often} and not state.ended(once)
     assert not state.may_run(timed)  # in finals or a check: it has a time, and kills the run
+
+
+def test_a_configuration_outside_the_ranking_can_be_chosen(state: SizeState) -> None:
+    """As an older configuration that the traces of the processes that choose lack, and those that publish have."""
+    slower, wrong, chosen = list(state.kept)[:3]
+    for name, us in ((slower, 9.0), (wrong, 7.0), (chosen, 8.0)):
+        state.record_finals(name, us, [us])
+    state.record(wrong, Status.WRONG, "off by 3")
+    assert state.passed_over([wrong, slower], chosen) == {wrong: "wrong: off by 3"}
+    assert state.passed_over([wrong, slower], slower) == {wrong: "wrong: off by 3"}
+    assert state.passed_over([wrong, slower], wrong) == {}
