@@ -37,9 +37,10 @@ from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.plan import FINALS, VENDOR, Method, Plan, Work
 from gemm_tuner.measure import device
+from gemm_tuner.measure.launcher_process import launcher_env
 from gemm_tuner.profilers.base import PLAIN_NUMBERS, missing_file
 from gemm_tuner.profilers.ncu import DECIMAL, DETAILS, GROUPED, GROUPED_DECIMAL, METRIC, RAW, nanoseconds
 from gemm_tuner.profilers.tables import Row, normalise, read_rows
@@ -153,12 +154,10 @@ def run_child(plan: Plan) -> None:
     """Runs every work of the plan: only one call of each candidate is inside the range that ncu records."""
     import torch
 
-    from gemm_tuner.languages.triton.scripts import load_script
-    from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+    from gemm_tuner.languages.scripts import load_script
 
     scripts = [load_script(path) for path in plan.scripts]
-    buffer = torch.zeros(FLUSH_BLOCK_SIZE, dtype=torch.int32, device="cuda")
-    marks = support_calls(buffer, torch.zeros(1, dtype=torch.int32, device="cuda"), 1)
+    marks = LANGUAGE.support_calls(0, "cuda")
     for work in plan.work:
         profile_work(work, scripts, marks, plan.method)
         torch.cuda.empty_cache()
@@ -166,11 +165,12 @@ def run_child(plan: Plan) -> None:
 
 def profile_work(work: Work, scripts: list[ModuleType], marks: dict[str, Any], method: Method) -> None:
     """The size's own configuration, then torch.mm, each between two marker kernels of its own."""
+    from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.operands import make_operands, require_memory
     from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.gemm.vendor import vendor_call
-    from gemm_tuner.languages.triton.scratch import count_sms, provide_descriptor_memory
-    from gemm_tuner.languages.triton.scripts import launch_all
+    from gemm_tuner.languages.scratch import count_sms
+    from gemm_tuner.languages.triton.language import provide_descriptor_memory
 
     provide_descriptor_memory()
     require_memory(work.problem, 0, "cuda")
@@ -188,19 +188,15 @@ def profile_call(call: Any, marks: dict[str, Any]) -> None:
     """Warms up, then one call in ncu's range; the markers tell whose kernels are whose."""
     import torch
 
-    def mark(symbol: str) -> None:
-        kernel, grid, positional = marks[symbol]
-        kernel[grid](*positional)
-
     for _ in range(WARM_CALLS):
-        mark(BEGIN_SYMBOL)
+        marks[BEGIN_SYMBOL]()
         call()
-        mark(END_SYMBOL)
+        marks[END_SYMBOL]()
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
-    mark(BEGIN_SYMBOL)
+    marks[BEGIN_SYMBOL]()
     call()
-    mark(END_SYMBOL)
+    marks[END_SYMBOL]()
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
 
@@ -246,7 +242,7 @@ def ncu_command(ncu: str, metrics: Iterable[str], folder: Path) -> list[str]:
 
 def run_ncu(command: list[str], folder: Path) -> None:
     """Raises EnvironmentFault with the last words of the child when it fails; all of them are in the log."""
-    environment = launcher_env(folder / "triton_cache", PLAIN_NUMBERS)
+    environment = launcher_env(LANGUAGE, folder / "triton_cache", PLAIN_NUMBERS)
     with (folder / LOG).open("w", encoding="utf-8") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
     if done.returncode != 0:

@@ -35,15 +35,16 @@ sys.path.append(str(ROOT))
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import Target
+from gemm_tuner.core.workload import launch_all
 from gemm_tuner.export.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.gemm.size_rows import Row
-from gemm_tuner.languages.triton.scratch import count_sms, provide_descriptor_memory
-from gemm_tuner.languages.triton.scripts import launch_all, load_script
-from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.languages.scratch import count_sms
+from gemm_tuner.languages.scripts import load_script
+from gemm_tuner.languages.triton.language import LANGUAGE, provide_descriptor_memory
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
 from gemm_tuner.store import results
@@ -130,12 +131,7 @@ def kernel_us(torch: ModuleType, calls: dict[str, Call], flush: Call, turns: int
 def flush_of(torch: ModuleType) -> Call:
     """Reads a buffer of FLUSH_L2_TIMES the L2, as the tuner does before a timed call."""
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-    blocks = max(1, FLUSH_L2_TIMES * l2_bytes // (4 * FLUSH_BLOCK_SIZE))
-    buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device="cuda")
-    kernel, grid, positional = support_calls(buffer, torch.zeros(1, dtype=torch.int32, device="cuda"), blocks)[
-        FLUSH_SYMBOL
-    ]
-    return lambda: kernel[grid](*positional)
+    return LANGUAGE.support_calls(FLUSH_L2_TIMES * l2_bytes, "cuda")[FLUSH_SYMBOL]
 
 
 def tuner_call(problem: GemmProblem, config: KernelConfig, operands: Operands, target: Target, folder: Path) -> Call:

@@ -21,11 +21,11 @@ from typing import Any
 import multiprocess
 from multiprocess.connection import wait
 
+from gemm_tuner.compile.compile_worker import serve
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
+from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status, Target
-from gemm_tuner.languages.triton.compile_worker import CompileTask, serve
-from gemm_tuner.languages.triton.triton_key import known_triton_key
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
@@ -74,14 +74,15 @@ class Worker:
 class CompilePool:
     """``run`` compiles the tasks of a queue in its order; use as a context manager.
 
-    scripts_dir: holds the files of the tasks' scripts.
+    cache: the folder of compiled kernels. scripts_dir: holds the files of the tasks' scripts.
     limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
     memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
     """
 
+    language: Language
     target: Target
     workers: int
-    variables: dict[str, str]
+    cache: Path
     log_path: Path
     scripts_dir: Path
     limit_s: float = 60.0
@@ -100,17 +101,16 @@ class CompilePool:
         self._workers.clear()
 
     @cached_property
-    def _triton_key(self) -> str:
-        """So that the workers need not find it each. It is kept beside the folder of compiled kernels."""
-        cache = self.variables.get("TRITON_CACHE_DIR")
-        return known_triton_key(Path(cache).parent if cache else self.log_path.parent)
+    def _argument(self) -> str:
+        return self.language.worker_argument(self.cache.parent)
 
     def _start_worker(self) -> Worker:
         context = multiprocess.get_context("spawn")
         ours, theirs = context.Pipe()
         share = self.memory_bytes or memory.share_bytes(self.workers)
         paths = (str(self.log_path), str(self.scripts_dir))
-        arguments = (theirs, self.target, self.variables, self._triton_key, *paths, share)
+        variables = self.language.environment(self.cache)
+        arguments = (theirs, self.language.name, self.target, variables, self._argument, *paths, share)
         process = context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -164,7 +164,7 @@ class CompilePool:
                 yield from self._replace(worker, queue, Status.COMPILE_ERROR, "the compiler died")
                 continue
             if worker.ready and isinstance(answer, str):
-                raise EnvironmentFault(answer, where=self.variables.get("TRITON_CACHE_DIR", ""), hint=FREE_SPACE)
+                raise EnvironmentFault(answer, where=str(self.cache), hint=FREE_SPACE)
             self._failed_starts = 0
             done, worker.task, worker.ready = worker.task, None, True
             if done is not None:
@@ -194,7 +194,7 @@ class CompilePool:
             if self._failed_starts < MOST_FAILED_STARTS:
                 return
             what = f"a compile worker ended at its start, exit status {exit_code}"
-            raise EnvironmentFault(what, where=str(self.log_path), hint="does `python -c 'import triton'` work?")
+            raise EnvironmentFault(what, where=str(self.log_path), hint=f"does `{self.language.test_command}` work?")
         if task is not None:
             key = key_of(task)
             self._deaths[key] += 1

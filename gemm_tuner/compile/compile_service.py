@@ -9,8 +9,8 @@ from types import TracebackType
 
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult
-from gemm_tuner.languages.triton.compile_worker import CompileTask
 
 LOOK_S = 0.3
 OnResult = Callable[[CompileTask, CompileResult], None]

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
-from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.core.language import CompileTask
 
 TaskKey = tuple[str, str, str]  # Script.kernel_sha, kernel symbol, specialization: one binary, in any folder
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import importlib.util
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plugins import find
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 
 # (symbol, kernel, grid, positional arguments, keyword arguments) of one kernel of a call.
@@ -23,6 +20,12 @@ FIRST_KIND = "gemm"
 ENTRY_POINTS = "gemm_tuner.kinds"
 
 
+def launch_all(launches: Iterable[Launch]) -> None:
+    """Starts the kernels of one call; does not wait for them."""
+    for _, kernel, grid, positional, options in launches:
+        kernel[grid](*positional, **options)
+
+
 class CallOperands(Protocol):
     """Tensors and factors of one call, as a dataclass: None for those that the problem does not have."""
 
@@ -31,6 +34,8 @@ class Workload(Protocol):
     """Everything specific to one kind of problem. Methods that need torch import it when they are called."""
 
     kind: str
+    # Of its kernels: names the ``core.language.Language``.
+    language: str
     # Of an entry of a size file or a results file: those that say which problem it is for, without ``kind``.
     problem_keys: tuple[str, ...]
     # Beside --templates, and in place of the default --rules; None for those of this package's templates/ and rules/.
@@ -78,8 +83,13 @@ class Workload(Protocol):
     def compile_cost(self, config: Config) -> float:
         """Grows with the time that compiling takes: the most expensive are compiled first."""
 
-    def compile_calls(self, script: ModuleType, config: dict[str, Any], problem: Problem) -> list[Launch]:
-        """The launches of one call with operands that have no memory; the first is that of the main kernel."""
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        """The launches of one call with operands that have no memory; the first is that of the main kernel.
+
+        blank: stands for a tensor of a type, by its key in ``core.dtypes``, and of so many elements.
+        """
 
     # In the launcher process.
 
@@ -132,15 +142,10 @@ def workload_of(kind: str) -> Workload:
 
     Raises ValueError for a kind that is neither.
     """
-    if re.fullmatch("[a-z][a-z_0-9]*", kind):
-        own = f"gemm_tuner.{kind}"
-        if importlib.util.find_spec(own) and importlib.util.find_spec(f"{own}.workload"):
-            found: Workload | None = getattr(importlib.import_module(f"{own}.workload"), "WORKLOAD", None)
-            if found is not None:
-                return found
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS, name=kind):
-        return entry.load().WORKLOAD  # type: ignore[no-any-return]
-    raise ValueError(f"there is no kind of problem {kind[:60]!r}")
+    found: Workload | None = find(f"gemm_tuner.{kind}.workload", "WORKLOAD", ENTRY_POINTS, kind)
+    if found is None:
+        raise ValueError(f"there is no kind of problem {kind[:60]!r}")
+    return found
 
 
 def problem_from_dict(row: Mapping[str, Any]) -> Problem:

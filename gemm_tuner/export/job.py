@@ -13,6 +13,8 @@ from gemm_tuner.consumers import sidecar
 from gemm_tuner.consumers.consumer import Consumer, Target
 from gemm_tuner.consumers.sidecar import Sidecar
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.export import offers, plan
 from gemm_tuner.export.devices import Fits
 from gemm_tuner.export.offers import LeftOut
@@ -90,6 +92,7 @@ def prepare(
         def find_check() -> offers.StandInCheck:
             rules = data_folder("rules")
             return check_now.find(
+                language_of(workload_of(GemmProblem.kind).language),
                 space.load(space.space_path(rules, arch), arch).device.target,
                 data_folder("templates"),
                 Path(work),

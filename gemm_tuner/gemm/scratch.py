@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.scratch import Scratch, partial_sums, zero_locks
+from gemm_tuner.languages.scratch import Scratch, partial_sums, zero_locks
 
 
 def call_size(problem: GemmProblem) -> tuple[int, int, int, int]:

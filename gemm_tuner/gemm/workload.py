@@ -19,6 +19,7 @@ class GemmWorkload:
     """Every method takes a GemmProblem and a KernelConfig, and raises TypeError for those of another kind."""
 
     kind = GemmProblem.kind
+    language = "triton"
     problem_keys = SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None
@@ -75,10 +76,12 @@ class GemmWorkload:
 
         return compile_cost(tile(config))
 
-    def compile_calls(self, script: ModuleType, config: dict[str, Any], problem: Problem) -> list[Launch]:
-        from gemm_tuner.gemm.kernels import shape_only_calls
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        from gemm_tuner.gemm.kernels import blank_calls
 
-        return shape_only_calls(script, config, as_gemm(problem))
+        return blank_calls(script, config, as_gemm(problem), blank)
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
         from gemm_tuner.gemm.operands import require_memory

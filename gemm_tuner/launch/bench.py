@@ -4,46 +4,75 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.markers import FLUSH_SYMBOL
-from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_calls
+from gemm_tuner.core.language import Language
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate
+from gemm_tuner.launch.clock import HostClock
 from gemm_tuner.launch.journal import Called, Journal
 from gemm_tuner.launch.placement import Placement
-from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, Method
+from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
+from gemm_tuner.launch.processor import Processor
 
 SPIN_UP_FLUSHES = 2000
 
 
 class Bench:
-    """Launches calls one after another on one stream, each after emptying L2, and numbers them."""
+    """Launches calls one after another on one stream, each after emptying L2, and numbers them.
+
+    stop: a file that ends the work once it is there. clock: times each kernel, where no profiler does.
+    """
 
     def __init__(
-        self, method: Method, journal: Journal, scopes: bool, device: str, deadline: float, stop: Path,
-        process: int = 0,
-    ) -> None:  # fmt: skip
-        import torch
-
-        self.torch, self.method, self.journal, self.device = torch, method, journal, device
-        self._deadline = self._until = deadline
-        self._stop = stop
+        self,
+        plan: Plan,
+        journal: Journal,
+        stop: Path,
+        language: Language,
+        processor: Processor,
+        clock: HostClock | None = None,
+    ) -> None:
+        self.method, self.journal, self.device, self.process = plan.method, journal, plan.device, plan.process
+        self.processor = processor
+        self._deadline = self._until = plan.deadline
+        self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
-        self._scopes = scopes
         self._tired = False
-        self.process = process
-        self.placement = Placement(method.seed, process, device)
-        self.flushes = bool(method.flush_bytes)
-        blocks = max(1, method.flush_bytes // (4 * FLUSH_BLOCK_SIZE))
-        buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
-        sink = torch.zeros(1, dtype=torch.int32, device=device)
-        self._support = support_calls(buffer, sink, blocks)
+        self.placement = Placement(self.method.seed, self.process, self.device)
+        self.flushes = bool(self.method.flush_bytes)
+        self._support = language.support_calls(self.method.flush_bytes, self.device)
 
-    def support(self, symbol: str) -> None:
-        kernel, grid, positional = self._support[symbol]
-        kernel[grid](*positional)
-        self._flushed += symbol == FLUSH_SYMBOL
+    def launch(self, launches: list[Launch]) -> None:
+        """Starts the kernels of one call."""
+        if self._clock is None:
+            launch_all(launches)
+            return
+        for symbol, kernel, grid, positional, options in launches:
+            self._clock.time(symbol, kernel[grid], *positional, **options)
+
+    def launch_vendor(self, call: Callable[[], Any]) -> None:
+        """Starts the vendor library's call between two marker kernels, since its kernels' names are its own."""
+        self._start_support(BEGIN_SYMBOL)
+        if self._clock is None:
+            call()
+        else:
+            self._clock.time(VENDOR, call)
+        self._start_support(END_SYMBOL)
+
+    def flush(self) -> None:
+        """Leaves nothing of the operands in the caches."""
+        self._start_support(FLUSH_SYMBOL)
+        self._flushed += 1
+
+    def _start_support(self, symbol: str) -> None:
+        if self._clock is None:
+            self._support[symbol]()
+        else:
+            self._clock.time(symbol, self._support[symbol])
 
     def begin_recording(self) -> None:
         """Says that the profiler records from here on: flushes before are not in its trace."""
@@ -52,12 +81,12 @@ class Bench:
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
         for _ in range(SPIN_UP_FLUSHES):
-            self.support(FLUSH_SYMBOL)
-        self.torch.cuda.synchronize()
+            self.flush()
+        self.processor.wait()
 
     def rest(self) -> None:
         """After work that may have reached the power limit: pauses until the clocks have recovered, then spins up."""
-        self.torch.cuda.synchronize()
+        self.processor.wait()
         if self._tired:
             time.sleep(REST_S)
             self.spin_up()
@@ -100,9 +129,9 @@ class Bench:
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """One call of a candidate; journals it as call number n."""
         if self.flushes and not warm:
-            self.support(FLUSH_SYMBOL)
+            self.flush()
         with self.scope():
-            candidate.launch(self.support)
+            candidate.launch(self)
         self._journal_call(candidate, warm=warm)
 
     def timed_call_us(self, candidate: Candidate) -> float:
@@ -112,12 +141,12 @@ class Bench:
         2025, whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
         """
         if self.flushes:
-            self.support(FLUSH_SYMBOL)
-        self.torch.cuda.synchronize()
+            self.flush()
+        self.processor.wait()
         started = time.perf_counter()
         with self.scope():
-            candidate.launch(self.support)
-        self.torch.cuda.synchronize()
+            candidate.launch(self)
+        self.processor.wait()
         waited_us = (time.perf_counter() - started) * 1e6
         self._journal_call(candidate, warm=False)
         return waited_us

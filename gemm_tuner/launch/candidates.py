@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.core.workload import Launch, workload_of
-from gemm_tuner.languages.triton.scratch import ScratchPool, count_sms
-from gemm_tuner.languages.triton.scripts import launch_all
+from gemm_tuner.languages.scratch import ScratchPool, count_sms
 from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import VENDOR, Method, Work
 
-# Launches one of the measurement's own kernels, by its symbol.
-Support = Callable[[str], None]
+if TYPE_CHECKING:
+    from gemm_tuner.launch.bench import Bench
 
 
 class Candidate:
@@ -24,22 +21,20 @@ class Candidate:
         self.work, self.name, self._launches, self._turn = work, name, launches, 0
         self.symbols = tuple(launch[0] for launch in launches[0])
 
-    def launch(self, support: Support) -> None:
-        launch_all(self._launches[self._turn % len(self._launches)])
+    def launch(self, bench: Bench) -> None:
+        bench.launch(self._launches[self._turn % len(self._launches)])
         self._turn += 1
 
 
 class VendorCandidate:
-    """The vendor library's call, between two marker kernels since its kernels' names are its own."""
+    """The vendor library's call."""
 
     def __init__(self, work: int, calls: list[Any]) -> None:
         self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
         self.symbols: tuple[str, ...] = ()
 
-    def launch(self, support: Support) -> None:
-        support(BEGIN_SYMBOL)
-        self._calls[self._turn % len(self._calls)]()
-        support(END_SYMBOL)
+    def launch(self, bench: Bench) -> None:
+        bench.launch_vendor(self._calls[self._turn % len(self._calls)])
         self._turn += 1
 
 

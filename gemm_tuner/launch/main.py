@@ -9,16 +9,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.workload import workload_of
-from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
-from gemm_tuner.languages.triton.scripts import load_script
+from gemm_tuner.core.language import Language, language_of
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
+from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
+from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import die_with_the_tuner, identity
@@ -60,9 +61,14 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
-        compiles = CompileCounter()
+        language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
+        compiles = language.start_launcher(plan.device)
         try:
-            run(plan, journal, scripts, stop)
+            if plan.stage == VERIFY:
+                verify(plan, journal, scripts, stop, interpreted=plan.device not in devices_of(language))
+            else:
+                with HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext() as clock:
+                    run(plan, journal, scripts, stop, language, clock)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
@@ -72,20 +78,9 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
     return 0
 
 
-class CompileCounter:
-    """Counts what Triton's compilation listener reports: compiles and disk-cache hits."""
-
-    def __init__(self) -> None:
-        import triton
-
-        self.compiled, self.from_cache = 0, 0
-        triton.knobs.compilation.listener = self._heard
-
-    def _heard(self, *, cache_hit: bool, **_: Any) -> None:
-        if cache_hit:
-            self.from_cache += 1
-        else:
-            self.compiled += 1
+def devices_of(language: Language) -> set[str]:
+    """The devices, as torch names them, that a language's kernels run on without an interpreter."""
+    return {"cpu" if backend == "cpu" else "cuda" for backend in language.backends}
 
 
 def load_scripts(plan: Plan, where: Path, folder: Path) -> list[ModuleType]:
@@ -106,21 +101,19 @@ def load_scripts(plan: Plan, where: Path, folder: Path) -> list[ModuleType]:
     return scripts
 
 
-def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
-    """Runs the plan's stage; ends early, between two configurations, once the file ``stop`` is there."""
+def run(
+    plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, language: Language, clock: HostClock | None
+) -> None:
+    """Runs a plan whose kernels are timed; ends early, between two configurations, once the file ``stop`` is there."""
     import torch
 
-    if plan.device == "cuda":
-        provide_descriptor_memory()
-    if plan.stage == VERIFY:
-        verify(plan, journal, scripts, stop)
-        return
-    journal.write(DeviceUsed(torch.cuda.get_device_name(), torch.__version__))
-    bench = Bench(plan.method, journal, plan.scopes, plan.device, plan.deadline, stop, plan.process)
-    warm_vendor(plan)
+    processor = processor_of(plan.device)
+    journal.write(DeviceUsed(processor.name, torch.__version__))
+    bench = Bench(plan, journal, stop, language, processor, clock)
+    warm_vendor(plan, processor)
     bench.spin_up()
     if plan.capture_range:
-        torch.cuda.profiler.start()
+        processor.start_recording()
         bench.begin_recording()
     stage: Callable[..., None] = screen if plan.stage == SCREEN else finals
     left = sum(len(work.entries) for work in plan.work)
@@ -130,15 +123,13 @@ def run(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> 
         bench.share_time(len(work.entries), left)
         left -= len(work.entries)
         stage(bench, index, work, scripts)
-        torch.cuda.empty_cache()
+        processor.free_memory()
     if plan.capture_range:
-        torch.cuda.profiler.stop()
+        processor.stop_recording()
 
 
-def warm_vendor(plan: Plan) -> None:
+def warm_vendor(plan: Plan, processor: Processor) -> None:
     """Lets the vendor library choose and load its kernels for every size before anything is recorded."""
-    import torch
-
     for work in plan.work:
         if work.vendor:
             with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # its finals will say so
@@ -148,18 +139,19 @@ def warm_vendor(plan: Plan) -> None:
                 call = workload.baseline_call(work.problem, operands)
                 if call is not None:
                     call()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
+    processor.wait()
+    processor.free_memory()
 
 
-def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path) -> None:
-    """Checks each work's entries best first, each at the tuned size and at odd sizes."""
+def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:
+    """Checks each work's entries best first, each at the tuned size and at odd sizes; small ones where kernels are
+    interpreted."""
     for index, work in enumerate(plan.work):
         for script, name in work.entries:
             if stop.exists() or plan.is_over():
                 return
             journal.write(Begin(index, name))
-            workload, interpreted, right = workload_of(work.problem.kind), plan.device == "cpu", True
+            workload, right = workload_of(work.problem.kind), True
             config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
             try:
                 for problem in workload.check_problems(

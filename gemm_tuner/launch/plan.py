@@ -76,6 +76,7 @@ class Plan:
     scripts:             names of files that lie beside the script that is started: a plan names no folder.
     scopes:              each call runs in a proton scope of its own.
     capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
+    clock:               the launcher itself writes when each kernel ran (launch/clock.py).
     stop_at_first_right: verify best first and stop at the first right one.
     process:             number of this process of finals: where operands lie and the order of calls follow from it.
     deadline:            Unix time after which nothing further begins, a round of finals neither; 0 is none.
@@ -88,6 +89,7 @@ class Plan:
     device: str = "cuda"
     scopes: bool = False
     capture_range: bool = False
+    clock: bool = False
     stop_at_first_right: bool = True
     deadline: Finite = 0.0
     process: Count = 0

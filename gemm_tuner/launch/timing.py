@@ -51,7 +51,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             candidate = Candidate(index, name, operands.launches(scripts[script], name))
             for _ in range(bench.method.warmup_calls):
                 bench.call(candidate, warm=True)
-            bench.torch.cuda.synchronize()
+            bench.processor.wait()
             least_us, called = bench.timed_call_us(candidate), 1
             limit_us = bench.method.early_stop_ratio * best_us + EARLY_STOP_SLACK_US
             if least_us > limit_us:  # or the host was busy with something else
@@ -61,7 +61,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             if not loser:
                 for _ in range(bench.method.timed_calls - called):
                     bench.call(candidate, warm=False)
-                bench.torch.cuda.synchronize()
+                bench.processor.wait()
         except Exception as error:
             report_failure(bench.journal, index, name, error)
         else:
@@ -86,7 +86,7 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             order.shuffle(running)
             for candidate in running:
                 bench.call(candidate, warm=turn < bench.method.warmup_calls)
-            bench.torch.cuda.synchronize()
+            bench.processor.wait()
     except Exception as error:
         raise StickyError(f"{type(error).__name__}: {error}") from error
     bench.note_load(time.perf_counter() - began, turns * len(running))
@@ -125,5 +125,5 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
 def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | VendorCandidate:
     """The candidate after one call of it, which was waited for."""
     bench.call(candidate, warm=True)
-    bench.torch.cuda.synchronize()
+    bench.processor.wait()
     return candidate

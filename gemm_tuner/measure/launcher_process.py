@@ -1,4 +1,4 @@
-"""Launchers of this machine: one for a GPU, whose kernels a profiler times, and one for Triton's interpreter."""
+"""Launchers of this machine: one for a GPU, whose kernels a profiler times, and one for a language's interpreter."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import START_LIMIT_S, OnEvent, ignore, watch
 from gemm_tuner.measure.verify_runner import check_plan
 from gemm_tuner.profilers import Profiler
+from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended
 
 # One configuration: its first launch, which may still load it, and a few calls.
@@ -24,13 +26,14 @@ LAUNCH_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class LiveLauncher:
-    """Launches on a GPU of this machine. ``gpu`` is the id as torch numbers it.
+    """Launches on a GPU of this machine, or on its CPU. ``gpu`` is the id as torch numbers it.
 
-    scripts_dir: holds the scripts that plans name.
+    backend: of the target: "cuda", "hip" or "cpu". scripts_dir: holds the scripts that plans name.
     wind_down: whether the run is to end after the launch that runs.
     launch_limit_s: how long one configuration may take before its launcher is killed.
     """
 
+    language: Language
     profiler: Profiler
     cache_dir: Path
     scripts_dir: Path
@@ -42,13 +45,19 @@ class LiveLauncher:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def environment(self) -> dict[str, str]:
+        env = launcher_env(self.language, self.cache_dir, self.profiler.environment())
+        if self.backend == "cpu":
+            return env
         visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
-        gpu = visible_gpu(self.backend, self.gpu, os.environ)
-        env = launcher_env(self.cache_dir, {**self.profiler.environment(), visible: gpu})
+        env[visible] = visible_gpu(self.backend, self.gpu, os.environ)
         if self.backend == "hip":  # proton refuses to start beside these
             for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
                 env.pop(name, None)
         return env
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan for this launcher's processor."""
+        return replace(plan, device="cpu" if self.backend == "cpu" else "cuda")
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times every entry of the plan that its deadline leaves time for.
@@ -60,7 +69,7 @@ class LiveLauncher:
         def start(part: Plan, where: Path) -> Ended:
             return self._profile(part, where, on_event)
 
-        return retry.time_plan(plan, self.profiler, start, folder, on_found, self.wind_down)
+        return retry.time_plan(self.placed(plan), self.profiler, start, folder, on_found, self.wind_down)
 
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
         """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
@@ -77,7 +86,7 @@ class LiveLauncher:
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
-        check_plan(plan, folder, self.scripts_dir, self.environment(), on_event, self)
+        check_plan(self.placed(plan), folder, self.scripts_dir, self.environment(), on_event, self)
 
     def cancel(self) -> None:
         """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
@@ -98,10 +107,18 @@ def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
     return name
 
 
+def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a launcher process: this one's, less what would change its kernels."""
+    inherited = {name: value for name, value in os.environ.items() if name not in language.removed_variables}
+    paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
+    return {**inherited, **language.environment(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}
+
+
 @dataclass(frozen=True)
 class InterpreterLauncher:
-    """Checks kernels in Triton's interpreter on the CPU; times nothing."""
+    """Checks kernels in their language's interpreter on the CPU; times nothing."""
 
+    language: Language
     cache_dir: Path
     scripts_dir: Path
     source: str = "predicted"
@@ -110,5 +127,9 @@ class InterpreterLauncher:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        env = launcher_env(self.cache_dir, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+        """Raises EnvironmentFault for a language that has no interpreter."""
+        variables = self.language.interpreter_environment()
+        if variables is None:
+            raise EnvironmentFault(f"nothing here runs kernels of {self.language.name} for this architecture")
+        env = launcher_env(self.language, self.cache_dir, variables)
         check_plan(replace(plan, device="cpu"), folder, self.scripts_dir, env, on_event, self)

@@ -85,7 +85,9 @@ def time_plan(
     Raises EnvironmentFault when the profiler fails twice.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
-    first = replace(plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range)
+    first = replace(
+        plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range, clock=profiler.uses_clock
+    )
     stage.parts.append(Part(first))
     while (
         stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and (wind_down() or plan.is_over()))

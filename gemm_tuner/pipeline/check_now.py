@@ -14,6 +14,7 @@ import pandas as pd
 
 from gemm_tuner import profilers
 from gemm_tuner.compile import compile_tasks
+from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Config, Problem, Status, Target, Verdict, Verified
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
@@ -87,21 +88,26 @@ class CheckNow:
 
 
 def find(
-    target: Target, templates: Path, work: Path, say: Callable[[str], None], wait_s: float | None = None
+    language: Language,
+    target: Target,
+    templates: Path,
+    work: Path,
+    say: Callable[[str], None],
+    wait_s: float | None = None,
 ) -> CheckNow:
-    """What can check kernels for a target on this machine.
+    """What can check kernels of a language for a target on this machine.
 
     work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU,
     which is waited for as ``wait_s`` says.
     """
     for name in (CACHE, SCRIPTS):
         (work / name).mkdir(exist_ok=True)
-    folders = work / CACHE, work / SCRIPTS
+    of = language, work / CACHE, work / SCRIPTS
     gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
     if gpu is None:
-        return CheckNow(InterpreterLauncher(*folders), Verified.INTERPRETED, target, templates, work)
+        return CheckNow(InterpreterLauncher(*of), Verified.INTERPRETED, target, templates, work)
     profiler = profilers.select("proton", target.backend)  # never started: a check needs none
-    launcher = LiveLauncher(profiler, *folders, target.backend, gpu["id"])
+    launcher = LiveLauncher(language, profiler, *of[1:], target.backend, gpu["id"])
     name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
     locks = (device.lock_name(gpu, name),)
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)

@@ -11,11 +11,10 @@ from gemm_tuner.compile.compile_service import CompileService
 from gemm_tuner.compile.compile_tasks import Wanted, in_turn
 from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Device, Status
 from gemm_tuner.core.script import Script
-from gemm_tuner.languages.triton import kernel_cache
-from gemm_tuner.languages.triton.compile_worker import CompileTask
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages import kernel_cache
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.settings import Settings
@@ -41,10 +40,9 @@ class CompileStage:
     ) -> None:
         self._scripts, self._device, self._run_store, self._limits, self._log = scripts, device, store, limits, log
         self._counted: set[TaskKey] = set()
-        self._workers = settings.compile_workers
-        variables, output = kernel_env(folder.cache), folder.raw / "compile.log"
-        workers, limit_s = settings.compile_workers, settings.compile_limit_s
-        pool = CompilePool(device.target, workers, variables, output, folder.scripts, limit_s)
+        self._workers, self._language = settings.compile_workers, settings.language
+        work = device.target, self._workers, folder.cache, folder.raw / "compile.log", folder.scripts
+        pool = CompilePool(self._language, *work, limit_s=settings.compile_limit_s)
         self._cache = kernel_cache.identity(folder.cache)
         self._service = CompileService(pool, self._store, store.compiles(self._cache))
 
@@ -103,7 +101,7 @@ class CompileStage:
             done = service.compile([support, *tasks], step.advance, until, self._limits.interruption.check)
         result = service.results.get(key_of(support))
         if done and result is not None and result.status != Status.OK:
-            raise EnvironmentFault(f"Triton compiles nothing for this target: {result.message}")
+            raise EnvironmentFault(f"{self._language.name} compiles nothing for this target: {result.message}")
 
     def compile_sizes(self, wanted: Iterable[tuple[SizeState, list[str]]], title: str, until: float = NO_LIMIT) -> None:
         """Compiles the named configurations of these sizes and records the results in the sizes' states."""

@@ -37,7 +37,7 @@ def recall(settings: Settings) -> Machine | None:
     if settings.fresh:
         return None
     for source in SOURCES:
-        folder = run_folder.find(settings.output_dir, job_key(settings, source, "tune"), settings.templates_dir)
+        folder = run_folder.find(settings.output_dir, job_key(settings, source, "tune"), settings.cache_name)
         found = _read(folder.root / FILE) if folder is not None else None
         if found is not None:
             return found

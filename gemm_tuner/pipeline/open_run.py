@@ -10,7 +10,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from gemm_tuner import profilers
-from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import replay
 from gemm_tuner.measure.budget import COSTS_FILE, Costs
 from gemm_tuner.measure.fleet import Launcher
@@ -63,7 +63,7 @@ def opened(
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())
-        stack.enter_context(kernel_cache.in_use(folder.cache, began_s, settings.cache_limit_bytes))
+        stack.enter_context(kernel_cache.in_use(folder.cache, settings.language, began_s, settings.cache_limit_bytes))
         log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
         used = profiler_used(profiler, environment)
         session = session_of(settings, environment, folder, store, asked, log, used, costs)
@@ -105,7 +105,7 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
         asked, limit_s = session.limits.interruption, settings.launch_limit_s
         return [
             LiveLauncher(
-                *(profiler, folder.cache, folder.scripts, backend, gpu),
+                *(settings.language, profiler, folder.cache, folder.scripts, backend, gpu),
                 wind_down=lambda: asked.asked,
                 launch_limit_s=limit_s,
             )

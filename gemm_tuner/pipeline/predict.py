@@ -76,7 +76,9 @@ def check_served(session: Session, checks: CheckStage, order: list[tuple[SizeSta
 
 def interpreter(session: Session) -> InterpreterLauncher:
     asked = session.limits.interruption
-    return InterpreterLauncher(session.folder.cache, session.folder.scripts, wind_down=lambda: asked.asked)
+    return InterpreterLauncher(
+        session.settings.language, session.folder.cache, session.folder.scripts, wind_down=lambda: asked.asked
+    )
 
 
 def check(session: Session, checks: CheckStage, order: list[tuple[SizeState, list[str]]]) -> None:

@@ -155,7 +155,11 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         found[problem] = (name or "", verdicts)
 
-    checker = launchers[0] if launchers else InterpreterLauncher(session.folder.cache, session.folder.scripts)
+    checker = (
+        launchers[0]
+        if launchers
+        else InterpreterLauncher(settings.language, session.folder.cache, session.folder.scripts)
+    )
     with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")

@@ -12,7 +12,6 @@ from typing import Any
 from gemm_tuner import __version__
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.languages.triton.kernel_env import counting_variables
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system.installation import PACKAGE
@@ -68,7 +67,7 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         "kernel source": f"{sources_sha(settings.templates_dir, ('*.j2',))} "
         f"{sources_sha(PACKAGE, SOURCES, only=KERNEL_SOURCES)}{of_kind(settings)}",
         "timing code": sources_sha(PACKAGE, SOURCES, but=(*NOT_TIMING, *KERNEL_SOURCES)),
-        **({} if environment.recording else environment_variables()),
+        **({} if environment.recording else settings.language.identity(os.environ)),
         "rules": sources_sha(settings.rules_dir, ("*.py", "*.yaml")),
         "space": sources_sha(space.parent, (space.name,)) if space else "",
         "search": settings.search,
@@ -88,11 +87,6 @@ def of_kind(settings: Settings) -> str:
     workload = workload_of(settings.kind)
     folder = workload.templates_dir
     return f" {sources_sha(folder.parent, ('**/*.py', '**/*.j2'))}" if folder is not None else ""
-
-
-def environment_variables() -> dict[str, str]:
-    """The part of a fingerprint for the variables that change code or times."""
-    return {f"environment variable {name}": value for name, value in counting_variables(os.environ).items()}
 
 
 def gpu_labels(environment: Environment) -> list[str]:

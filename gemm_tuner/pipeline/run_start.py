@@ -47,14 +47,14 @@ def begin(
     now = fingerprint(settings, environment, profiler)
     key = job_key(settings, environment.source, "tune" if resumes else "given")
     if resumes and not settings.fresh:
-        folder = run_folder.find(settings.output_dir, key, settings.templates_dir)
+        folder = run_folder.find(settings.output_dir, key, settings.cache_name)
         if folder is not None:
             found = _go_on(folder, now, settings, stack)
             if found is not None:
                 if not resume.is_finished(found):
                     _say_what_stays(found, settings, gpu_labels(environment), folder, say)
                 return folder, found
-    folder = run_folder.create(settings.output_dir, key, settings.templates_dir)
+    folder = run_folder.create(settings.output_dir, key, settings.cache_name)
     store = _open(folder, stack)
     older_configs.keep(store, settings.older, settings.older_served)
     store.set_fact("fingerprint", now)

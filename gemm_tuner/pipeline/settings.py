@@ -9,8 +9,9 @@ from pathlib import Path
 
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import Language, language_of
 from gemm_tuner.core.records import Config, Problem
-from gemm_tuner.core.workload import FIRST_KIND
+from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
 
 
@@ -84,6 +85,17 @@ class Settings:
                 hint="tune each in a run of its own",
             )
         return kinds[0] if kinds else FIRST_KIND
+
+    @property
+    def language(self) -> Language:
+        """Of the kernels of the run."""
+        return language_of(workload_of(self.kind).language)
+
+    @property
+    def cache_name(self) -> str:
+        """Of the cache of compiled kernels that runs with these templates share."""
+        of_kind = workload_of(self.kind).templates_dir
+        return self.language.cache_name(self.templates_dir, *([of_kind] if of_kind else []))
 
     @property
     def updates_in_place(self) -> bool:

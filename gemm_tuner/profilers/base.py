@@ -132,6 +132,10 @@ class Profiler(Protocol):
         """The tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must call."""
 
     @property
+    def uses_clock(self) -> bool:
+        """The launcher itself writes when each kernel ran."""
+
+    @property
     def install_hint(self) -> str:
         """How to get the tool, for a message."""
 

@@ -43,6 +43,7 @@ class Ncu:
     name: str = "ncu"
     uses_scopes: bool = False
     uses_capture_range: bool = False
+    uses_clock: bool = False
     install_hint: str = "install NVIDIA Nsight Compute and put ncu on PATH"
 
     def supports(self, backend: str) -> bool:

@@ -36,6 +36,7 @@ class Nsys:
     name: str = "nsys"
     uses_scopes: bool = False
     uses_capture_range: bool = True
+    uses_clock: bool = False
     install_hint: str = "install NVIDIA Nsight Systems and put nsys on PATH"
 
     def supports(self, backend: str) -> bool:

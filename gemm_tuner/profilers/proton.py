@@ -42,6 +42,7 @@ class Proton:
     name: str = "proton"
     uses_scopes: bool = True
     uses_capture_range: bool = False
+    uses_clock: bool = False
     install_hint: str = "proton is part of Triton: pip install triton"
 
     def supports(self, backend: str) -> bool:

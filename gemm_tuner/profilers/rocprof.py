@@ -40,6 +40,7 @@ class Rocprof:
     name: str = "rocprof"
     uses_scopes: bool = False
     uses_capture_range: bool = False
+    uses_clock: bool = False
     install_hint: str = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
 
     def supports(self, backend: str) -> bool:

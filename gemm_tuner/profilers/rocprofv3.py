@@ -31,6 +31,7 @@ class Rocprofv3:
     name: str = "rocprofv3"
     uses_scopes: bool = False
     uses_capture_range: bool = False
+    uses_clock: bool = False
     install_hint: str = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
 
     def supports(self, backend: str) -> bool:

@@ -10,6 +10,7 @@ import jinja2
 
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Config, Problem, Target
 from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.core.workload import workload_of
@@ -17,10 +18,6 @@ from gemm_tuner.system.documents import write_text_atomically
 
 SCRIPT_TEMPLATE = "script.py.j2"
 CONSUMER_TEMPLATE = "block_fp8.py.j2"  # around a server's own kernel
-LAUNCH_OPTIONS = {
-    "cuda": ("num_warps", "num_stages"),
-    "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
-}
 
 
 @functools.lru_cache(maxsize=8)
@@ -66,7 +63,8 @@ def render(
             family=family,
             body=CONSUMER_TEMPLATE if kernel else f"{family}.py.j2",
             kernel=kernel,
-            launch_options=LAUNCH_OPTIONS[target.backend],
+            head=f"head_{workload.language}.j2",
+            launch_options=language_of(workload.language).launch_options(target),
             has_tma=target.facts.tma,
             **values,
         )

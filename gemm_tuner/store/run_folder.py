@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.languages import kernel_cache
 from gemm_tuner.store.store import STORE_FILE
 
 DEFAULT_OUTPUT_DIR = Path("results")
@@ -66,31 +66,32 @@ class RunFolder:
             shutil.rmtree(self.scripts, ignore_errors=True)
 
 
-def _named(output_dir: Path, name: str, templates_dir: Path) -> RunFolder:
+def _named(output_dir: Path, name: str, cache_name: str) -> RunFolder:
     is_default = output_dir.resolve() == DEFAULT_OUTPUT_DIR.resolve()
     generated = Path("generated") if is_default else output_dir / "generated"
     root = (output_dir / name).resolve()
-    return RunFolder(root, (generated / name).resolve(), kernel_cache.folder(templates_dir, root))
+    return RunFolder(root, (generated / name).resolve(), kernel_cache.folder(cache_name, root))
 
 
-def create(output_dir: Path, key: str, templates_dir: Path) -> RunFolder:
+def create(output_dir: Path, key: str, cache_name: str) -> RunFolder:
     """A new folder under output_dir, and one of the same name for the scripts: under generated/, the project's own
     folder, where output_dir is the default, else under output_dir/generated/.
 
-    key: names what the run tunes, so that the same command finds it again. Raises EnvironmentFault when either
+    key: names what the run tunes, so that the same command finds it again. cache_name: of the cache of compiled
+    kernels. Raises EnvironmentFault when either
     cannot be written.
     """
     stamp, count = time.strftime("%Y%m%d-%H%M%S"), 0
     while (output_dir / f"{stamp}{f'-{count}' if count else ''}-{key}").exists():
         count += 1
-    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}", templates_dir)
+    folder = _named(output_dir, f"{stamp}{f'-{count}' if count else ''}-{key}", cache_name)
     folder.make()
     return folder
 
 
-def find(output_dir: Path, key: str, templates_dir: Path) -> RunFolder | None:
+def find(output_dir: Path, key: str, cache_name: str) -> RunFolder | None:
     """The newest run of this key that has a store, else None."""
     names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
     # The second run of one second has a 1 behind the second.
     found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
-    return _named(output_dir, found[-1], templates_dir) if found else None
+    return _named(output_dir, found[-1], cache_name) if found else None

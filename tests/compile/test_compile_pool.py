@@ -17,13 +17,13 @@ from gemm_tuner.compile.compile_tasks import support_task
 from gemm_tuner.compile.task_queue import TaskQueue
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.core.script import Script, text_sha
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
-from gemm_tuner.languages.triton.compile_worker import CompileTask
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 from gemm_tuner.system import memory
 
@@ -67,7 +67,7 @@ def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> C
 
 
 def pool_in(folder: Path, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
-    return CompilePool(SM_90, workers, kernel_env(folder / "cache"), folder / "log.txt", folder, limit_s)
+    return CompilePool(LANGUAGE, SM_90, workers, folder / "cache", folder / "log.txt", folder, limit_s)
 
 
 def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
@@ -188,7 +188,7 @@ def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
 def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats: str) -> None:
     pool = CompilePool(
-        SM_90, 2, kernel_env(tmp_path / "cache"), tmp_path / "log.txt", tmp_path, memory_bytes=memory.LEAST_BYTES // 2
+        LANGUAGE, SM_90, 2, tmp_path / "cache", tmp_path / "log.txt", tmp_path, memory_bytes=memory.LEAST_BYTES // 2
     )
     result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
@@ -260,7 +260,7 @@ def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
 
 def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
     nowhere = Target("no_such_backend", "x", 32, Architecture("mma"))
-    pool = CompilePool(nowhere, 1, {"PATH": "\0"}, tmp_path / "log.txt", tmp_path)
+    pool = CompilePool(LANGUAGE, nowhere, 1, tmp_path / "no\0folder", tmp_path / "log.txt", tmp_path)
     with pool, pytest.raises(EnvironmentFault, match="compile worker ended at its start, exit status 1"):
         list(pool.run(good_tasks(tmp_path)))
 

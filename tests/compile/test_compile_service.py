@@ -16,12 +16,12 @@ from gemm_tuner.compile.compile_service import CompileService
 from gemm_tuner.compile.task_queue import key_of
 from gemm_tuner.core.architecture import Architecture
 from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
-from gemm_tuner.languages.triton.compile_worker import CompileTask
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 
 SM_90 = Target("cuda", "sm_90", 32, Architecture("wgmma", tma=True))
@@ -37,7 +37,7 @@ def tasks_in(folder: Path) -> list[CompileTask]:
 
 
 def pool_in(folder: Path) -> CompilePool:
-    return CompilePool(SM_90, 1, kernel_env(folder / "cache"), folder / "log.txt", folder, 60.0)
+    return CompilePool(LANGUAGE, SM_90, 1, folder / "cache", folder / "log.txt", folder, 60.0)
 
 
 def ignore(_: object) -> None:
@@ -155,7 +155,7 @@ def test_who_looks_may_end_the_wait(begin: Callable[..., CompileService], tmp_pa
 
 def test_an_error_of_the_pool_reaches_who_waits(tmp_path: Path) -> None:
     nowhere = Target("no_such_backend", "x", 32, Architecture("mma"))
-    pool = CompilePool(nowhere, 1, {"PATH": "\0"}, tmp_path / "log.txt", tmp_path)
+    pool = CompilePool(LANGUAGE, nowhere, 1, tmp_path / "no\0folder", tmp_path / "log.txt", tmp_path)
     with CompileService(pool, lambda task, result: None) as compiler:
         for _ in range(2):  # also for later callers
             with pytest.raises(EnvironmentFault, match="ended at its start"):

@@ -18,7 +18,8 @@ from gemm_tuner.export.module import write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.measure.launcher_process import launcher_env
 from gemm_tuner.store import results
 
 HEADER = results.Header(
@@ -48,7 +49,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     write_module(folder / "tuned.yaml", folder / "gemm.py")
     script = ROOT / "tests" / "compile" / "module_launches.py"
     command = [sys.executable, os.fspath(script), str(folder / "gemm.py"), str(folder / "found.json")]
-    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(folder / "cache", {}))
+    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(LANGUAGE, folder / "cache", {}))
     assert done.returncode == 0, done.stdout + done.stderr
     found: list[Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
     return found

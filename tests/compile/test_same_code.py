@@ -110,10 +110,11 @@ def test_groups_are_the_same_launch_exactly_where_the_order_of_tiles_is() -> Non
 @pytest.mark.parametrize("family", ["gemm_persistent", "gemm_stream_k"])
 def test_equal_launches_have_equal_grids_and_arguments(tmp_path: Path, family: str) -> None:
     """What the script's ``calls`` makes of two configurations differs where ``launch_of`` does."""
-    from gemm_tuner.gemm.kernels import shape_only_operands
+    from gemm_tuner.gemm.kernels import blank_operands
     from gemm_tuner.gemm.scratch import call_size
-    from gemm_tuner.languages.triton.scratch import Scratch
-    from gemm_tuner.languages.triton.scripts import load_script
+    from gemm_tuner.languages.scratch import Scratch
+    from gemm_tuner.languages.scripts import load_script
+    from gemm_tuner.languages.triton.blank import Blank
 
     counts = [config(family=family, PROGRAMS_PER_SM=count) for count in (1, 2, 3)]
     written = codegen.write_script(TEMPLATES, tmp_path, family, PROBLEM, counts, DEVICE.target)
@@ -121,7 +122,7 @@ def test_equal_launches_have_equal_grids_and_arguments(tmp_path: Path, family: s
 
     def launched(one: KernelConfig, problem: GemmProblem) -> tuple[Any, ...]:
         row, size = script.CONFIGS[one.name], call_size(problem)
-        ((_, kernel, grid, positional, _),) = script.calls(row, size, shape_only_operands(problem), Scratch(), SMS)
+        ((_, kernel, grid, positional, _),) = script.calls(row, size, blank_operands(problem, Blank), Scratch(), SMS)
         arguments = dict(zip(inspect.signature(kernel.fn).parameters, positional, strict=True))
         return grid, script.scratch(row, size, SMS), *(v for v in arguments.values() if isinstance(v, int | str))
 

@@ -15,7 +15,7 @@ from gemm_tuner.consumers import consumer_kernel
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 
 SIZE = GemmProblem(64, 256, 2048, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
 DEVICE = space_of("sm_90").device
@@ -27,7 +27,7 @@ def compiled(
     """The results in the order of the work, each compiled on its own."""
     scripts = compile_tasks.write_scripts(ROOT / "templates", folder, work, DEVICE.target, (kernel,))
     tasks = [compile_tasks.task_for(scripts, p, c, DEVICE.target) for p, c in work]
-    with CompilePool(DEVICE.target, WORKERS, kernel_env(folder / "cache"), folder / "log.txt", folder, LIMIT_S) as pool:
+    with CompilePool(LANGUAGE, DEVICE.target, WORKERS, folder / "cache", folder / "log.txt", folder, LIMIT_S) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]
 

@@ -11,7 +11,8 @@ import pytest
 from work import ROOT, compile_work, config_for, space_of
 
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton import kernel_cache
+from gemm_tuner.languages import kernel_cache
+from gemm_tuner.languages.triton.symbol_naming import naming
 
 BF16 = GemmProblem(4096, 4096, 4096)
 DEVICE = space_of("sm_90").device
@@ -25,7 +26,7 @@ def renamed(tmp_path: Path) -> Path:
     """Templates whose kernels have the same source and other symbols, which their calls name."""
     folder = tmp_path / "templates"
     shutil.copytree(ROOT / "templates", folder)
-    script = folder / "script.py.j2"
+    script = folder / "head_triton.j2"
     script.write_text(script.read_text().replace('constants["NAME"]', 'constants["NAME"] + "_b"'))
     for path, call in (("gemm_tile.py.j2", 'launches = [(config["binary"]'), ("_macros.j2", "return (symbol")):
         text = (folder / path).read_text()
@@ -50,7 +51,7 @@ def test_each_of_two_naming_schemes_has_its_own_symbols_in_the_users_cache(
     monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path / "user"))
     for again in (False, True):
         for templates, wanted in ((ROOT / "templates", OWN), (renamed, OTHER)):
-            cache = kernel_cache.folder(templates, tmp_path)
+            cache = kernel_cache.folder(naming(templates), tmp_path)
             (result,) = compile_work(DEVICE, [(BF16, CONFIG)], tmp_path / "run", templates=templates, cache=cache)
             assert (result.cached, set(symbols(cache))) == (again, wanted)
 

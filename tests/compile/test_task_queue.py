@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 from gemm_tuner.compile.task_queue import TaskQueue
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.script import Script
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.compile_worker import CompileTask
 
 SCRIPT = Script("script", "text", "kernels")
 PROBLEM = GemmProblem(64, 64, 64)

@@ -12,7 +12,7 @@ from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.core.records import CompileResult, Device
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.space import prune, space
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,8 +43,9 @@ def compile_work(
     folder.mkdir(parents=True, exist_ok=True)
     scripts = compile_tasks.write_scripts(templates, folder, work, device.target)
     tasks = [compile_tasks.task_for(scripts, p, c, device.target) for p, c in work]
-    environment = kernel_env(cache or folder / "cache")
-    with CompilePool(device.target, WORKERS, environment, folder / "log.txt", folder, LIMIT_S) as pool:
+    with CompilePool(
+        LANGUAGE, device.target, WORKERS, cache or folder / "cache", folder / "log.txt", folder, LIMIT_S
+    ) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]
 

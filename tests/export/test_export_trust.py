@@ -20,6 +20,7 @@ from gemm_tuner.export import offers
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import check_now
@@ -146,7 +147,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], ch
         folders = work / check_now.CACHE, work / check_now.SCRIPTS
         for folder in folders:
             folder.mkdir()
-        launcher = InterpreterLauncher(*folders)
+        launcher = InterpreterLauncher(LANGUAGE, *folders)
         return check_now.CheckNow(launcher, Verified.INTERPRETED, device("sm_90").target, templates, work)
 
     return of

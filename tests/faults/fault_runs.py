@@ -41,8 +41,8 @@ AXES = {
     "num_stages": "[3]",
 }
 STAND_INS = {
-    "from gemm_tuner.launch.main import main": "from gpu_stand_in import main",
-    "import triton\nimport": "import light_triton, triton\nimport",
+    "script.py.j2": {"from gemm_tuner.launch.main import main": "from gpu_stand_in import main"},
+    "head_triton.j2": {"import triton\nimport": "import light_triton, triton\nimport"},
 }
 
 
@@ -179,7 +179,7 @@ def with_stand_in_gpu(
     (folder / "bin" / "nsys").chmod(0o755)
     machine.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     machine.env["PYTHONPATH"] = str(ON_PATH)
-    templates_into(folder / "templates", {"script.py.j2": STAND_INS, **(templates or {})})
+    templates_into(folder / "templates", {**STAND_INS, **(templates or {})})
     return machine
 
 

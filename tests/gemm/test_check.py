@@ -15,7 +15,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.operands import Operands, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.reference import batched, error_bound, reference, sum_error
-from gemm_tuner.languages.triton.scratch import STAND_IN_SMS, Scratch
+from gemm_tuner.languages.scratch import STAND_IN_SMS, Scratch
 
 torch = pytest.importorskip("torch")
 

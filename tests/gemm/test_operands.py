@@ -10,13 +10,13 @@ import pytest
 
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
 from gemm_tuner.gemm.check import compare
-from gemm_tuner.gemm.kernels import shape_only_operands
+from gemm_tuner.gemm.kernels import blank_operands
 from gemm_tuner.gemm.operands import INIT_TYPES, INT32_SENTINEL, Operands, interpretable, make_operands, torch_dtype
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.reference import reference
 from gemm_tuner.gemm.vendor import vendor_call
-from gemm_tuner.languages.triton.scratch import ScratchPool
-from gemm_tuner.languages.triton.scripts import ShapeOnly
+from gemm_tuner.languages.scratch import ScratchPool
+from gemm_tuner.languages.triton.blank import Blank
 
 torch = pytest.importorskip("torch")
 
@@ -92,7 +92,7 @@ def test_scratch_grows_and_large_partial_sums_are_kept_apart(monkeypatch: pytest
         sizes.append(elements)
         return torch.empty(elements, device="meta")
 
-    monkeypatch.setattr("gemm_tuner.languages.triton.scratch.partial_sums", noted)
+    monkeypatch.setattr("gemm_tuner.languages.scratch.partial_sums", noted)
     pool = ScratchPool("cpu")
     assert pool.take(0, 0).partial_sums is None and pool.take(0, 0).locks is None
     small = pool.take(100, 4)
@@ -193,7 +193,7 @@ def test_what_stands_for_a_tensor_is_specialised_as_one(dtype: str, backend: str
     compiler = backends["nvidia" if backend == "cuda" else "amd"].compiler
     tensor = torch.zeros(64, 64, dtype=torch_dtype(dtype))
     assert tensor.data_ptr() % 16 == 0
-    stand_in = ShapeOnly(dtype, 64 * 64)
+    stand_in = Blank(dtype, 64 * 64)
     wrapped = [TensorDescriptor(base, [64, 64], [64, 1], [16, 16]) for base in (tensor, stand_in)]
     for given, meant in ((stand_in, tensor), (wrapped[1], wrapped[0])):
         found = native_specialize_impl(compiler, given, False, True, True)
@@ -207,7 +207,7 @@ def test_what_stands_for_a_tensor_is_specialised_as_one(dtype: str, backend: str
     ids=lambda problem: problem.key,
 )
 def test_what_stands_for_operands_is_as_large_as_they_are(problem: GemmProblem) -> None:
-    stand_ins, operands = shape_only_operands(problem), make_operands(problem, "zeros", 0, "cpu")
+    stand_ins, operands = blank_operands(problem, Blank), make_operands(problem, "zeros", 0, "cpu")
     for name in TENSORS:
         stand_in, tensor = getattr(stand_ins, name), getattr(operands, name)
         assert (stand_in is None) == (tensor is None)

@@ -10,6 +10,7 @@ import pytest
 from gpu_work import Gpu
 
 from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.measure.device import look, measured_device
 from gemm_tuner.space import space
 
@@ -41,11 +42,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
     row = machine.gpu(0)
     loaded = space.load(space.space_path(RULES, row["arch"]), row["arch"])
     folder = tmp_path_factory.mktemp("gpu")
-    from gemm_tuner.languages.triton.scratch import provide_descriptor_memory
-    from gemm_tuner.launch.main import CompileCounter
-
-    provide_descriptor_memory()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in kernel_env(folder / "cache").items():
             patch.setenv(name, value)
-        yield Gpu(measured_device(loaded.device, row), folder, CompileCounter())
+        yield Gpu(measured_device(loaded.device, row), folder, LANGUAGE.start_launcher("cuda"))

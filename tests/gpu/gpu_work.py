@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Device, Status
 from gemm_tuner.gemm.combinations import first_fault
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem, Layout
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.space import prune
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,16 +81,15 @@ class Gpu:
 
     def scripts(self, pairs: list[Pair], templates: Path = ROOT / "templates") -> dict[tuple[str, str], ModuleType]:
         """Loaded scripts by family and class, everything in them that the pairs need compiled by the pool."""
-        from gemm_tuner.languages.triton.scripts import load_script
+        from gemm_tuner.languages.scripts import load_script
 
         folder = self.folder / f"scripts{sum(1 for _ in self.folder.iterdir())}"
         folder.mkdir()
         target = self.device.target
         scripts = compile_tasks.write_scripts(templates, folder, pairs, target)
         tasks = compile_tasks.tasks_for(pairs, scripts, target)
-        environment = kernel_env(self.folder / "cache")
         workers = len(os.sched_getaffinity(0))
-        with CompilePool(target, workers, environment, folder / "compile.log", folder, 120.0) as pool:
+        with CompilePool(LANGUAGE, target, workers, folder / "cache", folder / "compile.log", folder, 120.0) as pool:
             failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
         assert failed == []
         self.counter.compiled = self.counter.from_cache = 0

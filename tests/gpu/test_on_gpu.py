@@ -96,10 +96,10 @@ def test_ten_calls_give_the_same_bits(gpu: Gpu, family: str) -> None:
     """With one scratch, whose locks each call leaves zero."""
     import torch
 
+    from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.scratch import call_size, make_scratch
-    from gemm_tuner.languages.triton.scratch import count_sms
-    from gemm_tuner.languages.triton.scripts import launch_all
+    from gemm_tuner.languages.scratch import count_sms
 
     tile, more, problem = SHARING[family]
     config = gpu.config(*tile, family=family, **more)
@@ -139,10 +139,10 @@ def test_matrices_beyond_2_to_the_31_elements_are_right(gpu: Gpu, what: str) -> 
     """Checked where an offset of 32 bits would wrap, at the ends and at random; nowhere may a NaN stay."""
     import torch
 
+    from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.scratch import call_size, make_scratch
-    from gemm_tuner.languages.triton.scratch import count_sms
-    from gemm_tuner.languages.triton.scripts import launch_all
+    from gemm_tuner.languages.scratch import count_sms
 
     problem, split_k, family = LARGE[what]
     if gpu.device.memory_bytes < 100 * GIB:

@@ -21,6 +21,7 @@ from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
 from gemm_tuner.measure.budget import Budget, Costs
@@ -62,7 +63,7 @@ def settings(folder: Path, *sizes: GemmProblem, **changes: Any) -> Settings:
 
 def session(folder: Path, *sizes: GemmProblem, gpus: int = 1, **changes: Any) -> Session:
     """A session with a folder and a store of its own. The current folder gets generated/."""
-    where = run_folder.create(folder / "results", "abcd1234", TEMPLATES)
+    where = run_folder.create(folder / "results", "abcd1234", naming(TEMPLATES))
     silent = Console(file=io.StringIO())
     asked = settings(folder, *sizes, **changes)
     log = RunLog(silent, silent)

@@ -72,7 +72,7 @@ def interpret_one(case: Case) -> Result:
 
 @functools.lru_cache(maxsize=32)
 def script_at(path: str) -> Any:
-    from gemm_tuner.languages.triton.scripts import load_script
+    from gemm_tuner.languages.scripts import load_script
 
     return load_script(path)
 
@@ -85,12 +85,12 @@ def run_case(row: dict[str, Any]) -> dict[str, Any]:
 
 def run_plain(row: dict[str, Any], script: Any) -> Result:
     """Inside the interpreting process: a case without ``dropped`` terms."""
+    from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.check import compare
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference
     from gemm_tuner.gemm.scratch import call_size, make_scratch
-    from gemm_tuner.languages.triton.scratch import STAND_IN_SMS
-    from gemm_tuner.languages.triton.scripts import launch_all
+    from gemm_tuner.languages.scratch import STAND_IN_SMS
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
     size, config = call_size(problem), script.CONFIGS[name]

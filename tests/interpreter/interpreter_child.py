@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from gemm_tuner.languages.triton.kernel_env import launcher_env  # noqa: E402
+from gemm_tuner.languages.triton.language import LANGUAGE  # noqa: E402
+from gemm_tuner.measure.launcher_process import launcher_env  # noqa: E402
 
 
 class Interpreter:
@@ -62,7 +63,7 @@ class Interpreter:
         return answer["found"]
 
     def _start(self) -> subprocess.Popen[str]:
-        env = launcher_env(self._folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
+        env = launcher_env(LANGUAGE, self._folder / "cache", {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
         # Sums in numpy's order whatever the machine; small matrices gain nothing from threads.
         env["OMP_NUM_THREADS"] = "1"
         command = [sys.executable, os.fspath(Path(__file__).resolve())]

@@ -41,7 +41,7 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     from gemm_tuner.gemm.check import compare
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.reference import reference
-    from gemm_tuner.languages.triton.scratch import STAND_IN_SMS
+    from gemm_tuner.languages.scratch import STAND_IN_SMS
 
     rows = []
     for problem in map(GemmProblem.from_dict, cases):

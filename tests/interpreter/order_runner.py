@@ -53,12 +53,13 @@ def outcome_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def called_in_orders(row: dict[str, Any], order: Order) -> Outcome:
+    from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.check import compare
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference
     from gemm_tuner.gemm.scratch import call_size, make_scratch
-    from gemm_tuner.languages.triton.scratch import STAND_IN_SMS
-    from gemm_tuner.languages.triton.scripts import launch_all, load_script
+    from gemm_tuner.languages.scratch import STAND_IN_SMS
+    from gemm_tuner.languages.scripts import load_script
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name
     script = load_script(row["script"])

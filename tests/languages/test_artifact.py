@@ -11,15 +11,15 @@ import pytest
 from samples import ROOT, device
 
 from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.core.language import Artifact, CompileTask
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
-from gemm_tuner.languages.triton.artifact import Artifact, pack, unpack
-from gemm_tuner.languages.triton.compile_worker import CompileTask
+from gemm_tuner.languages.kernel_cache import identity, in_use
+from gemm_tuner.languages.triton.artifact import pack, unpack
 from gemm_tuner.languages.triton.entry_group import LOCATION
-from gemm_tuner.languages.triton.kernel_cache import identity, in_use
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 
 PROBLEM = GemmProblem(64, 64, 64)
@@ -32,7 +32,7 @@ def compiled(folder: Path, config: KernelConfig, target: Target) -> CompileResul
     """What a fresh worker finds with its script and its cache in this folder."""
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
     task = CompileTask(script, config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
-    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt", folder) as pool:
+    with CompilePool(LANGUAGE, target, 1, folder / "cache", folder / "log.txt", folder) as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message
     return result
@@ -85,15 +85,15 @@ def test_a_moved_cache_is_made_fit_for_its_new_place_once_no_run_uses_it(tmp_pat
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     cache = there / "cache"
-    with in_use(here / "cache", 0.0, LIMIT_BYTES):
+    with in_use(here / "cache", LANGUAGE, 0.0, LIMIT_BYTES):
         compiled(here, config, target)
     was = identity(here / "cache")
     here.rename(there)
     moved = files_in(cache)
-    with in_use(cache, 0.0, LIMIT_BYTES):  # makes it fit; a run that begins beside it finds it so
+    with in_use(cache, LANGUAGE, 0.0, LIMIT_BYTES):  # makes it fit; a run that begins beside it finds it so
         assert files_in(cache).keys() >= moved.keys() and files_in(cache) != moved
         now = files_in(cache)
-        with in_use(cache, 0.0, LIMIT_BYTES):
+        with in_use(cache, LANGUAGE, 0.0, LIMIT_BYTES):
             assert {name: now[name] for name in moved} == {name: files_in(cache)[name] for name in moved}
         assert compiled(there, config, target).cached
     assert identity(cache) != was
@@ -104,12 +104,12 @@ def test_a_cache_in_use_is_left_as_it_is(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     entry = entry_at(cache)
     elsewhere = json.dumps({"child_paths": {"k.cubin": "/elsewhere/k.cubin"}})
-    with in_use(cache, 0.0, LIMIT_BYTES):
+    with in_use(cache, LANGUAGE, 0.0, LIMIT_BYTES):
         (entry / "__grp__k.json").write_text(elsewhere)
         (cache / LOCATION).write_text("/elsewhere\n")
-        with in_use(cache, 0.0, LIMIT_BYTES):
+        with in_use(cache, LANGUAGE, 0.0, LIMIT_BYTES):
             assert (entry / "__grp__k.json").read_text() == elsewhere
-    with in_use(cache, 0.0, LIMIT_BYTES):
+    with in_use(cache, LANGUAGE, 0.0, LIMIT_BYTES):
         assert json.loads((entry / "__grp__k.json").read_text())["child_paths"] == {"k.cubin": str(entry / "k.cubin")}
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
 from gemm_tuner.languages.triton import binary
-from gemm_tuner.languages.triton.compile_worker import CompileTask, code_hash
-from gemm_tuner.languages.triton.kernel_env import kernel_env
+from gemm_tuner.languages.triton.compile_call import code_hash
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 from gemm_tuner.space import space
 
@@ -32,7 +33,7 @@ def compiled_image(folder: Path, arch: str, config: KernelConfig, suffix: str) -
     target = space.load(space.space_path(ROOT / "rules", arch), arch).device.target
     script = codegen.write_script(ROOT / "templates", folder, "gemm_tile", PROBLEM, [config], target)
     task = CompileTask(script, config.kernel_symbol, specialization(PROBLEM, config, target), PROBLEM)
-    with CompilePool(target, 1, kernel_env(folder / "cache"), folder / "log.txt", folder) as pool:
+    with CompilePool(LANGUAGE, target, 1, folder / "cache", folder / "log.txt", folder) as pool:
         ((_, result),) = pool.run([task])
     assert result.status == Status.OK, result.message
     (image,) = (folder / "cache").rglob(f"*{suffix}")

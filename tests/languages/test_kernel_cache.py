@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from samples import ROOT, TEMPLATES
 
-from gemm_tuner.languages.triton import kernel_cache
-from gemm_tuner.languages.triton.kernel_cache import evict, identity, in_use, mark_used
+from gemm_tuner.languages import kernel_cache
+from gemm_tuner.languages.kernel_cache import evict, identity, in_use, mark_used
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.store import run_folder
 
 ENTRY_BYTES = 64 * 1024
@@ -29,7 +31,7 @@ def cache_at(root: Path, name: str = "a") -> Path:
     """A cache that a run has used."""
     cache = root / name
     cache.mkdir(parents=True)
-    with in_use(cache, time.time(), 2**40):
+    with in_use(cache, LANGUAGE, time.time(), 2**40):
         pass
     return cache
 
@@ -51,18 +53,18 @@ def left(root: Path) -> set[str]:
 def test_the_cache_is_the_users_and_shared_by_all_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEMM_TUNER_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    first, second = (kernel_cache.folder(TEMPLATES, tmp_path / run) for run in "12")
+    first, second = (kernel_cache.folder(naming(TEMPLATES), tmp_path / run) for run in "12")
     assert first == second and first.is_dir() and first.is_relative_to(tmp_path / "xdg" / "gemm_tuner")
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "moved"))
-    assert kernel_cache.folder(TEMPLATES, tmp_path / "1").is_relative_to(tmp_path / "moved")
+    assert kernel_cache.folder(naming(TEMPLATES), tmp_path / "1").is_relative_to(tmp_path / "moved")
 
 
 def test_a_home_that_cannot_be_written_leaves_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    folder = run_folder.create(tmp_path / "results", "abcd1234", TEMPLATES)
+    folder = run_folder.create(tmp_path / "results", "abcd1234", naming(TEMPLATES))
     assert folder.cache.is_relative_to(folder.root) and folder.cache.is_dir()
-    with in_use(folder.cache, time.time(), 0):
+    with in_use(folder.cache, LANGUAGE, time.time(), 0):
         entry(folder.cache, "e1", 0.0)
 
 
@@ -70,31 +72,31 @@ def test_other_templates_have_another_cache(tmp_path: Path) -> None:
     """A symbol is made by the templates, and is not in Triton's key."""
     other = tmp_path / "templates"
     shutil.copytree(TEMPLATES, other)
-    assert kernel_cache.naming(other) == kernel_cache.naming(TEMPLATES)
-    script = other / "script.py.j2"
+    assert naming(other) == naming(TEMPLATES)
+    script = other / "head_triton.j2"
     script.write_text(script.read_text().replace('constants["NAME"]', 'constants["NAME"] + "_b"'))
-    renamed = kernel_cache.naming(other)
-    assert renamed != kernel_cache.naming(TEMPLATES)
+    renamed = naming(other)
+    assert renamed != naming(TEMPLATES)
     tile = other / "gemm_tile.py.j2"
     tile.write_text(tile.read_text() + "# an edit that Triton sees itself, or need not see\n")
-    assert kernel_cache.naming(other) == renamed
+    assert naming(other) == renamed
     tile.write_text(tile.read_text().replace("repr=symbol_name", "repr=lambda of: 'x'"))
-    changed = kernel_cache.naming(other)
+    changed = naming(other)
     tile.write_text(tile.read_text().replace("'x'", "'y'"))
-    assert len({kernel_cache.naming(other), changed, renamed}) == 3
+    assert len({naming(other), changed, renamed}) == 3
 
 
 @pytest.mark.parametrize("name", ["results", "elsewhere"])
 def test_scripts_go_where_the_output_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The default keeps the project's own folder beside it; nothing else is written into the current folder."""
     monkeypatch.chdir(tmp_path)
-    folder = run_folder.create(Path(name), "abcd1234", TEMPLATES)
+    folder = run_folder.create(Path(name), "abcd1234", naming(TEMPLATES))
     generated = tmp_path / "generated" if name == "results" else tmp_path / name / "generated"
     assert folder.scripts.parent == generated and folder.scripts.is_dir()
     assert (tmp_path / "generated").exists() == (name == "results")
-    assert run_folder.find(Path(name), "abcd1234", TEMPLATES) is None  # it has no store
+    assert run_folder.find(Path(name), "abcd1234", naming(TEMPLATES)) is None  # it has no store
     folder.store.touch()
-    assert run_folder.find(Path(name), "abcd1234", TEMPLATES) == folder
+    assert run_folder.find(Path(name), "abcd1234", naming(TEMPLATES)) == folder
 
 
 def test_a_cache_is_the_same_until_it_is_emptied_or_cut(root: Path) -> None:
@@ -124,10 +126,10 @@ def test_the_longest_unused_go_first_and_whole(root: Path) -> None:
 def test_the_end_of_a_run_cuts_the_cache_its_failure_does_not(root: Path) -> None:
     cache = cache_at(root)
     entry(cache, "e1", 100)
-    with pytest.raises(KeyboardInterrupt), in_use(cache, time.time(), 0):
+    with pytest.raises(KeyboardInterrupt), in_use(cache, LANGUAGE, time.time(), 0):
         raise KeyboardInterrupt
     assert left(root) == {"e1"}
-    with in_use(cache, time.time(), 0):
+    with in_use(cache, LANGUAGE, time.time(), 0):
         entry(cache, "e2", 0)
     assert left(root) == set()
 
@@ -135,8 +137,9 @@ def test_the_end_of_a_run_cuts_the_cache_its_failure_does_not(root: Path) -> Non
 USER = """
 import sys, time
 from pathlib import Path
-from gemm_tuner.languages.triton.kernel_cache import in_use
-with in_use(Path(sys.argv[1]), float(sys.argv[2]), 2**40):
+from gemm_tuner.languages.kernel_cache import in_use
+from gemm_tuner.languages.triton.language import LANGUAGE
+with in_use(Path(sys.argv[1]), LANGUAGE, float(sys.argv[2]), 2**40):
     print("in use", flush=True)
     sys.stdin.read()
 """

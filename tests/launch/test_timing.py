@@ -13,7 +13,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
@@ -22,13 +21,14 @@ from gemm_tuner.launch import timing as timing_module
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Event, Journal, event_of
-from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, Method, Work
+from gemm_tuner.launch.plan import AA_TEST, SCREEN, STOP_FILE, Method, Plan, Work
+from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.timing import LEAST_ROUNDS, finals, screen
 from gemm_tuner.measure.attribution import calls_of
 
 SIZE = problem(16, 16, 16)
 NAMES = ("a", "b", "c")
-SUPPORT = Bench.support
+SYMBOLS = (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)
 
 
 class Kernel:
@@ -58,12 +58,26 @@ class Script(ModuleType):
 
 
 class Launcher:
-    """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere."""
+    """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere.
 
-    def __init__(self, folder: Path, *, deadline: float = 0.0, **method: Any) -> None:
+    support: what a launch of one of the measurement's own kernels comes to.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        deadline: float = 0.0,
+        process: int = 0,
+        support: Callable[[str], None] = lambda symbol: None,
+        **method: Any,
+    ) -> None:
         self._journal, self.stop = io.StringIO(), folder / STOP_FILE
         how = Method(warmup_calls=1, timed_calls=3, **method)
-        self.bench = Bench(how, Journal(self._journal), False, "cpu", deadline, self.stop)
+        plan = Plan(SCREEN, (), (), how, device="cpu", deadline=deadline, process=process)
+        kernels = {symbol: partial(support, symbol) for symbol in SYMBOLS}
+        language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
+        self.bench = Bench(plan, Journal(self._journal), self.stop, language, Cpu())
 
     def journal(self) -> list[Event]:
         return [event_of(line, "journal") for line in self._journal.getvalue().splitlines()]
@@ -79,12 +93,6 @@ class Launcher:
     def calls(self) -> list[tuple[str, list[str], bool]]:
         rows = [json.loads(line) for line in self._journal.getvalue().splitlines()]
         return [(row["name"], row["symbols"], row["warm"]) for row in rows if row["event"] == "call"]
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(Bench, "support", lambda self, symbol: None)  # kernels of the measurement itself
 
 
 def work(*names: str, **fields: Any) -> Work:
@@ -126,15 +134,12 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
     stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a spin-up before the profiler records, one after, and those of the rests between two sizes."""
-    monkeypatch.setattr(Bench, "support", SUPPORT)
     monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 7)
     monkeypatch.setattr(bench_module, "REST_S", 0)
     monkeypatch.setattr(bench_module, "TIRING_CALL_US", -1)
     launched = list[str]()
     script = Script(**{name: partial(launched.append, f"{name}_kernel") for name in NAMES})
-    launcher = Launcher(tmp_path, flush_bytes=4096)
-    symbols = (BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL)
-    launcher.bench._support = {name: (Kernel(partial(launched.append, name)), (1,), ()) for name in symbols}
+    launcher = Launcher(tmp_path, support=launched.append, flush_bytes=4096)
     launcher.bench.spin_up()
     launched.clear()
     launcher.bench.begin_recording()
@@ -150,8 +155,7 @@ def test_the_journal_explains_every_row_of_the_trace_flushes_included(
 def test_processes_run_in_other_orders(tmp_path: Path) -> None:
     orders = []
     for process in (0, 1, 1):
-        launcher = Launcher(tmp_path)
-        launcher.bench.process = process
+        launcher = Launcher(tmp_path, process=process)
         finals(launcher.bench, 0, work(*NAMES, rounds=8), [Script()])
         orders.append([name for name, _, warm in launcher.calls() if not warm])
     assert orders[0] != orders[1] == orders[2]

@@ -20,12 +20,12 @@ from samples import ROOT, config, device, problem
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.kernel_env import launcher_env
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Round, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise, verify_runner
-from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
+from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
 from gemm_tuner.measure.parse_run import halves, round_at_end, running_at_end
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalTail
@@ -58,7 +58,7 @@ def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN, vendor: bool
 @pytest.fixture
 def run(nsys: None, tmp_path: Path) -> Run:
     def run(*work: tuple[GemmProblem, list[str]], **fields: Any) -> StageRun:
-        launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda")
+        launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda")
         return launcher.timings(plan(*work, **fields), tmp_path / "00-screen")
 
     return run
@@ -94,7 +94,7 @@ def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
         heard.append((type(event), event.name, of))
         count(of, event)
 
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda")
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda")
     launcher.timings(plan((ONE, ["good_1", "fails_2"]), (TWO, ["good_3"])), tmp_path / "stage", hear)
     assert heard == [
         (Begin, "good_1", ONE),
@@ -135,7 +135,7 @@ def test_after_a_crash_the_profiler_has_its_time_to_write(
 ) -> None:
     """Longer than one configuration may take: what ran before the crash keeps its times."""
     monkeypatch.setenv("NSYS_FAULT", "slow report")
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=2.0)
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=2.0)
     done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
     assert entries_of(tmp_path / "00-screen") == [["good_1", "kills_2", "good_3"], ["good_3"]]
@@ -145,7 +145,7 @@ def test_a_cancelled_run_does_not_wait_for_the_export(
     nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NSYS_FAULT", "stats never ends")
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda")
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda")
     note = tmp_path / "00-screen" / "start00" / "stats.pid"
     with ThreadPoolExecutor(1) as pool:
         timing = pool.submit(launcher.timings, plan((ONE, ["good_1"])), tmp_path / "00-screen")
@@ -191,7 +191,7 @@ def test_finals_of_a_size_are_never_had_in_two_starts(
     monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
     asked = plan((ONE, ["good_1", "good_2"]), (TWO, ["kills_3"]), stage=FINALS)
     folder = tmp_path / "00-finals"
-    done = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda").timings(asked, folder)
+    done = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").timings(asked, folder)
     assert statuses(done) == {"good_1": "ok", "good_2": "ok"} and statuses(done, TWO) == {"kills_3": "crashed"}
     (left,) = Plan.read(folder / "start01" / "plan.json").work
     assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
@@ -201,7 +201,7 @@ def test_what_cannot_be_kept_is_not_timed_again(nsys: None, tmp_path: Path) -> N
     def full(timings: object) -> None:
         raise CannotWrite("No space left on device")
 
-    launcher, folder = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda"), tmp_path / "00-screen"
+    launcher, folder = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"), tmp_path / "00-screen"
     with pytest.raises(CannotWrite):
         launcher.timings(plan((ONE, ["good_1", "good_2"])), folder, on_found=full)
     assert [path.name for path in folder.iterdir()] == ["start00"]
@@ -217,7 +217,7 @@ def test_halves_part_no_size_in_finals() -> None:
 
 
 def test_one_that_hangs(nsys: None, tmp_path: Path) -> None:
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=3.0)
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=3.0)
     done = launcher.timings(plan((ONE, ["good_1", "hangs_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "hangs_2": "timeout", "good_3": "ok"}
     assert done.timings[ONE, "hangs_2"].message == "nothing moved for 3 s"
@@ -231,7 +231,7 @@ def test_what_a_start_found_is_told_before_the_next_begins(nsys: None, tmp_path:
     def found(timings: dict[tuple[GemmProblem, str], Timing]) -> None:
         heard.append((sorted(name for _, name in timings), len(list(folder.iterdir()))))
 
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda")
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda")
     launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), folder, on_found=found)
     assert heard == [(["good_1", "kills_2"], 1), (["good_3"], 2)]
     assert all((start / ACCOUNTED).exists() for start in folder.iterdir())
@@ -239,7 +239,7 @@ def test_what_a_start_found_is_told_before_the_next_begins(nsys: None, tmp_path:
 
 def test_a_run_that_winds_down_ends_after_what_is_running(nsys: None, tmp_path: Path) -> None:
     """The stand-in does not look for the stop file; nothing new is started after it."""
-    launcher = LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda", wind_down=lambda: True)
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", wind_down=lambda: True)
     done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "kills_2": "crashed"}
     assert (tmp_path / "00-screen" / "start00" / STOP_FILE).exists()
@@ -315,7 +315,7 @@ def verdicts_of(tmp_path: Path, *work: tuple[GemmProblem, list[str]], all_of_the
         if isinstance(event, (End, Died)):
             heard.append((type(event).__name__.lower(), event.name))
 
-    launcher = InterpreterLauncher(tmp_path / "cache", tmp_path)
+    launcher = InterpreterLauncher(LANGUAGE, tmp_path / "cache", tmp_path)
     launcher.verdicts(plan(*work, stage=VERIFY, stop_at_first_right=not all_of_them), tmp_path / "verify", hear)
     return heard
 
@@ -363,7 +363,7 @@ def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
             monkeypatch.setattr(supervise.time, "time", lambda: whole.deadline + 1)
 
     whole = replace(whole, deadline=time.time() + 3600)
-    LiveLauncher(Nsys(), tmp_path / "cache", tmp_path, "cuda").verdicts(whole, tmp_path / "verify", hear)
+    LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda").verdicts(whole, tmp_path / "verify", hear)
     assert heard == [(Begin, "good_1"), *[(Judged, "good_1")] * 2, (End, "good_1"), (Begin, "hangs_2")]
     assert len(list((tmp_path / "verify").iterdir())) == 1
 
@@ -417,10 +417,10 @@ def test_the_gpu_is_the_one_that_torch_numbers(backend: str, gpu: int, env: dict
 def test_the_environment_of_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    env = LiveLauncher(Nsys(), tmp_path, tmp_path, "cuda", 1).environment()
+    env = LiveLauncher(LANGUAGE, Nsys(), tmp_path, tmp_path, "cuda", 1).environment()
     assert (env["CUDA_VISIBLE_DEVICES"], env["TRITON_CACHE_DIR"]) == ("3", str(tmp_path))
     assert "TRITON_INTERPRET" not in env
-    env = LiveLauncher(Nsys(), tmp_path, tmp_path, "hip", 1).environment()
+    env = LiveLauncher(LANGUAGE, Nsys(), tmp_path, tmp_path, "hip", 1).environment()
     assert env["ROCR_VISIBLE_DEVICES"] == "3"
     assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(env)
 
@@ -437,7 +437,7 @@ def test_a_plan_runs_where_its_scripts_have_been_moved_to(tmp_path: Path) -> Non
     Plan(VERIFY, names, (work,), method, device="cpu", stop_at_first_right=False).write(tmp_path / "plan.json")
     made.rename(moved)
     command = [sys.executable, str(moved / names[0]), "--plan", str(tmp_path / "plan.json")]
-    env = launcher_env(tmp_path / "cache", {"TRITON_INTERPRET": "1"})
+    env = launcher_env(LANGUAGE, tmp_path / "cache", {"TRITON_INTERPRET": "1"})
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     events = read_journal(tmp_path / "journal.jsonl", 1)
@@ -451,7 +451,7 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
     plan = tmp_path / "plan.json"
     Plan(VERIFY, (script.file,), (work,), Method(), device="cpu").write(plan)
     command = [sys.executable, str(tmp_path / script.file), "--plan", str(plan), "--journal", "/dev/full"]
-    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(tmp_path, {}))
+    done = subprocess.run(command, capture_output=True, text=True, env=launcher_env(LANGUAGE, tmp_path, {}))
     assert done.returncode == EXIT_CANNOT_WRITE, done.stderr
     (tmp_path / "log").write_text(done.stderr)
     with pytest.raises(EnvironmentFault, match=r"could not write.*No space left on device.*free some space"):
@@ -497,7 +497,7 @@ def test_finals_that_die_together_only_cost_the_vendor_library_and_then_all(
 
 
 def run_alone(folder: Path, *, vendor: bool) -> dict[str, str]:
-    launcher = LiveLauncher(Nsys(), folder / "cache", folder, "cuda")
+    launcher = LiveLauncher(LANGUAGE, Nsys(), folder / "cache", folder, "cuda")
     return statuses(launcher.timings(plan((ONE, ["shy_1"]), stage=FINALS, vendor=vendor), folder / "alone"))
 
 

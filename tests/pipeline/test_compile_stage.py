@@ -12,7 +12,9 @@ from samples import TEMPLATES, config, problem
 from tuning import session, state_of
 
 from gemm_tuner.core.records import Status, Timing
-from gemm_tuner.languages.triton.kernel_cache import evict, in_use
+from gemm_tuner.languages.kernel_cache import evict, in_use
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -55,7 +57,7 @@ def test_a_run_compiles_again_what_another_runs_limit_has_cost_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
     run = session(tmp_path, SIZE, compile_workers=1)
-    with in_use(run.folder.cache, time.time(), 2**40):
+    with in_use(run.folder.cache, LANGUAGE, time.time(), 2**40):
         assert compiled(run, 2)[1]["kernels compiled"] == 3
         assert evict(run.folder.cache.parent, 0) == 0
         assert compiled(run, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}
@@ -75,7 +77,7 @@ def test_a_run_that_goes_on_in_a_moved_folder_finds_its_compiles(
     run.store.close()
     before.rename(after)
     monkeypatch.chdir(after)
-    moved = run_folder.find(after / "results", "abcd1234", TEMPLATES)
+    moved = run_folder.find(after / "results", "abcd1234", naming(TEMPLATES))
     assert moved is not None and moved.scripts.is_relative_to(after)
     goes_on = replace(run, folder=moved, store=Store(moved.store))
     assert compiled(goes_on, 2)[1] == {"kernels compiled": 0, "kernels found in the cache": 0}

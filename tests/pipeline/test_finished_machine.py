@@ -10,6 +10,7 @@ from nvml_recording import h200, install
 from samples import TEMPLATES, gpu, problem
 from tuning import settings
 
+from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline import finished_machine
@@ -27,7 +28,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in finished_machine.HIDING_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     install(monkeypatch, h200("GPU-1"))
-    folder = run_folder.create(tmp_path / "results", job_key(settings(tmp_path, SIZE), "measured", "tune"), TEMPLATES)
+    folder = run_folder.create(
+        tmp_path / "results", job_key(settings(tmp_path, SIZE), "measured", "tune"), naming(TEMPLATES)
+    )
     (folder.root / STORE_FILE).touch()
     finished_machine.keep(folder.root, machine())
     return folder.root

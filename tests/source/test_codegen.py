@@ -22,6 +22,7 @@ from gemm_tuner.gemm import descriptors
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.specialization import specialization
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.source import codegen
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +99,7 @@ def test_every_class_renders_to_python(family: str, target: Target, templates: P
         assert by_descriptor == (target == SM_90 and family not in ("gemm_tile", "gemv"))
         assert ("EVEN_K" in kernels[family]) != by_descriptor
         assert ('input_precision="tf32"' in text) == (problem.precision == "tf32" and family != "gemv")
-        assert f"options = {codegen.LAUNCH_OPTIONS[target.backend]!r}" in text
+        assert f"options = {LANGUAGE.launch_options(target)!r}" in text
 
 
 def copied_templates(tmp_path: Path, name: str, old: str, new: str) -> Path:
@@ -157,7 +158,7 @@ def test_sizes_are_no_part_of_a_script(tmp_path: Path, templates: Path) -> None:
 IMPORT_AND_REPORT = """
 import json, sys
 sys.path.insert(0, sys.argv[2])
-from gemm_tuner.languages.triton.scripts import load_script
+from gemm_tuner.languages.scripts import load_script
 script = load_script(sys.argv[1])
 import triton
 print(json.dumps({
@@ -251,13 +252,14 @@ def test_another_text_has_another_file(tmp_path: Path, templates: Path) -> None:
 
 def test_the_arguments_match_the_kernels(tmp_path: Path, templates: Path) -> None:
     """``calls`` passes as many arguments, in the order of the kernels' parameters."""
-    from gemm_tuner.gemm.kernels import shape_only_calls
-    from gemm_tuner.languages.triton.scripts import load_script
+    from gemm_tuner.gemm.kernels import blank_calls
+    from gemm_tuner.languages.scripts import load_script
+    from gemm_tuner.languages.triton.blank import Blank
 
     for problem in (BF16_NN, FP16_TN_BIAS):
         path = tmp_path / codegen.write_script(templates, tmp_path, "gemm_tile", problem, (SPLIT,), SM_90).file
         script = load_script(str(path))
-        main, reduce = shape_only_calls(script, script.CONFIGS[SPLIT.name], problem)
+        main, reduce = blank_calls(script, script.CONFIGS[SPLIT.name], problem, Blank)
         for symbol, kernel, _, positional, _ in (main, reduce):
             arguments = dict(zip(inspect.signature(kernel.fn).parameters, positional, strict=True))
             assert arguments["NAME"] == symbol and arguments["SPLIT_K"] == 4
@@ -281,8 +283,9 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
     tmp_path: Path, templates: Path, family: str, target: Target
 ) -> None:
     """Its symbol and every constant is the same; GROUP_SIZE_M is an argument, PROGRAMS_PER_SM the grid."""
-    from gemm_tuner.gemm.kernels import shape_only_calls
-    from gemm_tuner.languages.triton.scripts import load_script
+    from gemm_tuner.gemm.kernels import blank_calls
+    from gemm_tuner.languages.scripts import load_script
+    from gemm_tuner.languages.triton.blank import Blank
 
     one = replace(CONFIG, family=family, GROUP_SIZE_M=1, **LAUNCH_ONLY[family])
     others = [replace(one, GROUP_SIZE_M=8)]
@@ -292,7 +295,9 @@ def test_configurations_that_differ_in_their_launch_alone_share_a_kernel(
     assert {row["binary"] for row in script.CONFIGS.values()} == {one.kernel_symbol}
 
     def launched(config: KernelConfig) -> tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any]]:
-        ((symbol, kernel, grid, positional, options),) = shape_only_calls(script, script.CONFIGS[config.name], BF16_NN)
+        ((symbol, kernel, grid, positional, options),) = blank_calls(
+            script, script.CONFIGS[config.name], BF16_NN, Blank
+        )
         names = inspect.signature(kernel.fn).parameters
         arguments = dict(zip(names, positional, strict=True))
         assert arguments["NAME"] == symbol == one.kernel_symbol

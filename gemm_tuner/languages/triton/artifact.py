@@ -12,29 +12,17 @@ import fcntl
 import json
 import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from gemm_tuner.core.language import Artifact
+from gemm_tuner.languages.kernel_cache import locked
 from gemm_tuner.languages.triton import entry_group
 from gemm_tuner.languages.triton.entry_group import GROUP
-from gemm_tuner.languages.triton.kernel_cache import locked
 
 # What a launch reads: metadata, and machine code of either backend. The intermediate texts of a compile stay behind.
 SUFFIXES = (".json", ".cubin", ".hsaco")
 ENTRY_NAME = re.compile("[A-Z2-7]{52}")  # base32 of a sha256
 FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """One compiled kernel. entry: its name in every cache. files: names and contents, the metadata's file first.
-
-    No path of the machine that compiled it is in the names or the metadata; the machine code's debug lines still name
-    the script's folder there.
-    """
-
-    entry: str
-    files: tuple[tuple[str, bytes], ...]
 
 
 def entry_name(key: str) -> str:

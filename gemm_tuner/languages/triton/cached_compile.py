@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.languages.triton.kernel_cache import mark_used
+from gemm_tuner.core.workload import Launch
+from gemm_tuner.languages.kernel_cache import mark_used
 
 TRIES = 3
 
 
-def warm_up(kernel: Any, grid: tuple[int, ...], args: Any, options: dict[str, Any], symbol: str) -> tuple[Any, bool]:
+def warm_up(launch: Launch) -> tuple[Any, bool]:
     """The compiled kernel, and whether it was there already.
 
-    symbol: the kernel's name in the binary. Triton's cache key has no symbol: an entry with another one, written by a
-    script that names the same source in another way, is compiled again and replaced. So is one that another run's
-    eviction removes meanwhile. Raises what Triton raises.
+    Triton's cache key has no symbol, the kernel's name in the binary: an entry with another one, written by a script
+    that names the same source in another way, is compiled again and replaced. So is one that another run's eviction
+    removes meanwhile. Raises what Triton raises.
     """
     import triton
+
+    symbol, kernel, grid, args, options = launch
 
     events: list[tuple[bool, dict[str, str]]] = []
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-
-from gemm_tuner.system.installation import IMPORT_ROOT
 
 # Set in a person's shell, these would change or replace the kernels of a run.
 FOREIGN_VARIABLES = ("TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE")
@@ -53,10 +50,3 @@ def kernel_env(cache_dir: Path) -> dict[str, str]:
         "TRITON_STORE_BINARY_ONLY": "1",
         "LC_ALL": "C.UTF-8",
     }
-
-
-def launcher_env(cache_dir: Path, extra: dict[str, str]) -> dict[str, str]:
-    """The whole environment of a launcher process: this one's, less what would change its kernels."""
-    inherited = {k: v for k, v in os.environ.items() if k not in FOREIGN_VARIABLES}
-    paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
-    return {**inherited, **kernel_env(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}

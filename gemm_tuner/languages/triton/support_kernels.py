@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.workload import Launch
 
 FLUSH_BLOCK_SIZE = 4096
 
@@ -36,10 +37,10 @@ def read_all(  # type: ignore[no-untyped-def]
         tl.store(sink_ptr, total)
 
 
-def support_calls(buffer: Any, sink: Any, flush_blocks: int) -> dict[str, tuple[Any, tuple[int], tuple[Any, ...]]]:
-    """symbol -> (kernel, grid, positional). ``buffer`` holds flush_blocks * 4096 int32, ``sink`` one."""
-    return {
-        BEGIN_SYMBOL: (mark, (1,), (sink, BEGIN_SYMBOL)),
-        END_SYMBOL: (mark, (1,), (sink, END_SYMBOL)),
-        FLUSH_SYMBOL: (read_all, (flush_blocks,), (buffer, sink, FLUSH_SYMBOL, FLUSH_BLOCK_SIZE)),
-    }
+def support_launches(buffer: Any, sink: Any, flush_blocks: int) -> list[Launch]:
+    """``buffer`` holds flush_blocks * 4096 int32, ``sink`` one."""
+    return [
+        (BEGIN_SYMBOL, mark, (1,), (sink, BEGIN_SYMBOL), {}),
+        (END_SYMBOL, mark, (1,), (sink, END_SYMBOL), {}),
+        (FLUSH_SYMBOL, read_all, (flush_blocks,), (buffer, sink, FLUSH_SYMBOL, FLUSH_BLOCK_SIZE), {}),
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
+from gemm_tuner.core.language import language_of
 
 _COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
 
@@ -53,7 +53,7 @@ def look(output_dir: Path, root: Path = Path("/")) -> Surroundings:
         compiler=_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
         counters_for_root="RmProfilingAdminOnly: 1" in _text(root / "proc/driver/nvidia/params") and os.geteuid() != 0,
-        foreign=tuple(name for name in FOREIGN_VARIABLES if name in os.environ),
+        foreign=tuple(name for name in language_of("triton").removed_variables if name in os.environ),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
-from gemm_tuner.core.workload import Launch
+from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.space.plain_axes import PlainSpace
 from softmax_kind.problem import SoftmaxProblem
 
@@ -29,6 +29,7 @@ class Operands:
 
 class SoftmaxWorkload(PlainSpace):
     kind = SoftmaxProblem.kind
+    language = "triton"
     problem_keys = ("rows", "columns", "dtype")
     templates_dir = HERE / "templates"
     rules_dir = HERE / "rules"
@@ -62,12 +63,12 @@ class SoftmaxWorkload(PlainSpace):
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:
         return False
 
-    def compile_calls(self, script: ModuleType, config: dict[str, Any], problem: Problem) -> list[Launch]:
-        from gemm_tuner.languages.triton.scripts import ShapeOnly
-
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
         count = of(problem).rows * of(problem).columns
-        shapes = Operands(ShapeOnly(of(problem).dtype, count), ShapeOnly(of(problem).dtype, count))
-        return self.launches(script, config, problem, shapes, None, 1)
+        blanks = Operands(blank(of(problem).dtype, count), blank(of(problem).dtype, count))
+        return self.launches(script, config, problem, blanks, None, 1)
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
         return None
@@ -105,8 +106,6 @@ class SoftmaxWorkload(PlainSpace):
         """Compares with float64. The bound of an element, relative to it, is 32 roundings of fp32, in which
         exponentials and their sum are computed, and two of the type."""
         import torch
-
-        from gemm_tuner.languages.triton.scripts import launch_all
 
         (operands,) = self.operands(problem, 0, "randn", seed, device)
         launch_all(self.launches(script, script.CONFIGS[name], problem, operands, None, 1))

@@ -40,17 +40,6 @@ def zero_locks(count: int, device: str) -> Any:
     return torch.zeros(count, dtype=torch.int32, device=device) if count else None
 
 
-def provide_descriptor_memory() -> None:
-    """Lets kernels make TMA descriptors themselves (WARP_SPECIALIZE): Triton asks for memory at their launch."""
-    import torch
-    import triton
-
-    def allocate(size: int, alignment: int, stream: int | None) -> Any:
-        return torch.empty(size, dtype=torch.int8, device="cuda")
-
-    triton.set_allocator(allocate)
-
-
 class ScratchPool:
     """Scratch that grows to what the largest configuration needs.
 

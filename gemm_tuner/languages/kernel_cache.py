@@ -1,6 +1,6 @@
 """The folder of compiled kernels, which all runs of a user share: where it lies, who uses it, and how it is bounded.
 
-Triton keeps an entry, a folder of a few files, for each kernel. When an entry was last used is the time of its folder,
+There is an entry, a folder of a few files, for each kernel. When an entry was last used is the time of its folder,
 which compile workers renew on a hit. A run says that it is under way by a lock file; what was used since it began is
 never removed.
 """
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -21,7 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
-from gemm_tuner.languages.triton.entry_group import relocate
+from gemm_tuner.core.language import Language
 from gemm_tuner.system.documents import write_text_atomically
 
 VARIABLE = "GEMM_TUNER_CACHE_DIR"
@@ -31,20 +29,13 @@ CACHE_ID = "cache_id.txt"
 LOCK = ".lock"
 USERS = ".users"
 REMOVED = ".removed-"
-PLAIN_REPR = re.compile(r"repr=(\w+)(?=[,)])")
-FUNCTION = re.compile(r"^def (?P<name>\w+)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 CLOCK_S = 10.0  # that the file system's clock may be behind the machine's
-# Part of the name of each cache: rises when a kernel's symbol is made in another way than by its template.
-NAMING = "1"
 
 
-def folder(templates_dir: Path, run_root: Path) -> Path:
-    """Where kernels of these templates are kept; in the run's own folder where the user's cache cannot be written.
-
-    A kernel's symbol is not in Triton's cache key, since ``triton.jit(repr=...)`` is not part of the source that it
-    hashes. So templates that could name the same source in another way have a cache of their own.
-    """
-    own = f"{KERNELS}/{naming(templates_dir)}"
+def folder(cache_name: str, run_root: Path) -> Path:
+    """Where the kernels of a cache are kept, by the name that their language gives it; in the run's own folder where
+    the user's cache cannot be written."""
+    own = f"{KERNELS}/{cache_name}"
     asked = os.environ.get(VARIABLE, "")
     root = Path(asked) if asked else platformdirs.user_cache_path("gemm_tuner", appauthor=False)
     path = (root / own).resolve()
@@ -54,25 +45,6 @@ def folder(templates_dir: Path, run_root: Path) -> Path:
             return path
     except OSError:
         return run_root / own
-
-
-def naming(templates_dir: Path) -> str:
-    """12 hex digits over all that a symbol is made by: the functions that templates name by ``repr=``, or a whole
-    template that has another expression there, and the version of the tuner's own names.
-
-    Other edits keep the cache: what they change is in Triton's key.
-    """
-    texts = {path.name: path.read_text("utf-8", "replace") for path in sorted(templates_dir.glob("*.j2"))}
-    names = {name for text in texts.values() for name in PLAIN_REPR.findall(text)}
-    digest = hashlib.sha256(NAMING.encode())
-    for file, text in texts.items():
-        is_plain = text.count("repr=") == len(PLAIN_REPR.findall(text))
-        for function in FUNCTION.finditer(text):
-            if is_plain and function["name"] in names:
-                digest.update(f"\n{function[0]}".encode())
-        for used in PLAIN_REPR.findall(text) if is_plain else [text]:
-            digest.update(f"\n{file} {used}".encode())
-    return digest.hexdigest()[:12]
 
 
 def identity(cache: Path) -> str:
@@ -103,7 +75,7 @@ def mark_used(entry: Path) -> bool:
 
 
 @contextlib.contextmanager
-def in_use(cache: Path, since: float, limit_bytes: int) -> Iterator[None]:
+def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> Iterator[None]:
     """While the block runs, nothing used after ``since`` (seconds of ``time.time``) is removed by anybody. When it ends
     without an exception, the caches beside this one are cut to ``limit_bytes`` in all. A cache that was moved is made
     fit for its new place first, where no run uses it."""
@@ -112,7 +84,7 @@ def in_use(cache: Path, since: float, limit_bytes: int) -> Iterator[None]:
     path = users / f"{os.getpid()}-{secrets.token_hex(8)}"
     with locked(cache, fcntl.LOCK_EX):
         if _runs_since(cache) is None:
-            relocate(cache)
+            language.adopt_cache(cache)
         stream = path.open("w")
         fcntl.flock(stream, fcntl.LOCK_EX)
         os.utime(path, (since - CLOCK_S, since - CLOCK_S))

@@ -1,0 +1,24 @@
+"""Implementations of a protocol by name: in this package, or in one that brings an entry point."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+from typing import Any
+
+
+def find(module: str, attribute: str, group: str, name: str) -> Any:
+    """``attribute`` of ``module`` where there is such a module, else of the module that an entry point ``name`` of
+    ``group`` names. None when there is neither, or the name is no identifier in lower case."""
+    if not re.fullmatch("[a-z][a-z_0-9]*", name):
+        return None
+    package = module.rpartition(".")[0]
+    if importlib.util.find_spec(package) and importlib.util.find_spec(module):
+        found = getattr(importlib.import_module(module), attribute, None)
+        if found is not None:
+            return found
+    for entry in importlib.metadata.entry_points(group=group, name=name):
+        return getattr(entry.load(), attribute)
+    return None

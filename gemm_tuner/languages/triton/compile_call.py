@@ -1,0 +1,128 @@
+"""Compiles the kernels of one call for any target with a stand-in driver; no GPU, no torch.
+
+It runs Triton's own JIT path, so that the disk-cache key is the one of the later launch (a
+hand-built ``ASTSource`` hashes differently).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import sys
+import time
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from gemm_tuner.core.language import CompileTask
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.core.workload import Launch, workload_of
+from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
+from gemm_tuner.languages.triton.artifact import entry_name
+from gemm_tuner.languages.triton.blank import Blank
+from gemm_tuner.languages.triton.cached_compile import warm_up
+
+MESSAGE_CHARACTERS = 2000
+# What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+# What of Triton's metadata its launcher takes, beside the code: threads, shared memory, clusters, the shape of
+# descriptors, memory that a kernel asks for.
+LAUNCH_METADATA = (
+    *("num_warps", "num_ctas", "cluster_dims", "shared", "tmem_size", "tensordesc_meta", "global_scratch_size"),
+    *("launch_cooperative_grid", "launch_pdl"),
+)
+
+
+class StandInDriver:
+    """What the JIT asks of a driver when nothing is launched."""
+
+    def __init__(self, target: Target) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        arch: Any = int(target.arch.removeprefix("sm_")) if target.backend == "cuda" else target.arch
+        self._target = GPUTarget(target.backend, arch, target.warp_size)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def keep_torch_out() -> None:
+    """Triton's AMD backend imports torch (3 s, 300 MB a worker) only to ask whether an argument is a
+    ``torch.Tensor``; no argument here is one."""
+    stand_in = types.ModuleType("torch")
+    stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
+    sys.modules.setdefault("torch", stand_in)
+
+
+def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
+    """Compiles all kernels of one call; the resources reported are the main kernel's.
+
+    Raises OSError when the cache of compiled kernels cannot be written.
+    """
+    started = time.perf_counter()
+    try:
+        found = [warm_up(launch) for launch in launches_of(task, scripts_dir)]
+        compiled = [kernel for kernel, _ in found]
+        main = compiled[0]
+        kind = "cubin" if target.backend == "cuda" else "hsaco"
+        registers, spills = resources(main.asm[kind], target)
+        digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+            raise
+        text = f"{type(error).__name__}: {error or 'a compile may not take so much'}"[:MESSAGE_CHARACTERS]
+        return CompileResult(
+            task.name, task.specialization, Status.COMPILE_ERROR, time.perf_counter() - started, message=text
+        )
+    return CompileResult(
+        name=task.name,
+        specialization=task.specialization,
+        status=Status.OK,
+        seconds=time.perf_counter() - started,
+        registers=registers,
+        spills=spills,
+        shared_bytes=int(main.metadata.shared),
+        binary_hash=digest,
+        cached=all(was_there for _, was_there in found),
+        entries=tuple(entry_name(kernel.hash) for kernel in compiled),
+    )
+
+
+def launches_of(task: CompileTask, scripts_dir: str) -> list[Launch]:
+    """The kernels that the task compiles."""
+    if task.script is None:
+        from gemm_tuner.languages.triton.support_kernels import support_launches
+
+        return support_launches(Blank("int32", 1), Blank("int32", 1), 1)
+    script = loaded_script(task.script, scripts_dir)
+    config = config_of_kernel(task.script, scripts_dir)[task.name]
+    return workload_of(task.problem.kind).compile_calls(script, config, task.problem, Blank)
+
+
+def resources(image: bytes, target: Target) -> tuple[int, int]:
+    """(registers of a thread, spills) of a cubin or a code object."""
+    from gemm_tuner.languages.triton import binary
+
+    if target.backend == "cuda":
+        found = binary.nvidia_resources(image, binary.cuobjdump_path())
+    else:
+        found = binary.amd_resources(image)
+    return found.registers, found.spills
+
+
+def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int) -> str:
+    """sha256 over what the kernels of one call, (machine code, Triton's metadata) each, are and how they are launched;
+    not over their names. ``registers``: of the main one."""
+    from gemm_tuner.languages.triton import binary
+
+    digest = hashlib.sha256(f"{registers} registers".encode())
+    for image, metadata in kernels:
+        launch = {field: getattr(metadata, field, None) for field in LAUNCH_METADATA}
+        digest.update(repr(launch).encode() + binary.code_of(image))
+    return digest.hexdigest()

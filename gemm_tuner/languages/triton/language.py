@@ -1,0 +1,117 @@
+"""Triton, as ``core.language.Language`` asks for it. Triton and torch are imported when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.language import Artifact, Compiles, CompileTask
+from gemm_tuner.core.records import CompileResult, Target
+from gemm_tuner.core.workload import launch_all
+from gemm_tuner.languages.triton import artifact, entry_group
+from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES, counting_variables, kernel_env
+from gemm_tuner.languages.triton.symbol_naming import naming
+from gemm_tuner.languages.triton.triton_key import known_triton_key
+
+LAUNCH_OPTIONS = {
+    "cuda": ("num_warps", "num_stages"),
+    "hip": ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
+}
+
+
+class Triton:
+    name = "triton"
+    backends = ("cuda", "hip")
+    removed_variables = FOREIGN_VARIABLES
+    test_command = "python -c 'import triton'"
+
+    def launch_options(self, target: Target) -> tuple[str, ...]:
+        return LAUNCH_OPTIONS[target.backend]
+
+    def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Triton's version is among those of the machine."""
+        return {f"environment variable {name}": value for name, value in counting_variables(environ).items()}
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        return kernel_env(cache)
+
+    def interpreter_environment(self) -> dict[str, str]:
+        return {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+    def cache_name(self, *templates_dirs: Path) -> str:
+        return naming(*templates_dirs)
+
+    def adopt_cache(self, cache: Path) -> None:
+        entry_group.relocate(cache)
+
+    def pack(self, cache: Path, entry: str) -> Artifact:
+        return artifact.pack(cache, entry)
+
+    def unpack(self, packed: Artifact, cache: Path) -> None:
+        artifact.unpack(packed, cache)
+
+    def worker_argument(self, folder: Path) -> str:
+        return known_triton_key(folder)
+
+    def start_worker(self, target: Target, argument: str) -> None:
+        """argument: Triton's hash of itself; computing it takes 0.35 s a process."""
+        from gemm_tuner.languages.triton.compile_call import StandInDriver, keep_torch_out
+
+        keep_torch_out()
+        import triton
+
+        triton.runtime.driver.set_active(StandInDriver(target))
+        if argument:
+            triton.runtime.cache.triton_key = lambda: argument
+
+    def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
+        from gemm_tuner.languages.triton.compile_call import compile_call
+
+        return compile_call(task, target, scripts_dir)
+
+    def start_launcher(self, device: str) -> Compiles:
+        if device != "cpu":
+            provide_descriptor_memory()
+        return ListenedCompiles()
+
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+        import torch
+
+        from gemm_tuner.languages.triton.support_kernels import FLUSH_BLOCK_SIZE, support_launches
+
+        blocks = max(1, flush_bytes // (4 * FLUSH_BLOCK_SIZE))
+        buffer = torch.zeros(blocks * FLUSH_BLOCK_SIZE, dtype=torch.int32, device=device)
+        sink = torch.zeros(1, dtype=torch.int32, device=device)
+        return {launch[0]: partial(launch_all, [launch]) for launch in support_launches(buffer, sink, blocks)}
+
+
+class ListenedCompiles:
+    """Counts what Triton's compilation listener reports: compiles and disk-cache hits."""
+
+    def __init__(self) -> None:
+        import triton
+
+        self.compiled, self.from_cache = 0, 0
+        triton.knobs.compilation.listener = self._heard
+
+    def _heard(self, *, cache_hit: bool, **_: Any) -> None:
+        if cache_hit:
+            self.from_cache += 1
+        else:
+            self.compiled += 1
+
+
+def provide_descriptor_memory() -> None:
+    """Lets kernels make TMA descriptors themselves (WARP_SPECIALIZE): Triton asks for memory at their launch."""
+    import torch
+    import triton
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Any:
+        return torch.empty(size, dtype=torch.int8, device="cuda")
+
+    triton.set_allocator(allocate)
+
+
+LANGUAGE = Triton()
