@@ -23,9 +23,9 @@ from gemm_tuner.cli.flag_types import (
 )
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
-from gemm_tuner.gemm.dtype_hints import dtype_hint
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
+from gemm_tuner.gemm.problem_keys import dtype_hint
 from gemm_tuner.gemm.served import NAMES as SERVERS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search.registry import SEARCHES

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
@@ -23,6 +22,9 @@ from gemm_tuner.gemm.config import (
 )
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import exact_mapping
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
@@ -58,6 +60,8 @@ def _check_axis(axis: str, values: Any, where: str) -> None:
 
 def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame:
     """All configurations of the axes, one row each; the columns are KernelConfig's fields."""
+    import pandas as pd  # slow: processes that compile or launch do without it
+
     parts = []
     for family, axes in families.items():
         grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in axes.values()), indexing="ij")
@@ -78,6 +82,8 @@ def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
 
 def names(configs: pd.DataFrame) -> pd.Series:
     """The canonical name of every row; equal to ``KernelConfig.name`` (tested)."""
+    import pandas as pd
+
     on_amd = configs["kpack"].to_numpy() != 0
     parts: list[npt.NDArray[Any]] = [configs["family"].to_numpy()]
     parts += [name_part(configs[field], short) for field, short in NAME_PARTS]
@@ -89,5 +95,7 @@ def names(configs: pd.DataFrame) -> pd.Series:
 
 def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
     """The part of the names that an axis adds, shape (configurations,); "" where the value is ``unused``."""
+    import pandas as pd
+
     place, different = pd.factorize(values)
     return np.array(["" if value == unused else f"_{short}{value}" for value in different], dtype=object)[place]

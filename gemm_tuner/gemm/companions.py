@@ -13,6 +13,13 @@ WHOLE_ROWS = 16
 COMPANION_BATCH = 2
 
 
+def check_problems(
+    problem: GemmProblem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+) -> tuple[GemmProblem, ...]:
+    """The sizes at which a configuration is checked; the arguments are those of ``core.workload.Workload``."""
+    return small_companion(problem, config) if interpreted else problem, odd_companion(problem, config, descriptors)
+
+
 def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: bool) -> GemmProblem:
     """A small problem of odd sizes that the same tile covers with a ragged edge on every side: just over one tile in
     M and N, and a K that no BLOCK_SIZE_K or SPLIT_K divides.

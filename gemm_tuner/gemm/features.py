@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem, Layout
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 

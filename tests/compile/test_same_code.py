@@ -15,7 +15,7 @@ from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.same_launch import launch_of
+from gemm_tuner.gemm.specialization import launch_of
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import SizeState

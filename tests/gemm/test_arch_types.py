@@ -10,7 +10,7 @@ from samples import ROOT
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
 from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.arch_types import type_fault
+from gemm_tuner.gemm.combinations import type_fault
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import require_a_type

@@ -9,8 +9,8 @@ import pytest
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.combinations import CHECKS, first_fault, multiply, refuse_meaningless
-from gemm_tuner.gemm.dtype_hints import dtype_hint
 from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem
+from gemm_tuner.gemm.problem_keys import dtype_hint
 
 
 def problem(dtype: str, dtype_c: str = "bf16", **keys: Any) -> GemmProblem:
