@@ -101,8 +101,41 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": traceback.format_exc()[-3000:]}
 
 
+def quicken() -> None:
+    """Leaves out two things that take most of the interpreter's time and change no result.
+
+    Triton puts interpreted functions into its language at a launch, and again whenever a kernel calls another function:
+    here once a launch for each of the modules that hold the language. And each sum and product of int32 is computed a
+    second time to see whether it overflows, which no offset into matrices of a few hundred rows does.
+    """
+    from triton import language
+    from triton.runtime import interpreter
+
+    put_in, scope, done = interpreter._patch_lang, interpreter._LangPatchScope(), set[str]()
+
+    @functools.cache
+    def modules_of(function: Callable[..., Any]) -> set[str]:
+        return {one.__name__ for one in function.__globals__.values() if one is language or one is language.core}
+
+    def put_in_once(function: Callable[..., Any]) -> Any:
+        nonlocal scope
+        if not scope._changes:  # taken back when a launch ends
+            done.clear()
+            done.update(modules_of(function))
+            scope = put_in(function)
+            return scope
+        if modules_of(function) <= done:
+            return interpreter._LangPatchScope()
+        done.update(modules_of(function))
+        return put_in(function)
+
+    interpreter._patch_lang = put_in_once
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
+
+
 def main() -> None:
     warnings.simplefilter("ignore")  # numpy's, on the NaN and Inf that the tests put in
+    quicken()
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what kernels and libraries print is no answer
         for line in sys.stdin:
