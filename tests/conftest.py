@@ -15,7 +15,13 @@ sys.path.insert(0, str(ROOT))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives the tests one cache of compiled kernels for the session, whatever processes they run in: not the user's."""
+    """Gives the tests one cache of compiled kernels for the session, whatever processes they run in: not the user's.
+
+    Python keeps the byte code of what is imported, also where the environment says otherwise: some hundred processes
+    that the tests start import the package.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False  # multiprocess hands it on to the processes that it spawns
     if "PYTEST_XDIST_WORKER" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="gemm_tuner_tests_", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
