@@ -5,10 +5,13 @@ Sizes are in elements unless a name ends in a unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Problem
@@ -29,6 +32,11 @@ PRECISIONS = ("ieee", "tf32")
 MAX_DIMENSION = 2**31 - 1
 MAX_BATCH = 65535  # most programs along the axis of the grid that a batch takes
 
+# What ``GemmProblem.from_dict`` takes.
+_Dimension = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
+_Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})\\Z")]
+_Factor = Annotated[float, Meta(gt=-3.5e38, lt=3.5e38)]  # of fp32
+
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
@@ -43,21 +51,21 @@ class GemmProblem:
     """
 
     kind: ClassVar[str] = "gemm"
-    m: int
-    n: int
-    k: int
-    dtype_a: str = "bf16"
-    dtype_b: str = "bf16"
-    dtype_c: str = "bf16"
+    m: _Dimension
+    n: _Dimension
+    k: _Dimension
+    dtype_a: _Dtype = "bf16"
+    dtype_b: _Dtype = "bf16"
+    dtype_c: _Dtype = "bf16"
     layout_a: Layout = Layout.ROW
     layout_b: Layout = Layout.ROW
-    batch: int = 1
+    batch: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
     bias: bool = False
-    activation: str = "none"
-    alpha: float = 1.0
-    beta: float = 0.0
-    scaling: str = "none"
-    precision: str = "ieee"
+    activation: Annotated[str, Meta(pattern=f"^({'|'.join(ACTIVATIONS)})\\Z")] = "none"
+    alpha: _Factor = 1.0
+    beta: _Factor = 0.0
+    scaling: Annotated[str, Meta(pattern=f"^({'|'.join(SCALINGS)})\\Z")] = "none"
+    precision: Annotated[str, Meta(pattern=f"^({'|'.join(PRECISIONS)})\\Z")] = "ieee"
 
     @property
     def flops(self) -> int:
@@ -151,17 +159,16 @@ class GemmProblem:
 
         Raises ValueError for a row that no problem is: its name becomes part of paths.
         """
-        row = {key: value for key, value in row.items() if key != "kind"}
-        unknown = [key for key in row if key not in _ACCEPTS]
-        if unknown or not {"m", "n", "k"} <= row.keys():
-            raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
-        for key, value in row.items():
-            if not _ACCEPTS[key](value):
-                raise ValueError(f"{key} is {repr(value)[:60]}, which no problem has")
-        values = dict(row)
-        values.update({key: float(row[key]) for key in ("alpha", "beta") if key in row})
-        values.update({key: Layout(row[key]) for key in ("layout_a", "layout_b") if key in row})
-        return cls(**values)
+        values = {key: value for key, value in row.items() if key != "kind"}
+        unknown = next((key for key in values if key not in [field.name for field in fields(cls)]), None)
+        if unknown is not None:
+            raise ValueError(f"has an unknown key, {str(unknown)[:60]!r}")
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            key = str(error).partition("`$.")[2].rstrip("`")
+            fault = f"{key} is {repr(values[key])[:60]}, which no problem has" if key else "lacks m, n or k"
+            raise ValueError(fault) from None
 
 
 def as_gemm(problem: Problem) -> GemmProblem:
@@ -169,44 +176,3 @@ def as_gemm(problem: Problem) -> GemmProblem:
     if not isinstance(problem, GemmProblem):
         raise TypeError(f"{problem.key} is a problem of the kind {problem.kind}, not {GemmProblem.kind}")
     return problem
-
-
-def _whole(highest: int) -> Callable[[Any], bool]:
-    def accepts(value: Any) -> bool:
-        return type(value) is int and 1 <= value <= highest
-
-    return accepts
-
-
-def _one_of(*known: str) -> Callable[[Any], bool]:
-    def accepts(value: Any) -> bool:
-        return isinstance(value, str) and value in known
-
-    return accepts
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 3.5e38  # of fp32
-
-
-_ACCEPTS: dict[str, Callable[[Any], bool]] = {
-    "m": _whole(MAX_DIMENSION),
-    "n": _whole(MAX_DIMENSION),
-    "k": _whole(MAX_DIMENSION),
-    "dtype_a": _one_of(*DTYPES),
-    "dtype_b": _one_of(*DTYPES),
-    "dtype_c": _one_of(*DTYPES),
-    "layout_a": _one_of(*(layout.value for layout in Layout)),
-    "layout_b": _one_of(*(layout.value for layout in Layout)),
-    "batch": _whole(MAX_BATCH),
-    "bias": _is_flag,
-    "activation": _one_of(*ACTIVATIONS),
-    "alpha": _is_number,
-    "beta": _is_number,
-    "scaling": _one_of(*SCALINGS),
-    "precision": _one_of(*PRECISIONS),
-}
