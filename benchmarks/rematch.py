@@ -16,12 +16,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
-from gemm_tuner.decide.estimates import Cells
+from gemm_tuner.decide.estimates import Cells, Spread, interval_factor, percent
 from gemm_tuner.decide.ranking import Judge, judge_of
 from gemm_tuner.decide.sheet import finalists_of, sheet_of
 from gemm_tuner.gemm.config import KernelConfig
@@ -93,8 +95,21 @@ def row_of(
         elif name == names[0]:
             slower.append([0.0, 0.0, 0.0])
         else:
-            slower.append(list(judge.interval_pct(ran, name, names[0])))
+            slower.append(list(interval_pct(judge, ran, name, names[0])))
     return {"size": state.problem.key, "names": names, "median_us": medians, "slower_pct": slower}
+
+
+def interval_pct(judge: Judge, cells: Cells, name: str, base: str) -> tuple[float, float, float]:
+    """(low, estimate, high): how much slower ``name`` is than ``base``, percent, with the 95 % interval over
+    processes. Valid only where neither was selected by its time."""
+    middle = cells.of([name, base])
+    apart = middle.log_us[:, 0] - middle.log_us[:, 1]
+    shared = apart[~np.isnan(apart)]
+    spread = judge.spread(cells)
+    if not len(shared) or not spread.degrees:
+        return float("-inf"), percent(float(np.mean(shared))) if len(shared) else float("nan"), float("inf")
+    width = np.log(interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
+    return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
 
 def report(rows: list[dict[str, Any]], titles: list[str]) -> None:

@@ -8,7 +8,7 @@ duplicate of the A/A test count as finalists, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,8 +77,8 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Prior:
-    """Noise estimated from all sizes of a run.
+class Judge:
+    """Compares the finalists of one size, with noise estimated from all sizes of the run.
 
     difference, level: variance of a difference between finalists, and of one finalist's time, over processes.
     most:              degrees of freedom of all sizes together, for ``difference`` and ``level``.
@@ -88,19 +88,12 @@ class Prior:
     level: Spread = NOTHING_KNOWN
     most: tuple[float, float] = (0.0, 0.0)
 
-
-@dataclass(frozen=True)
-class Judge:
-    """Compares the finalists of one size, with noise estimated from all sizes of the run (``prior``)."""
-
-    prior: Prior = field(default_factory=Prior)
-
     def spread(self, cells: Cells) -> Spread:
         """The variance of a finalist's log time in one process, moderated by that of the run.
 
         It cannot be estimated from a single process: the offset that all calls of a process share is not visible there.
         """
-        return estimates.moderated(estimates.difference_spread(cells), self.prior.difference, self.prior.most[0])
+        return estimates.moderated(estimates.difference_spread(cells), self.difference, self.most[0])
 
     def gaps(self, cells: Cells, base: str, processes: int = 0, whole: Cells | None = None) -> dict[str, Gap]:
         """By name, how much slower each finalist is than ``base``, which may have been selected by its time.
@@ -124,18 +117,6 @@ class Judge:
             low = middle - width / np.sqrt(processes or count)
             found[name] = Gap(percent(middle), percent(low) if np.isfinite(low) else float("-inf"))
         return found
-
-    def interval_pct(self, cells: Cells, name: str, base: str) -> tuple[float, float, float]:
-        """(low, estimate, high): how much slower ``name`` is than ``base``, percent, with the 95 % interval over
-        processes. Valid only where neither was selected by its time."""
-        middle = cells.of([name, base])
-        apart = middle.log_us[:, 0] - middle.log_us[:, 1]
-        shared = apart[~np.isnan(apart)]
-        spread = self.spread(cells)
-        if not len(shared) or not spread.degrees:
-            return float("-inf"), percent(float(np.mean(shared))) if len(shared) else float("nan"), float("inf")
-        width = np.log(estimates.interval_factor(Spread(2 * spread.variance, spread.degrees), len(shared)))
-        return percent(np.mean(shared) - width), percent(np.mean(shared)), percent(np.mean(shared) + width)
 
     def rank_finalists(self, sheet: Sheet, configs: Mapping[str, Config], most_processes: int = 0) -> Ranking:
         """Ranks the finalists of the choosing processes, without the vendor library.
@@ -182,7 +163,7 @@ class Judge:
     def published(self, sheet: Sheet) -> dict[str, Published]:
         """The times to report, by name."""
         own = estimates.level_spread(sheet.all)
-        spread = estimates.moderated(own, self.prior.level if own.degrees else NOTHING_KNOWN, self.prior.most[1])
+        spread = estimates.moderated(own, self.level if own.degrees else NOTHING_KNOWN, self.most[1])
         return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
 
 
@@ -212,7 +193,7 @@ def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
     differences = [estimates.difference_spread(cells) for cells, _ in found]
     levels = [estimates.level_spread(cells) for _, cells in found]
     most = (sum(one.degrees for one in differences), sum(one.degrees for one in levels))
-    return Judge(Prior(estimates.common_spread(differences), estimates.common_spread(levels), most))
+    return Judge(estimates.common_spread(differences), estimates.common_spread(levels), most)
 
 
 def two_digits(degrees: float) -> float:

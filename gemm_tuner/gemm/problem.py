@@ -160,15 +160,14 @@ class GemmProblem:
         Raises ValueError for a row that no problem is: its name becomes part of paths.
         """
         values = {key: value for key, value in row.items() if key != "kind"}
-        unknown = next((key for key in values if key not in [field.name for field in fields(cls)]), None)
-        if unknown is not None:
-            raise ValueError(f"has an unknown key, {str(unknown)[:60]!r}")
+        unknown = [key for key in values if key not in [field.name for field in fields(cls)]]
+        if unknown or not {"m", "n", "k"} <= values.keys():
+            raise ValueError(f"has an unknown key, {str(unknown[0])[:60]!r}" if unknown else "lacks m, n or k")
         try:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             key = str(error).partition("`$.")[2].rstrip("`")
-            fault = f"{key} is {repr(values[key])[:60]}, which no problem has" if key else "lacks m, n or k"
-            raise ValueError(fault) from None
+            raise ValueError(f"{key} is {repr(values[key])[:60]}, which no problem has") from None
 
 
 def as_gemm(problem: Problem) -> GemmProblem:

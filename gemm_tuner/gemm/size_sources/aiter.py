@@ -7,12 +7,12 @@ all types; of the others the file's name, or ``--aiter_op``, says what the opera
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.problem_keys import Defaults, problem_of
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark
+from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _DIMENSIONS = ("M", "N", "K")
@@ -68,13 +68,13 @@ def operator_in(name: str) -> str:
     return next((known for known in OPERATORS if known in name.casefold()), "")
 
 
-def read(text: str, asked: Asked, name: str) -> Read:
-    """The rows of the file. name: the file's. Raises UserError when nothing says what the operator is."""
+def read(text: str, asked: Asked, path: Path) -> Read:
+    """The rows of the file. Raises UserError when nothing says what the operator is."""
     if not matches(text):
         raise UserError("has no header with M, N and K", accepted="such as M,N,K or M,N,K,q_dtype_w")
     lines = text.split("\n")
     header = _columns(lines[0])
-    op = asked.op or ("a16w16" if "dtype" in header else "") or operator_in(name)
+    op = asked.op or ("a16w16" if "dtype" in header else "") or operator_in(path.name)
     if not op and "q_dtype_w" in header:
         op = "a8w8"
     if not op:
@@ -112,10 +112,7 @@ def problem(row: dict[str, str], op: str, asked: Asked) -> GemmProblem:
     entry.update(bias=_flag(row, "bias"), batch=_count(row, "B") if "B" in row else 1)
     entry["scaling"] = "tensor" if _flag(row, "scaleAB") else operator.scaling
     entry["dtype_c"] = _dtype(row.get("outdtype") or ("torch.bfloat16" if _is_short(dtype) else dtype), fp8)
-    try:
-        return problem_of(entry, "", Defaults())
-    except UserError as error:
-        raise CannotExpress(error.what) from None
+    return expressed(entry)
 
 
 def _is_short(dtype: str) -> bool:

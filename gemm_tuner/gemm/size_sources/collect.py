@@ -19,7 +19,7 @@ MAX_FILE_BYTES = 512 * 2**20  # a day's log of a busy server
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """matches: whether a text is of this kind. read: its sizes; takes the text, what was asked and the file's path."""
+    """matches: whether a text is of this kind. read: its sizes, from the text, the flags and the file's path."""
 
     what: str
     matches: Callable[[str], bool]
@@ -28,16 +28,10 @@ class Source:
 
 # In the order in which a text is tried; a log may quote any of the others.
 SOURCES: dict[str, Source] = {
-    "huggingface": Source(
-        "a model's config.json",
-        huggingface.matches,
-        lambda text, asked, path: huggingface.read(text, asked, printable(path)),
-    ),
-    "aiter": Source("AITER's untuned CSV", aiter.matches, lambda text, asked, path: aiter.read(text, asked, path.name)),
-    "tunableop": Source(
-        "TunableOp's untuned CSV", tunableop.matches, lambda text, asked, path: tunableop.read(text, asked)
-    ),
-    "log": Source("a log of vLLM, SGLang or AITER", logs.matches, lambda text, asked, path: logs.read(text, asked)),
+    "huggingface": Source("a model's config.json", huggingface.matches, huggingface.read),
+    "aiter": Source("AITER's untuned CSV", aiter.matches, aiter.read),
+    "tunableop": Source("TunableOp's untuned CSV", tunableop.matches, tunableop.read),
+    "log": Source("a log of vLLM, SGLang or AITER", logs.matches, logs.read),
 }
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults, problem_of
 
 USUAL_M = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
@@ -68,3 +71,11 @@ class Read:
 
 class CannotExpress(Exception):
     """An entry that no problem of this tuner is; the message says why."""
+
+
+def expressed(entry: dict[str, Any]) -> GemmProblem:
+    """The problem of an entry in the keys of a size file. Raises CannotExpress."""
+    try:
+        return problem_of(entry, "", Defaults())
+    except UserError as error:
+        raise CannotExpress(error.what) from None

@@ -7,12 +7,11 @@ AITER says M as well. A is [M, K] and the weight [N, K], both row-major, so B is
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
-from gemm_tuner.gemm.problem_keys import Defaults, problem_of
 from gemm_tuner.gemm.size_sources import aiter
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark
+from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _SERVED = re.compile(r"[Cc]onfig file not found at \[?'?(?:[^'\"\n]*?/)?((?:E=\d+,)?N=\d[^/'\"]*?\.json)")
@@ -29,7 +28,7 @@ def matches(text: str) -> bool:
     return bool(_SERVED.search(text) or _AITER.search(text))
 
 
-def read(text: str, asked: Asked) -> Read:
+def read(text: str, asked: Asked, path: Path) -> Read:
     """The GEMMs of a log; ranks repeat each other's lines, and a file or a shape counts at its first."""
     found: list[Found] = []
     remarks: list[Remark] = []
@@ -62,10 +61,7 @@ def _served(name: str, asked: Asked) -> list[GemmProblem]:
         raise CannotExpress(f"only blocks of {SCALE_BLOCK} x {SCALE_BLOCK} have scales here")
     fp8 = asked.fp8 or ("fp8_e4m3_fnuz" if _FNUZ_DEVICES.search(device) else "fp8_e4m3")
     types = {"dtype_a": fp8, "dtype_b": fp8, "dtype_c": "bf16", "layout_b": "col", "scaling": "block"}
-    try:
-        return [problem_of({"M": m, "N": n, "K": k, **types}, "", Defaults()) for m in asked.m_values]
-    except UserError as error:
-        raise CannotExpress(error.what) from None
+    return [expressed({"M": m, "N": n, "K": k, **types}) for m in asked.m_values]
 
 
 def _shape(line: re.Match[str], asked: Asked) -> GemmProblem:

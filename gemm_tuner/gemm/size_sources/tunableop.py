@@ -10,12 +10,11 @@ Fields: aten/src/ATen/cuda/tunable/GemmCommon.h, ``Signature()``; reading: torch
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.problem_keys import Defaults, problem_of
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark
+from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _OPERATORS = ("GemmTunableOp", "GemmAndBiasTunableOp", "GemmStridedBatchedTunableOp", "ScaledGemmTunableOp")
@@ -43,7 +42,7 @@ def matches(text: str) -> bool:
     return any(LINE.fullmatch(line.strip()) for line in text.split("\n"))
 
 
-def read(text: str, asked: Asked) -> Read:
+def read(text: str, asked: Asked, path: Path) -> Read:
     """The GEMMs of the file; lines of Validator and empty ones are none."""
     found: list[Found] = []
     remarks: list[Remark] = []
@@ -77,11 +76,7 @@ def _problem(line: str) -> tuple[GemmProblem, str]:
     entry["bias"] = operator == "GemmAndBiasTunableOp" or params[10] not in (None, "None")
     if operator == "ScaledGemmTunableOp":
         entry["scaling"] = "row_col" if params[9] == "1" else "tensor"
-    try:
-        problem = problem_of(entry, "", Defaults())
-    except UserError as error:
-        raise CannotExpress(error.what) from None
-    return problem, _padding(params, blas_m, blas_n, k) if params[6] else ""
+    return expressed(entry), _padding(params, blas_m, blas_n, k) if params[6] else ""
 
 
 def _types(operator: str, types: str) -> dict[str, str]:
