@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -49,9 +50,12 @@ class TraceError(EnvironmentFault):
         self.trouble: Trouble = trouble
 
 
-def missing_file(path: Path, why: str) -> TraceError:
-    """The error for output that was never written; ``why`` says when the tool does that."""
-    return TraceError("the profiler wrote no such file", trouble="missing", where=str(path), hint=f"{why}; {SEE_LOG}")
+def written(path: Path, why: str) -> Path:
+    """The path of output that must be there; raises TraceError with ``why``, which says when the tool writes none."""
+    if not path.is_file():
+        hint = f"{why}; {SEE_LOG}"
+        raise TraceError("the profiler wrote no such file", trouble="missing", where=str(path), hint=hint)
+    return path
 
 
 def no_kernels(path: Path) -> TraceError:
@@ -86,54 +90,38 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
     """
     import pandas as pd  # here, since the command line names the profilers before it needs tables
 
-    bare_names: dict[str, str] = {}
-    names: list[str] = []
-    starts: list[int] = []
-    durations: list[float] = []
-    scopes: list[str] = []
-    processes: list[str] = []
-    for name, start_ns, duration_ns, scope, process in dispatches:
-        if len(names) == MAX_ROWS:
-            raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
-        bare = bare_names.get(name)
-        if bare is None:
-            bare = bare_names[name] = KERNEL_SUFFIX.sub("", name)
-        names.append(bare)
-        starts.append(start_ns)
-        durations.append(duration_ns)
-        scopes.append(scope)
-        processes.append(process)
-    if not names:
+    frame = pd.DataFrame(itertools.islice(dispatches, MAX_ROWS + 1), columns=list(TRACE_COLUMNS))
+    if frame.empty:
         raise no_kernels(path)
-    columns = (
-        pd.Series(names, dtype="str"),
-        pd.Series(starts, dtype="int64"),
-        pd.Series(durations, dtype="float64"),
-        pd.Series(scopes, dtype="str"),
-        pd.Series(processes, dtype="str"),
-    )
-    frame = pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
+    if len(frame) > MAX_ROWS:
+        raise unreadable(path, None, "the file lists too many kernels", accepted=f"up to {MAX_ROWS}")
+    bare_names = {name: KERNEL_SUFFIX.sub("", name) for name in frame["kernel_name"].unique()}
+    frame["kernel_name"] = frame["kernel_name"].map(bare_names)
+    frame = frame.astype(dict(zip(TRACE_COLUMNS, ("str", "int64", "float64", "str", "str"), strict=True)))
     return frame.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
 class Profiler(Protocol):
-    """One external tool that times GPU kernels."""
+    """One external tool that times GPU kernels. What most tools have in common stands here, for classes derived."""
 
     @property
     def name(self) -> str:
-        """What ``--profiler`` calls it."""
+        """What ``--profiler`` calls it, and its executable."""
 
     @property
     def uses_scopes(self) -> bool:
         """The launcher must open a proton scope ``L<number>`` round each call, and none below it."""
+        return False
 
     @property
     def uses_capture_range(self) -> bool:
         """The tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must call."""
+        return False
 
     @property
     def uses_clock(self) -> bool:
         """The launcher itself writes when each kernel ran."""
+        return False
 
     @property
     def install_hint(self) -> str:
@@ -144,18 +132,21 @@ class Profiler(Protocol):
 
     def version(self) -> str | None:
         """None when it is not installed or does not start; never raises."""
+        return tool_version(self.name)
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """The command line that runs ``argv`` under the tool and writes below ``out_dir`` only."""
 
     def export_command(self, out_dir: Path) -> list[str] | None:
         """A second command that turns what was recorded into text, or None."""
+        return None
 
     def read(self, out_dir: Path) -> pd.DataFrame:
         """The kernels that ran, as TRACE_COLUMNS; raises TraceError."""
 
     def environment(self) -> dict[str, str]:
         """Variables to add to the environment of both commands."""
+        return dict(PLAIN_NUMBERS)
 
 
 def tool_version(tool: str) -> str | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_tuner.profilers.base import (
-    PLAIN_NUMBERS,
     Dispatch,
-    missing_file,
+    Profiler,
     to_frame,
-    tool_version,
     unreadable,
+    written,
 )
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, normalise, read_rows
 from gemm_tuner.system.documents import show
@@ -38,19 +36,12 @@ DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 POINT_OR_GROUP = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}")
 
 
-@dataclass(frozen=True, slots=True)
-class Ncu:
-    name: str = "ncu"
-    uses_scopes: bool = False
-    uses_capture_range: bool = False
-    uses_clock: bool = False
-    install_hint: str = "install NVIDIA Nsight Compute and put ncu on PATH"
+class Ncu(Profiler):
+    name = "ncu"
+    install_hint = "install NVIDIA Nsight Compute and put ncu on PATH"
 
     def supports(self, backend: str) -> bool:
         return backend == "cuda"
-
-    def version(self) -> str | None:
-        return tool_version("ncu")
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Leaves clocks and caches alone: by default ncu locks to base clocks and flushes before a kernel."""
@@ -59,17 +50,8 @@ class Ncu:
         rest = ["--target-processes", "all", "--log-file", str(out_dir / OUTPUT)]
         return ["ncu", *output, *untouched, *rest, *argv]
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        return None
-
     def read(self, out_dir: Path) -> pd.DataFrame:
-        path = out_dir / OUTPUT
-        if not path.is_file():
-            raise missing_file(path, "ncu did not start or was killed")
-        return read_file(path)
-
-    def environment(self) -> dict[str, str]:
-        return dict(PLAIN_NUMBERS)
+        return read_file(written(out_dir / OUTPUT, "ncu did not start or was killed"))
 
 
 def read_file(path: Path) -> pd.DataFrame:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
 from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
 from gemm_tuner.system.documents import show
 
@@ -31,19 +30,13 @@ LAYOUTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Nsys:
-    name: str = "nsys"
-    uses_scopes: bool = False
-    uses_capture_range: bool = True
-    uses_clock: bool = False
-    install_hint: str = "install NVIDIA Nsight Systems and put nsys on PATH"
+class Nsys(Profiler):
+    name = "nsys"
+    uses_capture_range = True
+    install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"
 
     def supports(self, backend: str) -> bool:
         return backend == "cuda"
-
-    def version(self) -> str | None:
-        return tool_version("nsys")
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Traces CUDA only; sampling and context switches would add noise and size.
@@ -63,16 +56,9 @@ class Nsys:
         return ["nsys", "stats", "-q", *report, *force, "-o", str(stem), f"{stem}.nsys-rep"]
 
     def read(self, out_dir: Path) -> pd.DataFrame:
-        for name in OUTPUTS:
-            if (out_dir / name).is_file():
-                return read_file(out_dir / name)
-        raise missing_file(
-            out_dir / OUTPUTS[0],
-            f"nsys stats ends with status 0 even when it knows no report {REPORT} (before 2023)",
-        )
-
-    def environment(self) -> dict[str, str]:
-        return dict(PLAIN_NUMBERS)
+        path = next((out_dir / name for name in OUTPUTS if (out_dir / name).is_file()), out_dir / OUTPUTS[0])
+        why = f"nsys stats ends with status 0 even when it knows no report {REPORT} (before 2023)"
+        return read_file(written(path, why))
 
 
 def read_file(path: Path) -> pd.DataFrame:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.profilers.base import (
     MAX_ROWS,
-    PLAIN_NUMBERS,
     UNKNOWN_VERSION,
     Dispatch,
+    Profiler,
     TraceError,
-    missing_file,
     no_kernels,
     to_frame,
     unreadable,
+    written,
 )
 from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import read_text
+from gemm_tuner.system.json_records import parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,13 +38,10 @@ FLAGS_WITH_A_VALUE = ("-X", "-W")
 SHAPE = "proton's tree: a list whose first element has frame, metrics and children"
 
 
-@dataclass(frozen=True, slots=True)
-class Proton:
-    name: str = "proton"
-    uses_scopes: bool = True
-    uses_capture_range: bool = False
-    uses_clock: bool = False
-    install_hint: str = "proton is part of Triton: pip install triton"
+class Proton(Profiler):
+    name = "proton"
+    uses_scopes = True
+    install_hint = "proton is part of Triton: pip install triton"
 
     def supports(self, backend: str) -> bool:
         return backend in ("cuda", "hip")
@@ -69,17 +67,8 @@ class Proton:
         profile = ["-m", "triton.profiler.proton", "-n", str(out_dir / "trace")]
         return [*argv[:script], *profile, *argv[script:]]
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        return None
-
     def read(self, out_dir: Path) -> pd.DataFrame:
-        path = out_dir / OUTPUT
-        if not path.is_file():
-            raise missing_file(path, "proton writes it when the script has ended")
-        return read_file(path)
-
-    def environment(self) -> dict[str, str]:
-        return dict(PLAIN_NUMBERS)
+        return read_file(written(out_dir / OUTPUT, "proton writes it when the script has ended"))
 
 
 def triton_version() -> str:
@@ -118,33 +107,18 @@ def read_file(path: Path) -> pd.DataFrame:
 
 
 def load_tree(path: Path) -> Any:
-    if path.stat().st_size > MAX_TREE_BYTES:
-        raise unreadable(path, None, "the file is too large", accepted=f"up to {MAX_TREE_BYTES >> 20} MiB")
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise unreadable(path, None, "the file is not UTF-8 text", accepted=SHAPE) from error
-    if not text.strip():
-        raise no_kernels(path)
-    try:
-        tree = json.loads(text, object_pairs_hook=no_key_twice)
-    except json.JSONDecodeError as error:
-        raise unreadable(path, error.lineno, f"the file is not whole JSON: {error.msg}", accepted=SHAPE) from error
-    except ValueError as error:
-        raise unreadable(path, None, str(error), accepted=SHAPE) from error
-    except RecursionError as error:
-        raise bad_shape(path) from error
+        text = read_text(path, "file", "JSON", MAX_TREE_BYTES)
+        if not text.strip():
+            raise no_kernels(path)
+        tree = parse_json(text, "file", str(path))
+    except TraceError:
+        raise
+    except UserError as error:
+        raise unreadable(path, None, error.what, accepted=SHAPE) from error
     if not isinstance(tree, list) or not tree:
         raise bad_shape(path)
     return tree[0]
-
-
-def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping. Raises ValueError for a key given twice: the file says two things at once."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a mapping of the file gives a key twice")
-    return found
 
 
 def leaves(path: Path, root: Any) -> Iterator[tuple[int, str, int, float]]:

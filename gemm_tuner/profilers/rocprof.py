@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
 from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 
 if TYPE_CHECKING:
@@ -35,19 +34,12 @@ LAYOUTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rocprof:
-    name: str = "rocprof"
-    uses_scopes: bool = False
-    uses_capture_range: bool = False
-    uses_clock: bool = False
-    install_hint: str = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
+class Rocprof(Profiler):
+    name = "rocprof"
+    install_hint = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
 
     def supports(self, backend: str) -> bool:
         return backend == "hip"
-
-    def version(self) -> str | None:
-        return tool_version("rocprof")
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """rocprof puts the command through a shell's ``eval``, so quotes and ``$`` in it are refused here."""
@@ -60,17 +52,8 @@ class Rocprof:
                 )
         return ["rocprof", "--stats", "-o", str(out_dir / OUTPUT), *argv]
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        return None
-
     def read(self, out_dir: Path) -> pd.DataFrame:
-        path = out_dir / OUTPUT
-        if not path.is_file():
-            raise missing_file(path, "rocprof writes none when no kernel ran")
-        return read_file(path)
-
-    def environment(self) -> dict[str, str]:
-        return dict(PLAIN_NUMBERS)
+        return read_file(written(out_dir / OUTPUT, "rocprof writes none when no kernel ran"))
 
 
 def read_file(path: Path) -> pd.DataFrame:

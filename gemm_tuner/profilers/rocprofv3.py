@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_tuner.profilers.base import PLAIN_NUMBERS, Dispatch, missing_file, to_frame, tool_version
+from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
 from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
 from gemm_tuner.system.documents import show
 
@@ -26,36 +25,20 @@ LAYOUTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rocprofv3:
-    name: str = "rocprofv3"
-    uses_scopes: bool = False
-    uses_capture_range: bool = False
-    uses_clock: bool = False
-    install_hint: str = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
+class Rocprofv3(Profiler):
+    name = "rocprofv3"
+    install_hint = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
 
     def supports(self, backend: str) -> bool:
         return backend == "hip"
-
-    def version(self) -> str | None:
-        return tool_version("rocprofv3")
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Asks for CSV by name, because ROCm 7 writes a database (rocpd) by default."""
         output = ["--output-format", "csv", "-d", str(out_dir), "-o", "trace", "--log-level", "fatal"]
         return ["rocprofv3", "--kernel-trace", *output, "--", *argv]
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        return None
-
     def read(self, out_dir: Path) -> pd.DataFrame:
-        path = out_dir / OUTPUT
-        if not path.is_file():
-            raise missing_file(path, "rocprofv3 writes none when no kernel ran")
-        return read_file(path)
-
-    def environment(self) -> dict[str, str]:
-        return dict(PLAIN_NUMBERS)
+        return read_file(written(out_dir / OUTPUT, "rocprofv3 writes none when no kernel ran"))
 
 
 def read_file(path: Path) -> pd.DataFrame:

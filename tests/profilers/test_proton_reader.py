@@ -93,7 +93,7 @@ def test_a_cut_tree_names_the_line(tmp_path: Path) -> None:
     text = (DATA / "proton_triton3.6_h200_triton_matmul.json").read_text(encoding="utf-8")
     path = tmp_path / "trace.hatchet"
     path.write_text(text[: len(text) // 2])
-    assert re.search(r"line \d+: the file is not whole JSON", refusal(proton.read_file, path))
+    assert re.search(r"the file is not whole JSON: .* \(line \d+", refusal(proton.read_file, path))
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_counts_that_are_too_large_together(tmp_path: Path, monkeypatch: pytest.
     ("text", "words"),
     [
         ("[" + "9" * 5000 + "]", "4300 digits"),
-        ('[{"frame": {}, "frame": {}}]', "a key twice"),
-        ("[" * 100_000, "not a proton tree"),
+        ('[{"frame": {}, "frame": {}}]', "key 'frame' is given twice"),
+        ("[" * 100_000, "nested too deeply"),
         (b"\xff\xfe[]", "not UTF-8"),
     ],
 )
@@ -134,4 +134,4 @@ def test_json_that_json_alone_would_take_or_die_of(tmp_path: Path, text: str | b
 def test_a_count_given_twice_is_not_read_as_its_last(tmp_path: Path) -> None:
     path = write_tree(tmp_path, node("gemm", count=1, time_ns=5))
     path.write_text(path.read_text().replace('"count": 1,', '"count": 1, "count": 5,'))
-    assert "a key twice" in refusal(proton.read_file, path)
+    assert "key 'count' is given twice" in refusal(proton.read_file, path)
