@@ -14,6 +14,7 @@ from typing import Any
 from gemm_tuner.consumers.consumer import (
     Consumer,
     Entry,
+    Offer,
     Served,
     SizeFile,
     Target,
@@ -22,7 +23,6 @@ from gemm_tuner.consumers.consumer import (
     tile_entry,
     tile_fault,
 )
-from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem

@@ -16,6 +16,7 @@ from gemm_tuner.consumers import nearest
 from gemm_tuner.consumers.consumer import (
     Consumer,
     Entry,
+    Offer,
     Served,
     SizeFile,
     Target,
@@ -25,7 +26,6 @@ from gemm_tuner.consumers.consumer import (
     tile_entry,
     tile_fault,
 )
-from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem

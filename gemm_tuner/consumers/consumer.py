@@ -1,17 +1,17 @@
-"""The interface of consumers: what their kernels can launch, and how their files are named and filled."""
+"""The interface of consumers: what their kernels can launch, how their files are named and filled, and with what."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers import sidecar
-from gemm_tuner.consumers.offer import Offer
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.system.documents import show
@@ -30,6 +30,28 @@ class Target:
     root: Path
     device: str
     arch: str
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A config that can be exported for a size, with its times.
+
+    time_us:   median kernel time at this size; None when the results file gives none.
+    stage:     source of that time: ``results``, or ``finals`` or ``screen`` of the run's table.
+    tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
+    timings:   time by config name of all that the run's table timed for this size.
+    """
+
+    problem: GemmProblem
+    config: KernelConfig
+    time_us: float | None
+    stage: str
+    source: str
+    verified: Verified
+    tuned: str
+    tuned_us: float | None
+    facts: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
 
 
 class Consumer(ABC):

@@ -8,8 +8,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Target, tile_fault
-from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Target, tile_fault
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem

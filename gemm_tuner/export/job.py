@@ -89,7 +89,7 @@ def prepare(
 
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
 
-        def find_check() -> offers.StandInCheck:
+        def find_check() -> check_now.CheckNow:
             rules = data_folder("rules")
             return check_now.find(
                 language_of(workload_of(GemmProblem.kind).language),

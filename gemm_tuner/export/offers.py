@@ -6,16 +6,16 @@ fastest one in the run's table that it can launch and that a check finds right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
 
-from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.consumers.consumer import Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.core.records import Config, Problem, Verified
+from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.pipeline.check_now import CheckNow, Finding
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
 from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
@@ -25,41 +25,21 @@ from gemm_tuner.system.gpu_lock import GpuInUse
 RESULTS, SERVED, MODEL = "results", "served", "model"
 MAX_CHECKED = 8  # stand-ins of a size, at most
 
-P = TypeVar("P", bound=Problem)
-C = TypeVar("C", bound=Config)
-
 # (problem, config) -> why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A size whose row was not exported, with the reason. served: whether another row with the same key serves it."""
+    """A size that is not exported, with the reason. config: its name; empty where there is none to name.
+
+    served: whether another row with the same key serves it.
+    """
 
     size: str
     config: str
     reason: str
     served: bool = False
-
-
-class Finding(Protocol):
-    """name: of a config that is right, or empty with the reason in ``why``."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def why(self) -> str: ...
-
-
-class StandInCheck(Protocol):
-    """Checks configs that were not checked yet. how: TRUE on a GPU, INTERPRETED in the interpreter."""
-
-    @property
-    def how(self) -> Verified: ...
-
-    def first_right(self, candidates: Mapping[P, Sequence[C]]) -> Mapping[P, Finding]:
-        """The first right config of each size. Raises UserError or EnvironmentFault where nothing can be checked."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +57,7 @@ def collect(
     problem_fault: Callable[[GemmProblem], str],
     config_fault: ConfigFault,
     trust: Trust,
-    find_check: Callable[[], StandInCheck],
+    find_check: Callable[[], CheckNow],
     consumer: str = "",
 ) -> tuple[list[Offer], list[LeftOut]]:
     """(what can be exported of a results file, in its order; what cannot, with reasons).
@@ -169,7 +149,7 @@ def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Of
 
 
 def _checked(
-    waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], StandInCheck]
+    waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], CheckNow]
 ) -> dict[GemmProblem, Offer | str]:
     """For each size the best stand-in that is right, or the reason why there is none.
 

@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gemm_tuner.consumers import sidecar
-from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Target
-from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Target
 from gemm_tuner.consumers.sidecar import MEASURED_KINDS, TABLE, TUNED, Note, Sidecar, Timed
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified

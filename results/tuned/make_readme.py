@@ -15,6 +15,7 @@ from gemm_tuner.core.errors import EnvironmentFault  # noqa: E402
 from gemm_tuner.consumers.registry import CONSUMERS  # noqa: E402
 from gemm_tuner.export import offers  # noqa: E402
 from gemm_tuner.export.module import rows as module_rows  # noqa: E402
+from gemm_tuner.pipeline import check_now  # noqa: E402
 from gemm_tuner.store.results import Results  # noqa: E402
 from gemm_tuner.store.trust import Trust  # noqa: E402
 
@@ -67,7 +68,7 @@ def taken(found: Results, name: str) -> int:
     """How many sizes an export takes as they are, where no GPU is there to check others."""
     consumer, arch = CONSUMERS[name], str(found.header.get("arch", ""))
 
-    def no_check() -> offers.StandInCheck:
+    def no_check() -> check_now.CheckNow:
         raise EnvironmentFault("none here")
 
     offered, _ = offers.collect(

@@ -12,7 +12,7 @@ import pytest
 from export_samples import FILE, H20, VLLM, edited, export, files, rows, side, with_table
 from samples import ROOT, config, device, gpu
 
-from gemm_tuner.consumers.offer import Offer
+from gemm_tuner.consumers.consumer import Offer
 from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
 from gemm_tuner.core.records import Verified
@@ -58,7 +58,7 @@ class Judge:
 
 
 def offered(
-    folder: Path, trust: Trust, find_check: Callable[[], offers.StandInCheck]
+    folder: Path, trust: Trust, find_check: Callable[[], check_now.CheckNow]
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What vLLM is offered of a size that gemm_split_k won, beside two tiles that it can launch."""
     found = results.read(with_table(folder, (FAST, 13.0, 12.9), (SLOW, 14.2, 14.0)))
@@ -94,7 +94,7 @@ def test_a_stand_in_is_offered_only_when_a_check_finds_it_right(
 
 
 def test_where_no_check_can_run_a_stand_in_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    def broken() -> offers.StandInCheck:
+    def broken() -> check_now.CheckNow:
         raise EnvironmentFault("no room on the disk")
 
     found, (left_out,) = offered(tmp_path / "a", Trust(), broken)

@@ -213,7 +213,7 @@ def test_what_was_not_checked_on_a_gpu_is_taken_only_when_asked_for_and_named(tm
         module = loaded(tmp_path / "some.py")
         assert {row[0] for row in module.TUNED["bf16_nn"]} == expected
         assert {problem.m for problem, _ in made.remarks} == expected - {512}
-        assert {one.problem.m for one in made.left_out} == {512, 1, 2, 3} - expected
+        assert {one.size for one in made.left_out} == {replace(PLAIN, m=m).key for m in {512, 1, 2, 3} - expected}
         assert all(problem.key in module.__doc__ for problem, _ in made.remarks)
 
 
@@ -263,21 +263,22 @@ def test_rows_of_an_earlier_run_are_what_that_run_says(tmp_path: Path) -> None:
 def test_a_size_without_a_configuration_is_left_out_with_its_reason(tmp_path: Path) -> None:
     failed = (replace(PLAIN, m=2), 'no "config"\nran')
     made = write_module(written(tmp_path, choice(PLAIN), failures=[failed]), tmp_path / "more.py")
-    assert [one.problem.m for one in made.left_out] == [2]
+    assert [one.size for one in made.left_out] == [failed[0].key]
     assert "was not tuned: no 'config' ran" in (loaded(tmp_path / "more.py").__doc__ or "")
 
 
 def test_a_file_without_a_row_for_a_module_writes_none(tmp_path: Path) -> None:
     made = write_module(written(tmp_path, choice(PLAIN, verified=Verified.FALSE)), tmp_path / "none.py")
-    assert made.num_sizes == 0 and [(one.problem, "--unverified" in one.reason) for one in made.left_out] == [
-        (PLAIN, True)
+    assert made.num_sizes == 0 and [(one.size, "--unverified" in one.reason) for one in made.left_out] == [
+        (PLAIN.key, True)
     ]
     with pytest.raises(UserError, match="holds no sizes"):
         write_module(written(tmp_path), tmp_path / "none.py")
     with pytest.raises(UserError, match="names no architecture"):
         write_module(written(tmp_path, choice(PLAIN), arch=""), tmp_path / "none.py")
+    (tmp_path / "folder.py").mkdir()
     with pytest.raises(EnvironmentFault, match="cannot write"):
-        write_module(written(tmp_path, choice(PLAIN)), tmp_path / "no" / "folder.py")
+        write_module(written(tmp_path, choice(PLAIN)), tmp_path / "folder.py")
     assert not (tmp_path / "none.py").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -22,7 +21,6 @@ from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.export.plan import Change, FilePlan
 from gemm_tuner.store import run_place
 from gemm_tuner.store.trust import CHECKED_HOW, Trust
-from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
 
@@ -172,32 +170,29 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
         if given:
             raise UserError("says nothing about a module", where=flag, hint=f"leave {flag} out with --to module")
     path = arguments.output_dir / MODULE_FILE
-    before = path.read_text(encoding="utf-8") if path.is_file() else None
-    with tempfile.TemporaryDirectory() as folder:
-        trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
-        made = write_module(arguments.results, Path(folder) / MODULE_FILE, trust=trust)
-        text = made.path.read_text(encoding="utf-8") if made.num_sizes else before
-    differs = text != before
-    if text is not None and differs and not arguments.check:
-        arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(path, text)
-    left_out = [{"size": one.problem.key, "reason": one.reason} for one in made.left_out]
-    unnamed = [LeftOut(row["size"], "", row["reason"]) for row in left_out]
-    for line in left_out_lines(unnamed, verbose=arguments.verbose):
+    trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
+    made = write_module(arguments.results, path, trust=trust, dry_run=arguments.check)
+    for line in left_out_lines(made.left_out, verbose=arguments.verbose):
         print_line(shown.log, line)
-    remarks = [{"size": problem.key, "verified": text} for problem, text in made.remarks]
-    for row in remarks:
-        print_line(shown.log, f"{row['size']}: {row['verified']}")
-    facts = {"consumer": MODULE, "written": differs and not arguments.check, "differs": differs, "path": str(path)}
+    for problem, text in made.remarks:
+        print_line(shown.log, f"{problem.key}: {text}")
+    missing = [one.size for one in made.left_out]
     if arguments.json:
-        document = json.dumps({**facts, "sizes": made.num_sizes, "left_out": left_out, "not_checked_on_gpu": remarks})
-        shown.out.print(document, markup=False, highlight=False, soft_wrap=True)
+        document = {
+            "consumer": MODULE,
+            "written": made.differs and not arguments.check,
+            "differs": made.differs,
+            "path": str(path),
+            "sizes": made.num_sizes,
+            "left_out": [{"size": one.size, "reason": one.reason} for one in made.left_out],
+            "not_checked_on_gpu": [{"size": problem.key, "verified": text} for problem, text in made.remarks],
+        }
+        shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
     else:
-        state = "unchanged" if not differs else "would change" if arguments.check else "written"
+        state = "unchanged" if not made.differs else "would change" if arguments.check else "written"
         line = f"{path}: {state}, {made.num_sizes} sizes" if made.num_sizes else NOTHING
         print_line(shown.out, line)
-    missing = [row["size"] for row in left_out]
-    return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and differs)
+    return closed(shown, missing, made.num_sizes + len(missing), differs=arguments.check and made.differs)
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:

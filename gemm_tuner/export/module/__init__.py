@@ -1,6 +1,93 @@
 """``export --to module``: the tuned kernels as one Python file that needs Triton and torch only."""
 
-from gemm_tuner.export.module.rows import LeftOut
-from gemm_tuner.export.module.write import ModuleFile, write_module
+from __future__ import annotations
 
-__all__ = ["LeftOut", "ModuleFile", "write_module"]
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Target
+from gemm_tuner.export.module.render import rendered
+from gemm_tuner.export.module.rows import Tuned, select
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.space import space
+from gemm_tuner.store import results
+from gemm_tuner.store.trust import Trust, remark
+from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.installation import data_folder
+
+CHECKED_ON_GPU = Trust()
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """What was written; nothing where num_sizes is 0.
+
+    differs:  the file was not there, or had another text.
+    left_out: the sizes of the results file that the module does not hold.
+    remarks:  (size, how it was checked) of those that were not checked on a GPU.
+    """
+
+    path: Path
+    num_sizes: int
+    left_out: tuple[LeftOut, ...]
+    remarks: tuple[tuple[GemmProblem, str], ...] = ()
+    differs: bool = False
+
+
+def write_module(
+    results_path: Path,
+    out: Path,
+    templates: Path | None = None,
+    trust: Trust = CHECKED_ON_GPU,
+    *,
+    dry_run: bool = False,
+) -> ModuleFile:
+    """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``.
+
+    templates: folder of the kernel templates; the project's own when None.
+    trust:     which rows are taken beside those that were timed and checked on a GPU.
+    Nothing is written where no row is taken (``left_out`` says why), where the file has this text already, or with
+    dry_run.
+    Raises UserError for a file that is no results file, names no architecture or holds no sizes, and for a template
+    that does not render; EnvironmentFault when ``out`` cannot be written.
+    """
+    found = results.read(results_path)
+    target = _target(found.header, results_path)
+    tuned, left_out = select(found, trust)
+    if not tuned and not left_out:
+        raise UserError("has no row for a module: it holds no sizes", where=printable(results_path))
+    if not tuned:
+        return ModuleFile(out, 0, left_out)
+    header = _header(found, tuned)
+    text = rendered(templates or data_folder("templates"), tuned, left_out, header, target)
+    differs = not out.is_file() or out.read_text(encoding="utf-8") != text
+    if differs and not dry_run:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(out, text)
+    remarks = tuple((one.problem, remark(one.verified)) for one in tuned if remark(one.verified))
+    return ModuleFile(out, len(tuned), left_out, remarks, differs)
+
+
+def _header(found: results.Results, tuned: tuple[Tuned, ...]) -> dict[str, str | int]:
+    """The header of the runs that the rows in the module are from; source is that of the rows.
+
+    Of several runs, texts that differ are joined, and a number is that of the first.
+    """
+    served = {one.problem for one in tuned}
+    headers = [found.header_of(row) for row in found.rows if row.problem in served]
+    joined: dict[str, str | int] = {}
+    for key in dict.fromkeys(key for header in headers for key in header):
+        values = list(dict.fromkeys(header[key] for header in headers if key in header))
+        joined[key] = values[0] if len(values) == 1 or isinstance(values[0], int) else ", ".join(map(str, values))
+    return {**joined, "source": ", ".join(dict.fromkeys(one.source or "unknown" for one in tuned))}
+
+
+def _target(header: dict[str, str | int], path: Path) -> Target:
+    arch = str(header.get("arch", ""))
+    if not arch.startswith(("sm_", "gfx")):
+        what = f"names no architecture: arch is {arch!r}"
+        raise UserError(what, where=f"{printable(path)}, header", accepted="such as sm_90 or gfx942")
+    return space.load(space.space_path(data_folder("rules"), arch), arch).device.target

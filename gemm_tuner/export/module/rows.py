@@ -7,18 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
+from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem, as_gemm
+from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import Results
 from gemm_tuner.store.trust import Trust
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A size of the results file that the module does not hold, and why."""
-
-    problem: GemmProblem
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +65,14 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     Left out are rows that ``trust`` does not accept and sizes without a config.
     """
     tuned: dict[GemmProblem, Tuned] = {}
-    left_out = [LeftOut(as_gemm(problem), f"was not tuned: {reason}") for problem, reason in found.without_config]
+    left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
         source = found.source_of(row)
         reason = trust.row_fault(row, source)
         if not reason and row.gemm in tuned:
             reason = "is in the results file twice"
         if reason:
-            left_out.append(LeftOut(row.gemm, reason))
+            left_out.append(LeftOut(row.gemm.key, "", reason))
         elif row.config is not None:
             time_us = row.facts.get("median_us", row.facts.get("predicted_us"))
             tuned[row.gemm] = Tuned(row.gemm, row.tile, time_us, row.verified, source)
