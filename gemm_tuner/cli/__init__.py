@@ -1,5 +1,1 @@
-"""The command line: flags, subcommands, exit statuses.
-
-May import core, system, languages, gemm, space, consumers, source, search, compile, launch, profilers, measure,
-decide, store, pipeline, export, report.
-"""
+"""The command line: flags, subcommands, exit statuses."""

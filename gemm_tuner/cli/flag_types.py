@@ -16,26 +16,22 @@ PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?(%?)")
 DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
 
 
-def positive(text: str) -> int:
-    """An argparse type: an integer of 1 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 1 or more")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    """An argparse type: an integer of ``least`` or more."""
+
+    def checked(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of {least} or more")
+        return value
+
+    return checked
 
 
-def not_negative(text: str) -> int:
-    """An argparse type: an integer of 0 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not an integer of 0 or more")
-    return value
+positive, not_negative = _at_least(1), _at_least(0)
 
 
 def id_list(text: str) -> tuple[int, ...]:

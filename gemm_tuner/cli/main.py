@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gemm_tuner.cli import commands, options, waiting
+from gemm_tuner.cli import commands, options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.parser import see_help
+from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Problem
@@ -159,22 +160,13 @@ def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEnt
     return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
 
-def read_older(path: Path | None) -> dict[Problem, Config]:
-    """The configurations of the file of --update, by problem. Raises UserError."""
+def read_older(path: Path | None) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Config]]]:
+    """``older_configs.read`` of the file of --update. Raises UserError."""
     if path is None:
-        return {}
+        return {}, {}
     from gemm_tuner.store import older_configs
 
     return older_configs.read(path)
-
-
-def read_older_served(path: Path | None) -> dict[Problem, dict[str, Config]]:
-    """What the file of --update has for servers, by problem. Raises UserError."""
-    if path is None:
-        return {}
-    from gemm_tuner.store import older_configs
-
-    return older_configs.read_served(path)
 
 
 def servers_of(asked: list[str], older: Mapping[Problem, Mapping[str, Config]]) -> tuple[str, ...]:
@@ -244,7 +236,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
     results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
-    older_served = read_older_served(arguments.update)
+    older, older_served = read_older(arguments.update)
     served = servers_of(arguments.serve, older_served)
     given_to = {one.consumer: None for entry in entries for one in entry.served} if arguments.benchmark else {}
     return Settings(
@@ -275,8 +267,8 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         budget_s=arguments.budget,
         launch_limit_s=float(arguments.launch_limit),
         update_file=arguments.update,
-        gpu_wait_s=waiting.wait_s(arguments),
-        older=read_older(arguments.update),
+        gpu_wait_s=wait_s(arguments),
+        older=older,
         older_served=older_served,
         min_improvement_pct=arguments.min_improvement,
         fresh=arguments.fresh,

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import gemm_tuner
-from gemm_tuner.cli import waiting
 from gemm_tuner.cli.commands import SUBCOMMANDS
 from gemm_tuner.cli.flag_types import (
     batch_count,
@@ -22,6 +21,7 @@ from gemm_tuner.cli.flag_types import (
     size_bytes,
 )
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import add_wait_flags
 from gemm_tuner.core.dtypes import INPUT_DTYPES, OUTPUT_DTYPES
 from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
@@ -242,7 +242,7 @@ def _timing(parser: Parser) -> None:
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
                        help="seconds one configuration may run before it is killed (default: %(default)s)")  # fmt: skip
-    waiting.add_flags(group)
+    add_wait_flags(group)
     group.add_argument("--starts_per_round", "--jobs", type=positive, metavar="N", default=1,
                        help="profiler starts over which one GPU's share of a round of screening is dealt "
                        "(default: %(default)s)")  # fmt: skip

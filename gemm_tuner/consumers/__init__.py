@@ -1,4 +1,1 @@
-"""Readers of tuned configs: the limits of their kernels, default configurations, names and keys of their files.
-
-May import core, system, languages, gemm, space.
-"""
+"""Readers of tuned configs: the limits of their kernels, default configurations, names and keys of their files."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gemm_tuner.consumers import nearest
 from gemm_tuner.consumers.consumer import (
     Consumer,
     Entry,
@@ -31,6 +30,8 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
+# The sizes that vLLM's and SGLang's own tuners write.
+GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 
 
 class BlockFp8(Consumer, Served):
@@ -42,7 +43,7 @@ class BlockFp8(Consumer, Served):
     """
 
     takes = "e4m3 fp8 with block scales, B column-major: --dtype fp8_e4m3 --scaling block --layout_b col"
-    grid = tuple((str(m), m) for m in nearest.GRID)
+    grid = tuple((str(m), m) for m in GRID)
     directories: tuple[str, ...]
     separator: str
     default_stages: int
@@ -116,7 +117,7 @@ class BlockFp8(Consumer, Served):
                 raise ValueError(f"the loader stops at the key {key!r}, which is no number") from None
         if not body:
             raise ValueError("the file has no entry")
-        return nearest.nearest(m, body)
+        return min(body, key=lambda key: abs(int(key) - m))  # of two equally near, the first in the file
 
 
 class Vllm(BlockFp8):

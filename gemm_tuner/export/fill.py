@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gemm_tuner.consumers.consumer import Body, Consumer, Target
-from gemm_tuner.consumers.nearest import most_rows, stand_in
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
+from gemm_tuner.space.rule import next_power_of_2
+
+LEAST_TILE = 16  # rows; tl.dot takes no fewer
 
 
 def fill(
@@ -15,7 +18,7 @@ def fill(
 ) -> dict[str, Note | None]:
     """By key, what to fill in for the keys of the consumer's grid that are absent or were filled before.
 
-    In order of preference: the config of a tuned M that is near enough (nearest.stand_in); the consumer's default; for
+    In order of preference: the config of a tuned M that is near enough (``stand_in``); the consumer's default; for
     a consumer whose default is unknown, the nearest smaller M or a larger one with a small tile; None without any.
     """
     measured = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS and tile_rows(note)}
@@ -43,6 +46,26 @@ def _filling(
         if smaller or larger:
             return _from(measured[max(smaller) if smaller else min(larger)], FAR)
     return None
+
+
+def stand_in(m: int, tile_rows: Mapping[int, int]) -> int | None:
+    """Which tuned M may serve an M that was not tuned; None when none may.
+
+    tile_rows: BLOCK_SIZE_M by tuned M. A tuned M may serve when its tile has at most m rows, rounded up to a power of
+    two and 16, and when it is within a factor of two of m or both fit into one tile. The nearest by ratio is taken, the
+    smaller of two equally near.
+    """
+    able = [
+        tuned
+        for tuned, rows in tile_rows.items()
+        if rows <= most_rows(m) and (max(m, tuned) <= 2 * min(m, tuned) or max(m, tuned) <= rows)
+    ]
+    return min(able, key=lambda tuned: (max(m, tuned) / min(m, tuned), tuned), default=None)
+
+
+def most_rows(m: int) -> int:
+    """The most rows that the tile of a stand-in for m may have."""
+    return max(LEAST_TILE, next_power_of_2(m))
 
 
 def tile_rows(note: Note) -> int:

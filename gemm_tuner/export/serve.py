@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.consumers import sidecar
+from gemm_tuner.consumers.block_fp8 import GRID
 from gemm_tuner.consumers.consumer import Served, SizeFile
-from gemm_tuner.consumers.nearest import GRID
 from gemm_tuner.consumers.sidecar import Note, Timed
 from gemm_tuner.core.errors import UserError
 

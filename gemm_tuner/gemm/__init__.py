@@ -1,4 +1,1 @@
-"""Everything about M, N and K: problem, types, size files, operands, reference, vendor call, model.
-
-May import core, system, languages.
-"""
+"""Everything about M, N and K: problem, types, size files, operands, reference, vendor call, model."""

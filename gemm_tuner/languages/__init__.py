@@ -1,4 +1,1 @@
-"""Kernel languages: one package each, which compiles, names, loads and launches kernels.
-
-May import core, system.
-"""
+"""Kernel languages: one package each, which compiles, names, loads and launches kernels."""

@@ -44,7 +44,7 @@ def finish(session: Session) -> int:
     run = shlex.quote(show.place(console, session.folder.root))
     print_line(console, f"to look at it: {program.name()} report {run}")
     if session.settings.updates_in_place:
-        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.outcomes.path)))
+        session.store.set_fact("configs_sha", configs_sha(older_configs.read(session.outcomes.path)[0]))
     status = EXIT_OK if len(session.outcomes.choices) == len(session.settings.entries) else EXIT_UNVERIFIED
     if session.settings.compile_stage and session.log.facts.get("compiled under the profiler"):
         print_line(console, f"{COMPILED_LATE}: please report this", "red")

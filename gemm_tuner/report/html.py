@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from gemm_tuner.gemm.config import CONFIG_FIELDS
 from gemm_tuner.gemm.served import STAND_IN
-from gemm_tuner.report import packing, summary
+from gemm_tuner.report import summary
 from gemm_tuner.report.data import TIME_COLUMNS, Report
 from gemm_tuner.report.numbers import number, whole, words
 
@@ -48,7 +48,7 @@ def render(report: Report) -> str:
         style_hash=_hash(style),
         script_hashes=[_hash(script) for script in scripts],
         summary=_json(document),
-        tables=[_json(packing.pack(size.table)) if size.table is not None else "" for size in report.sizes],
+        tables=[_json(summary.pack(size.table)) if size.table is not None else "" for size in report.sizes],
     )
 
 
@@ -65,14 +65,5 @@ def _hash(text: str) -> str:
 
 def _json(value: Any) -> Markup:
     """JSON that can be placed in a script element: it cannot end the element or open a comment."""
-    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False, default=str)
+    text = json.dumps(summary.finite(value), separators=(",", ":"), allow_nan=False, default=str)
     return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))
-
-
-def finite(value: Any) -> Any:
-    """The value with None in place of NaN and infinities, which JSON does not have."""
-    if isinstance(value, dict):
-        return {str(key): finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and value - value != 0 else value

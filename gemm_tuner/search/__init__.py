@@ -1,7 +1,4 @@
-"""Searches: which configurations of a size to time next. They see sizes through views only, no GPU and no compiler.
-
-May import core, system, languages, gemm, space, consumers, source.
-"""
+"""Searches: which configurations of a size to time next. They see sizes through views only, no GPU and no compiler."""
 
 from gemm_tuner.search.registry import SEARCHES as SEARCHES
 from gemm_tuner.search.registry import about_asked as about_asked

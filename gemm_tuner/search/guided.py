@@ -9,8 +9,7 @@ import numpy as np
 
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.search.learned import Estimate, estimates
-from gemm_tuner.search.neighbours import neighbours
-from gemm_tuner.search.spread import spread
+from gemm_tuner.search.nearness import neighbours, spread
 from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
 # Further first rounds of a size without a time. Each doubles what was asked for, up to a quarter of the candidates.

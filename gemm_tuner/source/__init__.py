@@ -1,4 +1,1 @@
-"""Renders Jinja templates to the scripts that contain the kernels.
-
-May import core, system, languages, gemm, space, consumers.
-"""
+"""Renders Jinja templates to the scripts that contain the kernels."""

@@ -1,4 +1,1 @@
-"""Axes of an architecture, the configurations that they span, the rules that cut them, and where each one ended.
-
-May import core, system, languages, gemm.
-"""
+"""Axes of an architecture, the configurations that they span, the rules that cut them, and where each one ended."""

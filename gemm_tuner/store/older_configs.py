@@ -16,22 +16,19 @@ SERVED_FACT = "older configurations for servers"
 Served = Mapping[Problem, Mapping[str, Config]]
 
 
-def read(path: Path) -> dict[Problem, Config]:
-    """The configurations of a results file by problem, the first of each. Raises UserError."""
+def read(path: Path) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Config]]]:
+    """(the configurations of a results file by problem; what it has for servers, by problem and server).
+
+    Of several rows of a problem the first counts. Raises UserError.
+    """
     older: dict[Problem, Config] = {}
+    served: dict[Problem, dict[str, Config]] = {}
     for row in results.read(path).rows:
         if row.config is not None:
             older.setdefault(row.problem, row.config)
-    return older
-
-
-def read_served(path: Path) -> dict[Problem, dict[str, Config]]:
-    """What the rows of a results file have for servers, by problem and server. Raises UserError."""
-    older: dict[Problem, dict[str, Config]] = {}
-    for row in results.read(path).rows:
         if row.served:
-            older.setdefault(row.problem, {one.consumer: one.config for one in row.served})
-    return older
+            served.setdefault(row.problem, {one.consumer: one.config for one in row.served})
+    return older, served
 
 
 def keep(store: Store, older: Mapping[Problem, Config], served: Served) -> None:

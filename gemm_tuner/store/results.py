@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
-from gemm_tuner.gemm.size_rows import SOURCES, Row
+from gemm_tuner.gemm.size_rows import SOURCES, TIMED_FACTS, Row
 from gemm_tuner.gemm.sizes import FORMAT_VERSION, read_document
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
@@ -169,37 +169,12 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         raise ValueError(f"source {choice.source!r} is not one of {SOURCES}")
     if not 0 < choice.median_us < math.inf:
         raise ValueError(f"{choice.problem.key}: a time of {choice.median_us} us")
+    predicted = choice.source == "predicted"
     facts: dict[str, Any] = {
         "name": choice.config.name,
         "source": choice.source,
         "verified": choice.verified.scalar,
-        **(_predicted(choice) if choice.source == "predicted" else _timed(choice)),
-    }
-    row = {
-        **size_keys(choice.problem),
-        "family": choice.config.family,
-        **{key: plain(value) for key, value in choice.config.options().items()},
-        **facts,
-        **served_rows(choice.served, predicted=choice.source == "predicted"),
-    }
-    return {key: value for key, value in row.items() if value is not None}
-
-
-def plain(value: Any) -> Any:
-    """A value of a configuration's field as YAML holds it; numpy's integers become Python's."""
-    return list(value) if isinstance(value, tuple) else value if isinstance(value, (bool, str)) else int(value)
-
-
-def _predicted(choice: Choice) -> dict[str, Any]:
-    return {
-        "predicted_us": _decimals(choice.median_us, 3),
-        **_errors(choice),
-        "runner_up": choice.runner_up or None,
-    }
-
-
-def _timed(choice: Choice) -> dict[str, Any]:
-    return {
+        "predicted_us": _decimals(choice.median_us, 3) if predicted else None,
         "median_us": _decimals(choice.median_us, 3),
         "p20_us": _decimals(choice.p20_us, 3),
         "p80_us": _decimals(choice.p80_us, 3),
@@ -210,19 +185,27 @@ def _timed(choice: Choice) -> dict[str, Any]:
         "roofline_pct": _decimals(choice.roofline_pct, 2),
         "vendor_us": _decimals(choice.vendor_us, 3),
         "vendor_ratio": _decimals(choice.vendor_ratio, 3),
-        **_errors(choice),
+        "max_abs_error": _digits(choice.max_abs_error, 3),
+        "error_over_bound": _digits(choice.error_over_bound, 3),
         "runner_up": choice.runner_up or None,
         "gap_pct": _decimals(choice.gap_pct, 2),
         "tie": bool(choice.tie),
         "overruled": "; ".join(f"{name}: {why}" for name, why in choice.overruled) or None,
     }
-
-
-def _errors(choice: Choice) -> dict[str, Any]:
-    return {
-        "max_abs_error": _digits(choice.max_abs_error, 3),
-        "error_over_bound": _digits(choice.error_over_bound, 3),
+    unknown = (*TIMED_FACTS, "overruled") if predicted else ()
+    row = {
+        **size_keys(choice.problem),
+        "family": choice.config.family,
+        **{key: plain(value) for key, value in choice.config.options().items()},
+        **{key: value for key, value in facts.items() if key not in unknown},
+        **served_rows(choice.served, predicted=predicted),
     }
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def plain(value: Any) -> Any:
+    """A value of a configuration's field as YAML holds it; numpy's integers become Python's."""
+    return list(value) if isinstance(value, tuple) else value if isinstance(value, (bool, str)) else int(value)
 
 
 def _decimals(value: float | None, places: int) -> float | None:

@@ -5,14 +5,13 @@ A process that is killed at any moment leaves a store with everything up to its 
 
 from __future__ import annotations
 
-import functools
 import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing, Verdict
@@ -63,23 +62,6 @@ def fault_of(error: Exception, path: Path) -> StoreFault:
     return StoreFault(f"is damaged, or no run's store ({words})", where=str(path), hint=START_ANEW)
 
 
-Args = ParamSpec("Args")
-Found = TypeVar("Found")
-
-
-def reads(method: Callable[Concatenate[Store, Args], Found]) -> Callable[Concatenate[Store, Args], Found]:
-    """Lets a method of the store raise StoreFault for rows that are not as they were written."""
-
-    @functools.wraps(method)
-    def guarded(store: Store, /, *given: Args.args, **named: Args.kwargs) -> Found:
-        try:
-            return method(store, *given, **named)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise fault_of(error, store.path) from error
-
-    return guarded
-
-
 class Store:
     """All methods may be called from any thread; each returns when its rows are committed.
 
@@ -114,11 +96,15 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise fault_of(error, self.path) from error
 
-    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, query: str, values: tuple[Any, ...] = (), decode: Callable[..., Any] = lambda *row: row
+    ) -> list[Any]:
+        """What ``decode`` makes of the columns of each row. An error of it means a row that is damaged."""
         try:
             with self._lock:
-                return self._base.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
+                rows = self._base.execute(query, values).fetchall()
+            return [decode(*row) for row in rows]
+        except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, IndexError) as error:
             raise fault_of(error, self.path) from error
 
     def set_fact(self, name: str, value: Any) -> None:
@@ -128,10 +114,9 @@ class Store:
     def drop_fact(self, name: str) -> None:
         self._write("DELETE FROM facts WHERE name = ?", [(name,)])
 
-    @reads
     def fact(self, name: str, default: Any = None) -> Any:
-        rows = self._rows("SELECT value FROM facts WHERE name = ?", (name,))
-        return json.loads(rows[0][0]) if rows else default
+        values = self._rows("SELECT value FROM facts WHERE name = ?", (name,), json.loads)
+        return values[0] if values else default
 
     def add_compiles(self, results: Mapping[BinaryKey, CompileResult], cache: str = "") -> None:
         """cache: identity of the folder that the binaries are in."""
@@ -142,17 +127,17 @@ class Store:
         """Kernels that have been compiled, or that cannot be."""
         return int(self._rows("SELECT COUNT(*) FROM compiles")[0][0])
 
-    @reads
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
         """All compiles; given a cache, those that need not be compiled again: its own, and failures."""
-        found: dict[BinaryKey, CompileResult] = {}
-        for *key, text in self._rows("SELECT * FROM compiles"):
+
+        def decode(source: str, symbol: str, specialization: str, text: str) -> tuple[BinaryKey, str, CompileResult]:
             row = json.loads(text)
-            if row.pop("cache", "") != cache and cache is not None and row["status"] == Status.OK.value:
-                continue
+            home = row.pop("cache", "")
             row |= {"status": Status(row["status"]), "entries": tuple(row.get("entries", ()))}
-            found[key[0], key[1], key[2]] = CompileResult(**row)
-        return found
+            return (source, symbol, specialization), home, CompileResult(**row)
+
+        rows = self._rows("SELECT * FROM compiles", decode=decode)
+        return {key: one for key, home, one in rows if cache in (None, home) or one.status != Status.OK}
 
     def add_timings(
         self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[Problem], str] = lambda _: ""
@@ -178,15 +163,15 @@ class Store:
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
         self._write(statement, [(problem.key, stage, but)])
 
-    @reads
     def timings(self, problem: Problem, stage: str) -> list[Timing]:
         """The timings of a size's stage in the order they came."""
+
+        def decode(name: str, status: str, message: str, samples: str, process: int, role: str) -> Timing:
+            return Timing(problem, name, Status(status), tuple(json.loads(samples)), message, process, Role(role))
+
         columns = "name, status, message, samples_us, process, role"
         query = f"SELECT {columns} FROM timings WHERE size = ? AND stage = ? ORDER BY id"
-        return [
-            Timing(problem, name, Status(status), tuple(json.loads(samples)), message, process, Role(role))
-            for name, status, message, samples, process, role in self._rows(query, (problem.key, stage))
-        ]
+        return self._rows(query, (problem.key, stage), decode)
 
     def drop_process(self, problem: Problem, stage: str, process: int) -> None:
         """Forgets what a process timed of a size."""
@@ -208,7 +193,6 @@ class Store:
         statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
         self._write(statement, running)
 
-    @reads
     def begun(self, problem: Problem) -> dict[str, int]:
         """How often each configuration was running when the run died."""
         return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
@@ -218,24 +202,22 @@ class Store:
         statement = "INSERT INTO verdicts (size, name, verdict) VALUES (?, ?, ?)"
         self._write(statement, [(problem.key, verdict.name, json.dumps(row))])
 
-    @reads
     def verdicts(self, problem: Problem, name: str) -> list[Verdict]:
-        query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
-        found = []
-        for (text,) in self._rows(query, (problem.key, name)):
+        def decode(text: str) -> Verdict:
             row = json.loads(text)
-            row["problem"] = problem_from_dict(row["problem"])
-            found.append(Verdict(**{**row, "worst_element": tuple(row["worst_element"])}))
-        return found
+            row |= {"problem": problem_from_dict(row["problem"]), "worst_element": tuple(row["worst_element"])}
+            return Verdict(**row)
+
+        query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
+        return self._rows(query, (problem.key, name), decode)
 
     def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
         """Stores that a check of a timed configuration failed."""
         self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
 
-    @reads
     def failures(self, problem: Problem) -> list[tuple[str, Status, str]]:
-        rows = self._rows("SELECT name, status, message FROM failures WHERE size = ?", (problem.key,))
-        return [(name, Status(status), message) for name, status, message in rows]
+        query = "SELECT name, status, message FROM failures WHERE size = ?"
+        return self._rows(query, (problem.key,), lambda name, status, message: (name, Status(status), message))
 
     def checked(self, problem: Problem) -> set[str]:
         """The configurations of a size whose check is complete: verdicts at two sizes, or a failure."""
@@ -248,17 +230,16 @@ class Store:
         """Stores ``SizeState.rows`` of a size when it is settled."""
         self._write("INSERT OR REPLACE INTO states VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
-    @reads
     def state_rows(self, problem: Problem) -> dict[str, dict[str, Any]]:
-        found = self._rows("SELECT rows FROM states WHERE size = ?", (problem.key,))
-        return dict(json.loads(found[0][0])) if found else {}
+        query = "SELECT rows FROM states WHERE size = ?"
+        found = self._rows(query, (problem.key,), lambda text: dict(json.loads(text)))
+        return found[0] if found else {}
 
     def record_outcome(self, problem: Problem, name: str, reason: str = "") -> None:
         """Ends a size: the chosen configuration, or "" with the reason."""
         self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
 
-    @reads
     def settled(self, problem: Problem) -> tuple[str, str] | None:
         """(name, reason) of a size that has ended, else None."""
         rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
-        return (rows[0][0], rows[0][1]) if rows else None
+        return rows[0] if rows else None

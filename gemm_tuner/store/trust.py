@@ -36,10 +36,6 @@ class Trust:
             return "is not verified: its result was not compared with a reference; --unverified exports it as such"
         return ""
 
-    def row_fault(self, row: Row, header_source: str) -> str:
-        """``fault`` of a row as read; header_source: the ``source`` of its file's header, for a row without one."""
-        return known_wrong(row) or self.fault(row.verified, str(row.facts.get("source", header_source)))
-
 
 def known_wrong(row: Row) -> str:
     """Why a row's configuration must never be exported; empty when no later run found it wrong."""

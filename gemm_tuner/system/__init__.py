@@ -1,4 +1,1 @@
-"""The operating system: processes, memory, locks, signals, atomic files, documents, progress.
-
-May import core.
-"""
+"""The operating system: processes, memory, locks, signals, atomic files, documents, progress."""

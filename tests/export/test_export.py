@@ -25,7 +25,8 @@ from export_samples import (
     side,
 )
 
-from gemm_tuner.consumers.nearest import GRID, stand_in
+from gemm_tuner.consumers.block_fp8 import GRID
+from gemm_tuner.export.fill import stand_in
 
 
 @pytest.mark.parametrize("to", ["vllm", "sglang", "aiter", "triton", "json"])

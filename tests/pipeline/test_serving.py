@@ -317,7 +317,7 @@ def test_an_older_configuration_for_a_server_stays_until_one_is_better(
 
 def test_update_serves_the_servers_of_the_file(tmp_path: Path) -> None:
     done = tuned(tmp_path, StandInGpu(us=TIMES), "vllm")
-    older = older_configs.read_served(done.outcomes.path)
+    older = older_configs.read(done.outcomes.path)[1]
     assert older == {SIZE: {"vllm": GOOD}}
     assert cli.servers_of([], older) == ("vllm",) and cli.servers_of(["sglang"], older) == ("vllm", "sglang")
     older_configs.keep(done.store, {}, older)

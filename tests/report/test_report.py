@@ -29,7 +29,7 @@ from samples import ROOT
 from gemm_tuner.core.errors import EXIT_INPUT
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
-from gemm_tuner.report import data, html, packing, summary
+from gemm_tuner.report import data, html, summary
 from gemm_tuner.report.compare import judge, sides
 from gemm_tuner.report.compare.sides import Timed
 from gemm_tuner.store import run_record
@@ -74,7 +74,7 @@ def page_of(folder: Path) -> Page:
 
 
 def unpacked(packed: dict[str, Any]) -> dict[str, list[Any]]:
-    """A packed table's columns, by the forms that packing.py documents."""
+    """A packed table's columns, by the forms that summary.pack_column documents."""
     names, before = [], ""
     for one in packed["names"]:
         before = before[: int(one[:2], 16)] + one[2:]
@@ -118,13 +118,13 @@ def test_every_cell_of_a_table_is_in_the_page(tmp_path: Path) -> None:
     ],
 )
 def test_a_column_unpacks_to_what_was_packed(values: list[Any]) -> None:
-    packed = json.loads(json.dumps(packing.pack_column(values)))
+    packed = json.loads(json.dumps(summary.pack_column(values)))
     assert unpacked({"rows": len(values), "names": [], "columns": {"c": packed}})["c"] == values
 
 
 def test_names_unpack_to_what_was_packed() -> None:
     names = ["gemm_tile_BM16", "gemm_tile_BM16", "gemm_tile_BM128", "x", "", "a" * 300, "a" * 300 + "b"]
-    assert unpacked({"rows": 7, "names": packing.pack_names(names), "columns": {}})["name"] == names
+    assert unpacked({"rows": 7, "names": summary.pack_names(names), "columns": {}})["name"] == names
 
 
 def test_the_whole_record_is_in_the_page(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_page_of_20_sizes_of_3000_configurations_is_under_8_mib(tmp_path: Path
 def test_a_long_message_is_cut(tmp_path: Path) -> None:
     folder = write_run(tmp_path, size())
     write_table(folder, size().key, measured_table("x" * 5000))
-    assert max(map(len, filter(None, unpacked(page_of(folder).json["table-0"])["message"]))) == packing.MAX_TEXT
+    assert max(map(len, filter(None, unpacked(page_of(folder).json["table-0"])["message"]))) == summary.MAX_TEXT
 
 
 def test_a_predicted_time_is_called_predicted_and_gives_no_speed(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
 from gemm_tuner.search.guided import MORE_FIRST, Guided
-from gemm_tuner.search.neighbours import neighbours
-from gemm_tuner.search.spread import spread
+from gemm_tuner.search.nearness import neighbours, spread
 from gemm_tuner.space import prune
 
 H200 = device("sm_90")

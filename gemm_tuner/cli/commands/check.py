@@ -8,9 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.cli.commands import Consoles, json_document
+from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import add_document_flags, put_document
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK
 from gemm_tuner.measure.machine_check import facts, findings
 from gemm_tuner.measure.machine_check.facts import Facts
@@ -51,7 +52,7 @@ def build_parser() -> Parser:
                         help="where runs would make their folders (default: %(default)s)")  # fmt: skip
     parser.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                         help="folder of the space files (default: rules/)")  # fmt: skip
-    json_document.add_flags(parser)
+    add_document_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -65,7 +66,7 @@ def main(words: list[str], shown: Consoles) -> int:
         **asdict(known),
         "findings": [asdict(one) for one in found],
     }
-    json_document.put(document, arguments)
+    put_document(document, arguments)
     if not arguments.json:
         show(known, found, shown.out)
     return EXIT_OK if findings.measurable(found) else EXIT_ENVIRONMENT

@@ -14,8 +14,7 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.export.compact import plan, tuned
 from gemm_tuner.export.compact.cover import EXACT
-from gemm_tuner.export.compact.plan import Compacted
-from gemm_tuner.export.compact.ranges import BOUNDARIES, POW2, Group, Range
+from gemm_tuner.export.compact.plan import BOUNDARIES, POW2, Compacted, Group, Range
 from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.pipeline.show import config_name
 from gemm_tuner.store import run_record

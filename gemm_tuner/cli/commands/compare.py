@@ -7,9 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gemm_tuner.cli.commands import Consoles, json_document
+from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import percent
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import add_document_flags, put_document
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
@@ -47,7 +48,7 @@ def build_parser() -> Parser:
                         help="how much slower a size may become, such as 5%% or 5 (default: 2%%)")  # fmt: skip
     parser.add_argument("--allow_missing", action="store_true", help="accept that sizes of A are missing in B, or have "
                         "no time there that can be compared")  # fmt: skip
-    json_document.add_flags(parser)
+    add_document_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -60,7 +61,7 @@ def main(words: list[str], shown: Consoles) -> int:
     for warning in comparison.warnings:
         print_line(shown.log, f"warning: {warning}")
     faults = comparison.faults(allow_missing=arguments.allow_missing)
-    json_document.put({**document(comparison, tolerance), "faults": faults}, arguments)
+    put_document({**document(comparison, tolerance), "faults": faults}, arguments)
     if not arguments.json:
         show_table(shown.out, comparison)
         for line in closing(shown.out, comparison, tolerance, faults):

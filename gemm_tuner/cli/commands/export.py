@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from gemm_tuner.cli import waiting
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import add_wait_flags, wait_s
 from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
@@ -90,7 +90,7 @@ def build_parser() -> Parser:
                         "the interpreter checked; the provenance says so")  # fmt: skip
     parser.add_argument("--unverified", action="store_true", help="export rows whose result was not checked; the "
                         "provenance says so")  # fmt: skip
-    waiting.add_flags(parser)
+    add_wait_flags(parser)
     parser.add_argument("--verbose", action="store_true", help="name every size that is left out, with its config")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -111,7 +111,7 @@ def main(words: list[str], shown: Consoles) -> int:
         trust=Trust(predicted=arguments.predicted, unverified=arguments.unverified),
         overwrite=arguments.overwrite,
         say=lambda text: print_line(shown.log, text),
-        gpu_wait_s=waiting.wait_s(arguments),
+        gpu_wait_s=wait_s(arguments),
     )
     if not arguments.check and export.plans:
         export.write()

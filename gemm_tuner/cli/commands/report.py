@@ -54,7 +54,7 @@ def main(words: list[str], shown: Consoles) -> int:
     if arguments.text:
         text.show(report, shown.out, arguments.top)
     if arguments.json:
-        document = html.finite(summary.of_report(report))
+        document = summary.finite(summary.of_report(report))
         shown.out.print(json.dumps(document, default=str), markup=False, highlight=False, soft_wrap=True)
     if arguments.output or not (arguments.text or arguments.json):
         path = arguments.output or folder / "report.html"

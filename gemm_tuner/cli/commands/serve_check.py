@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from gemm_tuner.cli.commands import Consoles, json_document
+from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import add_document_flags, put_document
 from gemm_tuner.consumers.registry import SERVED
 from gemm_tuner.consumers.sidecar import MEASURED_KINDS
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
@@ -52,7 +53,7 @@ def build_parser() -> Parser:
                         help=f"whose look-up: {', '.join(SERVED)}")  # fmt: skip
     parser.add_argument("--m", metavar="M,M", type=sizes, default=(),
                         help="the sizes to ask for (default: the usual grid, and what was tuned)")  # fmt: skip
-    json_document.add_flags(parser)
+    add_document_flags(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -60,7 +61,7 @@ def build_parser() -> Parser:
 def main(words: list[str], shown: Consoles) -> int:
     arguments = build_parser().parse(words)
     answers, remarks = serve.check(SERVED[arguments.consumer], arguments.folder, arguments.m)
-    json_document.put(document(answers, remarks), arguments)
+    put_document(document(answers, remarks), arguments)
     if not arguments.json:
         for answer in answers:
             print_answer(shown.out, answer)

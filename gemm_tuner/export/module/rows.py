@@ -11,7 +11,7 @@ from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import Results
-from gemm_tuner.store.trust import Trust
+from gemm_tuner.store.trust import Trust, known_wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
     left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
     for row in found.rows:
         source = found.source_of(row)
-        reason = trust.row_fault(row, source)
+        reason = known_wrong(row) or trust.fault(row.verified, source)
         if not reason and row.gemm in tuned:
             reason = "is in the results file twice"
         if reason:

@@ -1,4 +1,4 @@
-// Reads what html.py and packing.py put into the page.
+// Reads what html.py and summary.py put into the page.
 "use strict";
 
 const CODES = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

@@ -1,4 +1,5 @@
-"""The first sample of a size, before anything is timed: predicted fast, and different from each other."""
+"""Which configurations of a size are near each other: a first sample keeps them apart, the last round tries those
+next to the fastest."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-Floats = npt.NDArray[np.float64]
-
 # Distance of two configurations for each doubling of an axis; 1 for axes that are not listed.
 WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7, "PROGRAMS_PER_SM": 3.0}
 # Distance of two families, in doublings.
 FAMILY_DISTANCE = 4.0
+# Axes that leave the tile as it is: a neighbour may have any value of one of them.
+LAUNCH_ONLY = ("GROUP_SIZE_M", "num_stages", "PROGRAMS_PER_SM", "EPILOGUE_SUBTILE")
 
 
 def axes_of(candidates: pd.DataFrame) -> list[str]:
@@ -21,8 +22,9 @@ def axes_of(candidates: pd.DataFrame) -> list[str]:
 
 
 def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[str]:
-    """``count`` names, chosen greedily by the least log(predicted time) + likeness_cost * exp(-distance).
+    """``count`` names for the first round, predicted fast and different from each other.
 
+    Chosen greedily by the least log(predicted time) + likeness_cost * exp(-distance).
     distance: to the nearest one chosen so far, the weighted sum of the doublings of all axes.
     """
     axes = axes_of(candidates)
@@ -41,3 +43,22 @@ def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[s
         distance = np.abs(position - position[pick]).sum(axis=1) + FAMILY_DISTANCE * (family != family[pick])
         nearest = np.minimum(nearest, distance)
     return chosen
+
+
+def neighbours(candidates: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
+    """Mask, shape (candidates,): those that differ from ``name`` in exactly one axis, by one step of its values.
+
+    The values of an axis are those among the family's candidates. An axis of LAUNCH_ONLY may differ by any number of
+    steps. Configurations of other families are no neighbours.
+    """
+    of_family = (candidates["family"] == candidates.at[name, "family"]).to_numpy()
+    differing = np.zeros(len(candidates), dtype=np.int64)
+    far = np.zeros(len(candidates), dtype=bool)
+    for axis in axes_of(candidates):
+        values = candidates[axis].to_numpy(np.int64)
+        position = np.searchsorted(np.unique(values[of_family]), values)
+        steps = np.abs(position - position[candidates.index.get_loc(name)])
+        differing += steps > 0
+        far |= (steps > 1) if axis not in LAUNCH_ONLY else False
+    near: npt.NDArray[np.bool_] = of_family & (differing == 1) & ~far
+    return near

@@ -1,0 +1,39 @@
+"""Flags that several commands share, and what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.cli.flag_types import duration_s
+from gemm_tuner.system.documents import write_text_atomically
+
+
+def add_wait_flags(group: argparse._ActionsContainer) -> None:
+    """``--wait`` and ``--no_wait``: what a command does while another process has the GPU."""
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--wait", metavar="TIME", type=duration_s, help="how long to wait for a GPU that another "
+                     "process measures on, such as 10m (default: until it is free)")  # fmt: skip
+    one.add_argument("--no_wait", action="store_true", help="end with status 3 when a GPU is in use")
+
+
+def wait_s(arguments: argparse.Namespace) -> float | None:
+    """Seconds to wait; None has no limit."""
+    return 0.0 if arguments.no_wait else arguments.wait
+
+
+def add_document_flags(parser: argparse.ArgumentParser) -> None:
+    """``--output`` and ``--json``, of a subcommand whose result is an answer."""
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the JSON document to this file, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def put_document(document: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Writes and prints it as the flags say. Raises EnvironmentFault for a file that cannot be written."""
+    text = json.dumps(document, indent=1, default=str)
+    if arguments.output:
+        write_text_atomically(arguments.output, text + "\n")
+    if arguments.json:
+        print(text)
