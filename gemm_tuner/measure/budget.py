@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.system.documents import write_text_atomically
 
@@ -58,11 +60,9 @@ class Costs:
     points: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        try:
-            rows = json.loads(self.path.read_text(encoding="utf-8")) if self.path else {}
-            self.points = {str(kind): [(float(n), float(s)) for n, s in kept] for kind, kept in rows.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            self.points = {}
+        if self.path:
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                self.points = msgspec.json.decode(self.path.read_bytes(), type=dict[str, list[tuple[float, float]]])
 
     def add(self, kind: str, count: float, seconds: float) -> None:
         self.points[kind] = [*self.points.get(kind, []), (float(count), seconds)][-REMEMBERED:]

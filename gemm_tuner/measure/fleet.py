@@ -11,7 +11,7 @@ from typing import Protocol
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.launch.plan import Plan, Work
-from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 
@@ -106,7 +106,7 @@ class Fleet:
                     except EnvironmentFault as fault:
                         self._retire_gpu(gpu, fault)
                         failed += shares[gpu]
-            left = without_done(failed, done)
+            left = remaining(failed, done)
             if whole_sizes:
                 unfinished = {work.problem for work in left}
                 left = [work for work in failed if work.problem in unfinished]
@@ -133,16 +133,6 @@ class Fleet:
             raise fault
         self.dead.add(gpu)
         self.say(f"GPU {gpu} of the run is given up, its sizes go to the others: {fault.one_line()}")
-
-
-def without_done(work: Iterable[Work], done: set[Key]) -> list[Work]:
-    """What is left of the work."""
-    left = []
-    for one in work:
-        entries = tuple(entry for entry in one.entries if (one.problem, entry[1]) not in done)
-        if entries:
-            left.append(Work(one.problem, entries, one.vendor, one.again, one.rounds, one.best_us))
-    return left
 
 
 def starts_for(share: list[Work]) -> int:

@@ -128,13 +128,9 @@ class GpuWatch:
                 with contextlib.suppress(Exception):  # a reading that fails is one sample less
                     self.samples.append(self._sensor.read(gpu))  # type: ignore[union-attr]
 
-    def throttled(self) -> bool:
-        """Whether heat or the power supply slowed a GPU down for more than a moment."""
-        return throttled(self.samples)
-
 
 def throttled(samples: Sequence[Sample]) -> bool:
-    """Whether more than THROTTLED_SHARE of the samples show it."""
+    """Whether heat or the power supply slowed a GPU down for more than a moment: THROTTLED_SHARE of the samples."""
     return sum(sample.throttled for sample in samples) > THROTTLED_SHARE * max(1, len(samples))
 
 

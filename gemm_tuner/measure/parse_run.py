@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,16 +91,16 @@ def crash_timing(problem: Problem, name: str, ended: Ended) -> Timing:
     return Timing(problem, name, status, message=": ".join(filter(None, words)))
 
 
-def without(plan: Plan, done: dict[Key, Timing]) -> Plan:
-    """The plan without the entries in ``done``. A vendor library that crashed a launcher is not called again."""
-    work = []
-    for one in plan.work:
+def remaining(works: Iterable[Work], done: Container[Key]) -> list[Work]:
+    """The works without the entries in ``done``. A vendor library that crashed a launcher is not called again."""
+    left = []
+    for one in works:
         entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
         if entries:
             vendor = one.vendor and (one.problem, VENDOR) not in done
             again = one.again if any(name == one.again for _, name in entries) else ""
-            work.append(replace(one, entries=entries, vendor=vendor, again=again))
-    return replace(plan, work=tuple(work))
+            left.append(replace(one, entries=entries, vendor=vendor, again=again))
+    return left
 
 
 def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:

@@ -92,11 +92,11 @@ class Recording:
     how: dict[str, str | int]
     made_with: str = ""
 
-    def starts(self, stage: str) -> Iterator[tuple[Path, Plan]]:
-        """The profiler starts of a stage in order, less those that looked for the cause of a crash."""
+    def starts(self, *stages: str) -> Iterator[tuple[Path, Plan]]:
+        """The profiler starts of these stages in order, less those that looked for the cause of a crash."""
         for path in sorted(self.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
             plan = Plan.read(path)
-            if plan.stage == stage and not (path.parent / PROBE).exists():
+            if plan.stage in stages and not (path.parent / PROBE).exists():
                 yield path.parent, plan
 
     def finals_processes(self) -> set[int]:

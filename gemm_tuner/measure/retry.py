@@ -26,9 +26,9 @@ from gemm_tuner.measure.parse_run import (
     given_up,
     halves,
     probes,
+    remaining,
     round_at_end,
     whole_sizes,
-    without,
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
 from gemm_tuner.profilers import Profiler, TraceError
@@ -93,7 +93,8 @@ def time_plan(
         stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and (wind_down() or plan.is_over()))
     ):
         part = stage.parts.popleft()
-        part = replace(part, plan=without(part.plan, stage.run.timings))
+        left = tuple(remaining(part.plan.work, stage.run.timings))
+        part = replace(part, plan=replace(part.plan, work=left))
         if not part.plan.work:
             continue
         where = folder / f"start{stage.run.starts:02d}"

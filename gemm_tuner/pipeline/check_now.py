@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import pandas as pd
-
 from gemm_tuner import profilers
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.language import Language
-from gemm_tuner.core.records import Config, Problem, Status, Target, Verdict, Verified
+from gemm_tuner.core.records import Config, Problem, Target, Verdict, Verified
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
+from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.verify import Checker, Verification, verify_plan
-from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import gpu_lock
 
@@ -34,16 +31,6 @@ class Finding:
 
     name: str
     why: str = ""
-
-
-class _NoStore:
-    """Keeps no verdict: they are asked for once."""
-
-    def add_verdict(self, problem: Problem, verdict: Verdict) -> None:
-        pass
-
-    def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class CheckNow:
         Raises EnvironmentFault where the check as a whole fails, GpuInUse when the wait for the GPU is over, UserError
         for a template that does not render.
         """
-        states = [state_of(problem, configs) for problem, configs in candidates.items()]
+        states = [prepare.state_of_given(problem, configs) for problem, configs in candidates.items()]
         order = [(state, list(state.kept)) for state in states]
         wanted = [(state.problem, config) for state in states for config in state.kept.values()]
         work = Path(tempfile.mkdtemp(dir=self.work))
@@ -79,7 +66,7 @@ class CheckNow:
         def script_of(state: SizeState, name: str) -> str:
             return scripts[state.kept[name].family, state.problem.signature].file
 
-        verification = Verification(order, settled, _NoStore())
+        verification = Verification(order, settled)
         plan = verify_plan(order, script_of, seed=0, all_of_them=False)
         with gpu_lock.held(self.gpus, self.wait_s, self.say):
             self.launcher.verdicts(plan, work / "check", verification.hear)
@@ -111,14 +98,6 @@ def find(
     name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
     locks = (device.lock_name(gpu, name),)
     return CheckNow(launcher, Verified.TRUE, target, templates, work, locks, say, wait_s)
-
-
-def state_of(problem: Problem, configs: Sequence[Config]) -> SizeState:
-    """The state of a size whose configurations were given, not searched for."""
-    kept = {config.name: config for config in configs}
-    rows = pd.DataFrame([config.to_dict() for config in kept.values()])
-    pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
-    return SizeState(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0))
 
 
 def _first_fault(state: SizeState) -> str:

@@ -76,6 +76,17 @@ class CheckStage:
             for problem, size in verification.sizes.items()
         }
 
+    def check_others(self, checker: Checker, states: Sequence[SizeState]) -> None:
+        """Checks every timed configuration of settled sizes that no check has come to yet, and records what is wrong or
+        unstable. No choice changes: what was chosen has been checked before."""
+        order = []
+        for state in states:
+            known = self.store.checked(state.problem)
+            names = [name for name in state.timed() if name not in known]
+            if names:
+                order.append((state, names))
+        self.run(checker, order, only_store)
+
     def _script_of(self, state: SizeState, name: str) -> str:
         return self.scripts[state.kept[name].family, state.problem.signature].file
 

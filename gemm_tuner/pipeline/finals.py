@@ -184,8 +184,7 @@ class Finals:
         work = []
         for state, names in finalists:
             timings = self.timings.setdefault(state.problem, [])
-            failed = {timing.name for timing in timings if has_failed(timing)}
-            left = [name for name in names if name not in failed]
+            left, failed = self._left(state, names)
             done = self._times.stored(state.problem, number, left)
             if done:
                 self._times.enter_again(done, role)
@@ -198,13 +197,17 @@ class Finals:
             for problem, found in self._runner.run(work, number, role, len(self.states), self._title(number)).items():
                 self.timings.setdefault(problem, []).extend(found.values())
 
+    def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
+        """(those of the names that have not failed in finals, all of the size that have)."""
+        failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
+        return [name for name in names if name not in failed], failed
+
     def _stored(self, finalists: Finalists, processes: int = 1) -> list[tuple[SizeState, list[str]]]:
         """The sizes of which the store has all that so many next processes would time."""
         numbers = range(self.next_process, self.next_process + processes)
         found = []
         for state, names in finalists:
-            failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
-            left = [name for name in names if name not in failed]
+            left, _ = self._left(state, names)
             if all(self._times.stored(state.problem, number, left) for number in numbers):
                 found.append((state, names))
         return found

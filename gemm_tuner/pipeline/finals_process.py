@@ -63,7 +63,7 @@ class FinalsProcess:
             for run in runs:
                 self.log.count_run(run)
                 self.limits.learn(run)
-            slowed = watch.throttled()
+            slowed = gpu_watch.throttled(watch.samples)
             self._note_gpu(TITLE + attempt, watch.samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)

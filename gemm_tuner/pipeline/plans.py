@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from gemm_tuner.core.records import Device
@@ -47,32 +48,16 @@ class Planner:
     def screen(self, jobs: int, deadline: float) -> PlansOf:
         """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
         (0: no limit)."""
-        method = self.method(self._settings.screen_calls)
-
-        def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
-            parts = deal(share, max(jobs, starts_for(share)))
-            return [
-                (Plan(SCREEN, self._paths, tuple(part), method, deadline=deadline), self._folder.stage(SCREEN))
-                for part in parts
-                if part
-            ]
-
-        return plans
+        plan = Plan(SCREEN, self._paths, (), self.method(self._settings.screen_calls), deadline=deadline)
+        return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
     def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
         """Plans of one process of finals, by its number; no round but the least begins after ``deadline``, a Unix time
         (0: no limit)."""
         method = self.method(self._settings.iters)
+        plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process)
+        return lambda share: self._filled(plan, deal(share, starts_for_finals(share, method.timed_calls)))
 
-        def plans(share: list[Work]) -> list[tuple[Plan, Path]]:
-            parts = deal(share, starts_for_finals(share, method.timed_calls))
-            return [
-                (
-                    Plan(FINALS, self._paths, tuple(part), method, deadline=deadline, process=process),
-                    self._folder.stage(FINALS),
-                )
-                for part in parts
-                if part
-            ]
-
-        return plans
+    def _filled(self, plan: Plan, parts: list[list[Work]]) -> list[tuple[Plan, Path]]:
+        """The plan with each part's work, and a new folder for each."""
+        return [(replace(plan, work=tuple(part)), self._folder.stage(plan.stage)) for part in parts if part]

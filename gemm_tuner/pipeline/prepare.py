@@ -151,12 +151,18 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us)
 
 
+def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
+    """The state of a size whose configurations were given, not searched for, with predicted times of 0."""
+    kept = {config.name: config for config in configs}
+    rows = pd.DataFrame([config.to_dict() for config in kept.values()])
+    pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
+    return SizeState(problem, rows, pruned, kept, dict.fromkeys(kept, 0.0), given=set(kept))
+
+
 def given_state(problem: Problem, config: Config, device: Device) -> SizeState:
-    """The state of a size whose single configuration was given, not searched for."""
-    row = pd.DataFrame([config.to_dict()])
-    pruned = Pruned(np.array([0]), np.array([""], dtype=object), ())
+    """The state of a size whose single configuration was given, with its predicted time."""
     predicted = {config.name: predicted_us(problem, config, device)}
-    return SizeState(problem, row, pruned, {config.name: config}, predicted, given={config.name})
+    return replace(state_of_given(problem, [config]), predicted_us=predicted)
 
 
 def predicted_us(problem: Problem, config: Config, device: Device) -> float:

@@ -81,7 +81,7 @@ def dry_run(settings: Settings, out: Console) -> None:
 
 def estimate(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
     """A prediction of the run's time, from the model and measured constants; said to be one."""
-    kernels = count_kernels(states, device)
+    kernels = count_kernels(((state, state.kept) for state in states), device)
     total = sum(len(state.kept) for state in states)
     asked = sum(about_asked(settings.search, len(state.kept)) for state in states)
     compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
@@ -113,36 +113,25 @@ def say_predicted(settings: Settings, states: list[SizeState], device: Device, o
     tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in states]
     checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
     for line in (
-        f"here, without such a GPU: {count_kernels_of(tried, device)} kernels to compile on {settings.compile_workers} "
+        f"here, without such a GPU: {count_kernels(tried, device)} kernels to compile on {settings.compile_workers} "
         "cores,",
         f"at most {checks} to check in Triton's interpreter, no timing: rows say source: predicted",
     ):
         print_line(out, line)
 
 
-def count_kernels(states: list[SizeState], device: Device) -> int:
-    """The different binaries that all kept configurations of all sizes need."""
-    return count_kernels_of([(state, list(state.kept)) for state in states], device)
-
-
-def count_kernels_of(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Device) -> int:
+def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Device) -> int:
     """The different binaries that some configurations of some sizes need."""
     found: set[tuple[str, str, str]] = set()
     binary_names: dict[str, str] = {}
     for state, names in wanted:
-        signature = state.problem.signature
+        signature, workload = state.problem.signature, workload_of(state.problem.kind)
         by_binary: dict[str, Config] = {}
         for name in names:
             config = state.kept[name]
             by_binary[binary_names.get(name) or binary_names.setdefault(name, config.kernel_symbol)] = config
         for binary, config in by_binary.items():
-            found.add(
-                (
-                    signature,
-                    binary,
-                    workload_of(state.problem.kind).specialization(state.problem, config, device.target),
-                )
-            )
+            found.add((signature, binary, workload.specialization(state.problem, config, device.target)))
     return len(found)
 
 

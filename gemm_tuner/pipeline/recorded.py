@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
-from gemm_tuner.launch.plan import FINALS, VERIFY, Plan
+from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.measure.replay import Recording
 from gemm_tuner.pipeline import prepare, serving_space
 from gemm_tuner.pipeline.serving import Server
@@ -47,21 +47,18 @@ def found_here(recording: Recording) -> str:
     return shlex.join(words)
 
 
-def planned_in(recording: Recording, stages: Sequence[str] = ()) -> dict[Problem, set[str]]:
-    """The configurations in the recording's plans, by problem: of these stages, or of all that time. Raises
-    UserError."""
+def planned_in(recording: Recording, *stages: str) -> dict[Problem, set[str]]:
+    """The configurations in the recording's plans of these stages, by problem. Raises UserError."""
     found: dict[Problem, set[str]] = {}
-    for path in sorted(recording.folder.glob("[0-9]*-*/start*/plan.json")):
-        plan = Plan.read(path)
-        for work in plan.work if (plan.stage in stages if stages else plan.stage != VERIFY) else ():
-            found.setdefault(work.problem, set()).update(name for _, name in work.entries)
+    for work in (work for _, plan in recording.starts(*stages) for work in plan.work):
+        found.setdefault(work.problem, set()).update(name for _, name in work.entries)
     return found
 
 
 def require_all(settings: Settings, device: Device, recording: Recording, wanted: Iterable[Server] = ()) -> None:
     """Raises UserError for sizes that the recording does not hold, and for one of which it holds no configuration that
     would be tried, or that a server of --serve could launch."""
-    known = planned_in(recording)
+    known = planned_in(recording, SCREEN, FINALS)
     _require_sizes([entry.problem for entry in settings.entries], known, recording)
     candidates = prepare.load_space(settings, device)
     for entry in settings.entries:
@@ -88,7 +85,7 @@ def require_given(states: Iterable[SizeState], recording: Recording, *, timed: b
     finals, or not checked."""
     stage, what = (FINALS, "finals") if timed else (VERIFY, "check")
     own = {state.problem: next(iter(state.kept)) for state in states}
-    known = planned_in(recording, (stage,))
+    known = planned_in(recording, stage)
     _require_sizes(own, known, recording)
     lacking = [f"{name} at {problem.key}" for problem, name in own.items() if name not in known[problem]]
     if lacking:

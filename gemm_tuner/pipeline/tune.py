@@ -20,7 +20,6 @@ from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why_nothing_timed
-from gemm_tuner.pipeline.verify_remaining import ALL, check_others
 from gemm_tuner.search import make_search
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.processes import MOST_CRASHES
@@ -65,8 +64,8 @@ class Tuning:
                 if compiling:
                     compiling.note_idle()
                 self.decide(self.picker.compiled(self.picker.best(states), compiling), checks)
-            if settings.compare == ALL:
-                check_others(checks, self.fleet.first_alive(), self.states)
+            if settings.compare == "all":
+                checks.check_others(self.fleet.first_alive(), self.states)
         self.session.outcomes.write()
         for state in self.states:
             state.spread_failures()

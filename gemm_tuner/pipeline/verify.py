@@ -12,16 +12,9 @@ from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
 from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.store.store import Store
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
-
-
-class VerdictSink(Protocol):
-    """Where verdicts are kept as they come."""
-
-    def add_verdict(self, problem: Problem, verdict: Verdict) -> None: ...
-
-    def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None: ...
 
 
 class Checker(Protocol):
@@ -47,18 +40,19 @@ class Verification:
 
     A candidate is right when its verdicts at the tuned and at the odd size are. One that is wrong,
     or that could not run, is recorded as such and the next best takes its turn. ``all_of_them``: a size is
-    settled when all its candidates are checked, so that what is said of the runner-up holds too.
+    settled when all its candidates are checked, so that what is said of the runner-up holds too. store: keeps the
+    verdicts as they come.
     """
 
     def __init__(
         self,
         candidates: Iterable[tuple[SizeState, list[str]]],
         on_settled: OnSettled,
-        keeper: VerdictSink,
+        store: Store | None = None,
         *,
         all_of_them: bool = False,
     ) -> None:
-        self._all_of_them, self._keeper = all_of_them, keeper
+        self._all_of_them, self._store = all_of_them, store
         self.sizes = {state.problem: Checked(state, list(names)) for state, names in candidates}
         self._on_settled = on_settled
 
@@ -66,7 +60,8 @@ class Verification:
         """Takes one event of the check of a problem."""
         size, name = self.sizes[problem], event.name
         if isinstance(event, Judged):
-            self._keeper.add_verdict(problem, event.verdict)
+            if self._store is not None:
+                self._store.add_verdict(problem, event.verdict)
             size.verdicts.setdefault(name, []).append(event.verdict)
         elif isinstance(event, Fail):
             self._fail(size, name, event.status, event.message)
@@ -79,7 +74,8 @@ class Verification:
             self._done(size, name)
 
     def _fail(self, size: Checked, name: str, status: Status, message: str) -> None:
-        self._keeper.add_failure(size.state.problem, name, status, message)
+        if self._store is not None:
+            self._store.add_failure(size.state.problem, name, status, message)
         size.state.record(name, status, message)
 
     def _done(self, size: Checked, name: str) -> None:
@@ -95,15 +91,17 @@ class Verification:
             size.left.remove(name)
         known = size.right is not None and not self._all_of_them
         if (known or not size.left) and not size.settled:
-            size.settled = True
-            self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
+            self._settle(size)
+
+    def _settle(self, size: Checked) -> None:
+        size.settled = True
+        self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
 
     def finish(self) -> None:
         """Settles the sizes that the check never reached."""
         for size in self.sizes.values():
             if not size.settled:
-                size.settled = True
-                self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
+                self._settle(size)
 
 
 def verify_plan(

@@ -13,8 +13,8 @@ from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
-from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for, without_done
-from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for
+from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 
@@ -199,7 +199,7 @@ def test_another_error_ends_the_others_too() -> None:
 def test_what_is_left_keeps_what_was_asked_of_it() -> None:
     one, other = wanted(*SIZES[:2])
     asked = Work(one.problem, one.entries, True, "b", 60, 3.5)
-    left = without_done([asked, other], {(one.problem, "a"), *((other.problem, name) for name in NAMES)})
+    left = remaining([asked, other], {(one.problem, "a"), *((other.problem, name) for name in NAMES)})
     assert left == [Work(one.problem, one.entries[1:], True, "b", 60, 3.5)]
 
 

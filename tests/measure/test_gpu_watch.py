@@ -63,7 +63,7 @@ def test_what_was_read_is_summed_up() -> None:
 @pytest.mark.parametrize(("slow", "of", "throttled"), [(0, 20, False), (2, 20, False), (3, 20, True), (20, 20, True)])
 def test_a_moment_of_throttling_is_none(slow: int, of: int, throttled: bool) -> None:
     watch, _ = watched(*(state(1500.0, slow=index < slow) for index in range(of)))
-    assert watch.throttled() == throttled
+    assert gpu_watch.throttled(watch.samples) == throttled
 
 
 def test_a_reading_that_fails_is_one_sample_less() -> None:
@@ -84,7 +84,7 @@ def test_the_watch_ends_with_the_block() -> None:
 def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
     with GpuWatch((None, ["0"])) as watch:
         assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
-    assert gpu_watch.summary(watch.samples) == {} and not watch.throttled()
+    assert gpu_watch.summary(watch.samples) == {} and not gpu_watch.throttled(watch.samples)
 
 
 @pytest.mark.parametrize(

@@ -105,27 +105,27 @@ def _number(text: str) -> int | None:
 def amd(root: Path = Path("/")) -> tuple[GpuState, ...]:
     """What amdgpu's files say; empty without such a GPU."""
     cards = sorted(root.glob("sys/class/drm/card*/device/vendor"), key=lambda path: (len(str(path)), str(path)))
-    mine = [path.parent for path in cards if path.parent.parent.name[4:].isdigit() and _text(path) == _AMD_VENDOR]
+    mine = [path.parent for path in cards if path.parent.parent.name[4:].isdigit() and text_in(path) == _AMD_VENDOR]
     processes = tuple(_kfd_processes(root))
     return tuple(_amd_gpu(index, folder, processes) for index, folder in enumerate(mine))
 
 
 def _amd_gpu(index: int, folder: Path, processes: tuple[GpuProcess, ...]) -> GpuState:
     """processes: of all AMD GPUs; the driver's list does not say which uses which."""
-    level = _text(folder / "power_dpm_force_performance_level")
-    steps = _text(folder / "pp_dpm_sclk")
+    level = text_in(folder / "power_dpm_force_performance_level")
+    steps = text_in(folder / "pp_dpm_sclk")
     clocks = [int(step) for step in re.findall(r"(\d+)\s*Mhz", steps, re.IGNORECASE)]
     now = _CURRENT_CLOCK.search(steps)
-    used = _number(_text(folder / "mem_info_vram_used"))
+    used = _number(text_in(folder / "mem_info_vram_used"))
     return GpuState(
         index=index,
-        name=_text(folder / "product_name") or "AMD GPU",
+        name=text_in(folder / "product_name") or "AMD GPU",
         vendor="amd",
         clocks=UNKNOWN if not level else NOT_LOCKED if level == "auto" else LOCKED,
         sm_clock_mhz=int(now[1]) if now else None,
         max_sm_clock_mhz=max(clocks, default=None),
         memory_used_mib=None if used is None else used >> 20,
-        utilization_pct=_number(_text(folder / "gpu_busy_percent")),
+        utilization_pct=_number(text_in(folder / "gpu_busy_percent")),
         processes=processes,
     )
 
@@ -134,12 +134,12 @@ def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
     """Memory is of all GPUs together."""
     for folder in sorted(root.glob("sys/class/kfd/kfd/proc/*")):
         if folder.name.isdigit():
-            used = [_number(_text(path)) or 0 for path in folder.glob("vram_*")]
-            name = _text(root / "proc" / folder.name / "comm") or "unknown"
+            used = [_number(text_in(path)) or 0 for path in folder.glob("vram_*")]
+            name = text_in(root / "proc" / folder.name / "comm") or "unknown"
             yield GpuProcess(int(folder.name), name, sum(used) if used else None)
 
 
-def _text(path: Path) -> str:
+def text_in(path: Path) -> str:
     """A driver's file; empty where it is not there or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.core.language import language_of
+from gemm_tuner.measure.machine_check.gpus import text_in
 
 _COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
 
@@ -52,7 +53,8 @@ def look(output_dir: Path, root: Path = Path("/")) -> Surroundings:
         write_fault=_write_fault(folder),
         compiler=_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
-        counters_for_root="RmProfilingAdminOnly: 1" in _text(root / "proc/driver/nvidia/params") and os.geteuid() != 0,
+        counters_for_root="RmProfilingAdminOnly: 1" in text_in(root / "proc/driver/nvidia/params")
+        and os.geteuid() != 0,
         foreign=tuple(name for name in language_of("triton").removed_variables if name in os.environ),
     )
 
@@ -72,7 +74,7 @@ def _write_fault(folder: Path) -> str:
 
 def _groups(root: Path) -> Iterable[Path]:
     """This process's control groups and those around them: version 2, and version 1 of memory and cpu."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in text_in(root / "proc/self/cgroup").splitlines():
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
         mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
         for mount in mounts:
@@ -84,14 +86,14 @@ def _groups(root: Path) -> Iterable[Path]:
 
 def _memory_limit(group: Path) -> int | None:
     """Bytes; version 1 says "no limit" by a number larger than any memory."""
-    text = _text(group / "memory.max") or _text(group / "memory.limit_in_bytes")
+    text = text_in(group / "memory.max") or text_in(group / "memory.limit_in_bytes")
     return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
 
 
 def _cpu_limit(group: Path) -> float | None:
     """Cores: the share of each period that the group may run."""
-    words = _text(group / "cpu.max").split() or [
-        _text(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    words = text_in(group / "cpu.max").split() or [
+        text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     ]
     both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
     return int(words[0]) / int(words[1]) if both else None
@@ -99,14 +101,7 @@ def _cpu_limit(group: Path) -> float | None:
 
 def _memory(root: Path) -> int | None:
     """MemTotal, which is in KiB."""
-    for line in _text(root / "proc/meminfo").splitlines():
+    for line in text_in(root / "proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
