@@ -13,6 +13,7 @@ from gpu_work import Gpu
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -59,7 +60,7 @@ def test_a_wrong_stand_in_is_found_on_the_gpu(gpu: Gpu, tmp_path: Path) -> None:
     spoilt = macros.read_text().replace("tl.dot(a, b, accumulator", "tl.dot(a, b, accumulator + 1")
     assert spoilt != macros.read_text()
     macros.write_text(spoilt)
-    check = check_now.find(gpu.device.target, templates, tmp_path, print)
+    check = check_now.find(language_of("triton"), gpu.device.target, templates, tmp_path, print)
     problem = GemmProblem(64, 64, 256, "fp16", "fp16", "fp16")
     assert check.how is Verified.TRUE
     finding = check.first_right({problem: [replace(TILE, BLOCK_SIZE_K=64)]})[problem]

@@ -216,7 +216,7 @@ def test_a_kernel_that_does_not_fit_is_out_of_resources(gpu: Gpu, tmp_path: Path
     script = gpu.scripts([(problem, large), (problem, fits)])["gemm_tile", problem.signature]
     stream = io.StringIO()
     plan = Plan(VERIFY, ("",), (Work(problem, ((0, large.name), (0, fits.name))),), Method())
-    verify(plan, Journal(stream), [script], tmp_path / STOP_FILE)
+    verify(plan, Journal(stream), [script], tmp_path / STOP_FILE, interpreted=False)
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     failed = [(e["name"], e["status"]) for e in events if e["event"] == "fail"]
     assert failed == [(large.name, "out_of_resources")]
