@@ -33,6 +33,7 @@ class _Facts(TypedDict, total=False):
     kernel: str
 
 
+_AS_THEY_ARE = ("default_us", "processes", "process_spread_pct", "kept_from", "kernel")
 _FACTS = tuple(_Facts.__annotations__)
 _ENTRY_KEYS = (*CONFIG_FIELDS, "verified", *_FACTS)
 
@@ -47,11 +48,7 @@ def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str,
             **{key: int(value) for key, value in one.config.options().items()},
             time_key: round(float(one.time_us), 3),
             "verified": one.verified.scalar,
-            **({} if one.default_us is None else {"default_us": round(float(one.default_us), 3)}),
-            **({} if one.processes is None else {"processes": one.processes}),
-            **({} if one.process_spread_pct is None else {"process_spread_pct": float(one.process_spread_pct)}),
-            **({"kept_from": one.kept_from} if one.kept_from else {}),
-            **({"kernel": one.kernel} if one.kernel else {}),
+            **{key: value for key in _AS_THEY_ARE if (value := getattr(one, key)) not in (None, "")},
         }
         for one in served
     }

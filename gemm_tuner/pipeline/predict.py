@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import in_turn
@@ -10,11 +11,14 @@ from gemm_tuner.decide import choose
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.check_stage import CheckStage, only_store
+from gemm_tuner.pipeline.finals import Finalists
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
 
 CHECKED_A_SIZE = 3
+
+Servers = Sequence[serving.Server]
 
 
 def run(session: Session, states: list[SizeState]) -> None:
@@ -24,7 +28,7 @@ def run(session: Session, states: list[SizeState]) -> None:
         if session.store.settled(state.problem) is None:
             # Of a check that was cut short some verdicts are missing: it is run again.
             session.store.drop_checks(state.problem)
-    servers = servers_of(session)
+    servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
     tried = {}
     for state in states:
         best = best_predicted(state, list(state.own), count)
@@ -42,19 +46,14 @@ def run(session: Session, states: list[SizeState]) -> None:
             for name in fitting:
                 state.record(name, Status.OK, "compiled; its time is predicted")
             if session.store.settled(state.problem) is not None:
-                restore(session, state)
+                restore(session, state, servers)
             elif own := [name for name in fitting if name in state.own]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             else:
                 session.outcomes.record(state.problem, None, "none of the candidates compiles and fits")
         checks = session.check_stage(scripts, compiling)
-        check_served(session, checks, order)
-        check(session, checks, order)
-
-
-def servers_of(session: Session) -> tuple[serving.Server, ...]:
-    settings = session.settings
-    return serving.servers(settings.serve, session.device, kernels=settings.kernels)
+        check_served(session, checks, order, servers)
+        check(session, checks, order, servers)
 
 
 def predicted_us(state: SizeState) -> dict[str, float]:
@@ -63,11 +62,10 @@ def predicted_us(state: SizeState) -> dict[str, float]:
     return {name: state.predicted_us[name] for name in best_predicted(state, names, len(names))}
 
 
-def check_served(session: Session, checks: CheckStage, order: list[tuple[SizeState, list[str]]]) -> None:
+def check_served(session: Session, checks: CheckStage, order: Finalists, servers: Servers) -> None:
     """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
-
     times = [(state, predicted_us(state)) for state, _ in order]
-    for server in servers_of(session):
+    for server in servers:
         wanted = [
             (state, names[:CHECKED_A_SIZE]) for state, names in serving.to_check(server, times, session.store.verdicts)
         ]
@@ -81,35 +79,35 @@ def interpreter(session: Session) -> InterpreterLauncher:
     )
 
 
-def check(session: Session, checks: CheckStage, order: list[tuple[SizeState, list[str]]]) -> None:
+def check(session: Session, checks: CheckStage, order: Finalists, servers: Servers) -> None:
     """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
     by_problem = {state.problem: state for state, _ in order}
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         reason = "" if name else "none of the best candidates is right in the interpreter"
         session.store.record_outcome(problem, name or "", reason)
-        record_outcome(session, by_problem[problem], name, verdicts, reason)
+        record_outcome(session, by_problem[problem], servers, name, verdicts, reason)
 
     checks.run(interpreter(session), order, settled)
 
 
-def record_outcome(session: Session, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str) -> None:
-    judgement = serving.judgement(servers_of(session), state)
+def record_outcome(
+    session: Session, state: SizeState, servers: Servers, name: str | None, verdicts: list[Verdict], reason: str
+) -> None:
+    judgement = serving.judgement(servers, state)
     if not name:
         session.outcomes.record(state.problem, None, reason, judgement)
         return
     predicted = {other: state.predicted_us[other] for other in state.named(Status.OK) if other in state.own}
-    device = session.device
-    chosen = choose.predicted_choice(state.problem, name, state.kept, predicted, verdicts, device)
-    served = serving.served_choices(
-        servers_of(session), state, predicted_us(state), session.store.verdicts, Verified.INTERPRETED
-    )
+    chosen = choose.predicted_choice(state.problem, name, state.kept, predicted, verdicts, session.device)
+    us, checked = predicted_us(state), session.store.verdicts
+    served = serving.served_choices(servers, state, us, checked, Verified.INTERPRETED)
     session.outcomes.record(state.problem, replace(chosen, served=served), judgement=judgement)
 
 
-def restore(session: Session, state: SizeState) -> None:
+def restore(session: Session, state: SizeState, servers: Servers) -> None:
     """Settles again a size that an earlier start of this run had settled."""
     for name, status, message in session.store.failures(state.problem):
         state.record(name, status, message)
     name, reason = session.store.settled(state.problem) or ("", "")
-    record_outcome(session, state, name, session.store.verdicts(state.problem, name), reason)
+    record_outcome(session, state, servers, name, session.store.verdicts(state.problem, name), reason)

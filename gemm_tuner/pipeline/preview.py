@@ -18,7 +18,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
 from gemm_tuner.launch.plan import Method
 from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
-from gemm_tuner.pipeline import predict, prepare, serving_refusal, serving_space, show
+from gemm_tuner.pipeline import predict, prepare, serving, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.search import about_asked, about_rounds
@@ -48,35 +48,27 @@ def dry_run(settings: Settings, out: Console) -> None:
     environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
     device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
     prepare.require_a_type([entry.problem for entry in settings.entries], device)
-    servers = serving_refusal.asked_for(settings, device)
+    servers = serving.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
         print_line(out, warning)
-    candidates, kernel_space = (
-        prepare.load_space(settings, device),
-        serving_space.kernel_space(servers, settings, device),
-    )
-    states: list[SizeState] = []
-    empty: list[UserError] = []
-    funnels = []
-    for entry in settings.entries:
-        pruned = serving_space.cut_space(candidates, entry.problem, device, servers)
-        funnels.append((entry.problem, pruned.funnel))
-        try:
-            states.append(serving_space.state_of(candidates, entry.problem, pruned, servers, kernel_space, device))
-        except UserError as error:
-            empty.append(error)
+    total, sizes = serving_space.cut_sizes(settings, device, servers)
+    states = [size.left for size in sizes if isinstance(size.left, SizeState)]
+    empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]
+    for funnel, fault in empty:
+        if not funnel:
+            raise fault
     if states:
         estimate(settings, states, device, out)
         if (environment or prepare.look_around(settings, for_a_run=False)).source == "predicted":
             say_predicted(settings, states, device, out)
-    for problem, rows in funnels:
-        if len(funnels) == 1 or settings.verbose:
-            title, verbose = f"{problem.key} on {device.target.arch}", settings.verbose
-            show.funnel(out, title, len(candidates.configs), rows, all_rules=verbose, why=verbose)
+    for size in sizes:
+        if len(sizes) == 1 or settings.verbose:
+            title, verbose = f"{size.problem.key} on {device.target.arch}", settings.verbose
+            show.funnel(out, title, total, size.funnel, all_rules=verbose, why=verbose)
         else:
-            show.funnel_line(out, problem, len(candidates.configs), rows)
-    if empty:
-        raise empty[0]
+            show.funnel_line(out, size.problem, total, size.funnel)
+    for _, fault in empty:
+        raise fault
 
 
 def estimate(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:

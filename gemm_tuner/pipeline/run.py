@@ -18,7 +18,6 @@ from gemm_tuner.pipeline import (
     recorded,
     resume,
     serving,
-    serving_refusal,
     serving_space,
     show,
 )
@@ -43,24 +42,18 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
     say_idle(settings, environment, console)
     prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
-    servers = serving_refusal.asked_for(settings, environment.device)
+    servers = serving.asked_for(settings, environment.device)
     if environment.recording is not None:
         recorded.require_all(settings, environment.device, environment.recording, servers)
     with opened(settings, environment, console, out) as (launchers, session):
         if resume.is_finished(session.store):
             return say_finished(session)
-        candidates = prepare.load_space(settings, environment.device)
-        states, empty, kernel_space = [], {}, serving_space.kernel_space(servers, settings, environment.device)
-        for entry in settings.entries:
-            try:
-                pruned = serving_space.cut_space(candidates, entry.problem, environment.device, servers)
-                args = candidates, entry.problem, pruned, servers, kernel_space, environment.device
-                states.append(serving_space.state_of(*args))
-            except UserError as error:
-                empty[entry.problem] = error
+        total, sizes = serving_space.cut_sizes(settings, environment.device, servers)
+        states = [size.left for size in sizes if isinstance(size.left, SizeState)]
+        empty = {size.problem: size.left for size in sizes if isinstance(size.left, UserError)}
         if not states:
             raise next(iter(empty.values()))
-        announce(session, states, len(candidates.configs))
+        announce(session, states, total)
         too_short = session.limits.pace.lengthened(len(states))
         if too_short:
             session.log.say(too_short)

@@ -7,6 +7,7 @@ server's default, and each is checked like any finalist. What is served is told 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,13 +16,15 @@ from gemm_tuner.consumers.consumer import Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Verdict, Verified
 from gemm_tuner.decide.ranking import Published
 from gemm_tuner.gemm.config import tile
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.gemm.sizes import SizeEntry
-from gemm_tuner.pipeline import prepare
+from gemm_tuner.pipeline import prepare, serving
+from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.results_file import Judgement
 
@@ -234,3 +237,32 @@ def to_check(
         if names and not is_right(verdicts(state.problem, names[0])):
             order.append((state, names))
     return order
+
+
+IN_A_FILE = (
+    "flags are for what an entry leaves out: change the entries, or write them anew by the subcommand sizes, as by "
+    "sizes --from config.json --dtype fp8_e4m3 --scaling block, which says layout_b: col itself"
+)
+
+
+def asked_for(settings: Settings, device: Device) -> tuple[Server, ...]:
+    """The servers of --serve. Raises UserError for one whose kernel computes none of the sizes."""
+    wanted = serving.servers(settings.serve, device, kernels=settings.kernels)
+    problems = [entry.problem for entry in settings.entries]
+    require_some(wanted, problems, hint=IN_A_FILE if "gemm_size_file" in settings.given else "")
+    return wanted
+
+
+def require_some(wanted: Iterable[Server], problems: Sequence[Problem], hint: str = "") -> None:
+    """Raises UserError, with all reasons, for a server whose kernel computes none of the problems."""
+    for server in wanted:
+        faults = Counter(server.fault(problem) for problem in problems)
+        if "" not in faults:
+            reasons = "; ".join(f"{sizes(count)} {fault}" for fault, count in faults.most_common())
+            what = f"{server.name} can launch none of the sizes: {reasons}"
+            raise UserError(what, where="--serve", accepted=server.consumer.takes, hint=hint)
+
+
+def sizes(count: int) -> str:
+    """As the subject of a sentence in the singular."""
+    return "1 size" if count == 1 else f"each of {count} sizes"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import STAND_IN
@@ -15,13 +16,17 @@ from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space import prune, space
-from gemm_tuner.space.prune import Pruned
+from gemm_tuner.space.prune import FunnelRow, Pruned
 from gemm_tuner.space.size_state import SizeState
 
 
-def cut_space(candidates: Space, problem: Problem, device: Device, wanted: Iterable[Server]) -> Pruned:
-    """What the rules keep of a size and of each server's space."""
-    return widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
+@dataclass(frozen=True)
+class Cut:
+    """One size after the rules. funnel: empty where a rule failed. left: its state; else why there is none."""
+
+    problem: Problem
+    funnel: tuple[FunnelRow, ...]
+    left: SizeState | UserError
 
 
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
@@ -69,16 +74,19 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
             state.extend(rows, space.configs_of(rows), predicted_us.tolist())
 
 
-def state_of(
-    candidates: Space,
-    problem: Problem,
-    pruned: Pruned,
-    wanted: Iterable[Server],
-    own: Space | None,
-    device: Device,
-) -> SizeState:
-    """The state of a size, with the configurations of servers' own kernels. own: ``kernel_space``. Raises UserError
-    when nothing is left or the device lacks the types."""
-    state = prepare.state_of(candidates, problem, device, pruned)
-    extend(state, wanted, own)
-    return state
+def cut_sizes(settings: Settings, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
+    """(configurations of the whole space, what the rules keep of each size and each server's space). Raises UserError
+    for a space or rules that cannot be read."""
+    candidates, of_kernels = prepare.load_space(settings, device), kernel_space(wanted, settings, device)
+    found = []
+    for problem in (entry.problem for entry in settings.entries):
+        funnel: tuple[FunnelRow, ...] = ()
+        try:
+            pruned = widened(prepare.cut_space(candidates, problem, device), wanted, candidates, problem)
+            funnel = pruned.funnel
+            state = prepare.state_of(candidates, problem, device, pruned)
+            extend(state, wanted, of_kernels)
+            found.append(Cut(problem, funnel, state))
+        except UserError as error:
+            found.append(Cut(problem, funnel, error))
+    return len(candidates.configs), found

@@ -23,7 +23,7 @@ from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
-from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_refusal, serving_space
+from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_space
 from gemm_tuner.pipeline.serving_search import with_servers
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
@@ -190,7 +190,7 @@ def test_a_server_that_takes_none_of_the_sizes_is_refused_with_what_it_takes(
     name: str, arch: str, problem: GemmProblem, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
-        serving_refusal.require_some(serving.servers((name,), device(arch)), [problem])
+        serving.require_some(serving.servers((name,), device(arch)), [problem])
     assert caught.value.where == "--serve" and all(word in str(caught.value) for word in words)
 
 
@@ -208,7 +208,7 @@ def refusal_of(*words: str) -> str:
     arguments = build_parser().parse([*words, "--serve", "vllm"])
     asked = cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log))
     with pytest.raises(UserError) as caught:
-        serving_refusal.asked_for(asked, SM_90)
+        serving.asked_for(asked, SM_90)
     return caught.value.one_line()
 
 
@@ -240,7 +240,7 @@ def refusal_of_a_file(folder: Path) -> str:
 
 
 def test_a_server_that_takes_some_is_not_refused() -> None:
-    serving_refusal.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
+    serving.require_some(serving.servers(("vllm",), SM_90), [OTHER, SIZE])
 
 
 def test_without_a_gpu_the_models_best_for_a_server_is_compiled_and_checked_too() -> None:

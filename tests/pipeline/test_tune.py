@@ -18,7 +18,7 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.supervise import OnEvent, ignore
-from gemm_tuner.pipeline import run_summary
+from gemm_tuner.pipeline import run_end
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS
 from gemm_tuner.pipeline.session import Session
@@ -84,7 +84,7 @@ def test_every_size_gets_its_fastest_right_configuration(tmp_path: Path) -> None
 def test_the_record_says_what_was_measured(tmp_path: Path) -> None:
     run = Run(tmp_path)
     done = run.run()
-    run_record.write(done.folder.root, run_summary.record_of(done, run.states))
+    run_record.write(done.folder.root, run_end.record_of(done, run.states))
     record = run_record.read(done.folder.root)
     one = record.sizes[0]
     assert (one.chosen, one.total, one.counts) == (B, 4, {"pruned": 0, "ok": 4})
