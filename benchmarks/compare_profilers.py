@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.core.records import Problem
 from gemm_tuner.store import results
 
 
-def medians_us(paths: list[Path]) -> dict[GemmProblem, list[float]]:
+def medians_us(paths: list[Path]) -> dict[Problem, list[float]]:
     """The medians of every run, by size."""
-    found: dict[GemmProblem, list[float]] = {}
+    found: dict[Problem, list[float]] = {}
     for path in paths:
         for row in results.read(path).rows:
             found.setdefault(row.problem, []).append(row.facts["median_us"])

@@ -25,10 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
 from gemm_tuner.core.errors import EXIT_OK, UserError
-from gemm_tuner.core.records import Device
-from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, KernelConfig
+from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.gemm.config import AMD_NAME_PARTS, FAMILY_NAME_PARTS, NAME_PARTS, UNUSED, KernelConfig, tile
 from gemm_tuner.gemm.model import roofline_us
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.space import space
 from gemm_tuner.store import results
 
@@ -94,16 +94,16 @@ def limited_by_arithmetic(problem: GemmProblem, device: Device) -> bool:
     return problem.flops / (device.tflops(problem.rate_key) * 1e6) >= roofline_us(problem, device)
 
 
-def line_of(row: results.Row, device: Device, rate: Rate | None, baseline_us: dict[GemmProblem, float]) -> Line:
+def line_of(row: results.Row, device: Device, rate: Rate | None, baseline_us: dict[Problem, float]) -> Line:
     """The line of a measured row."""
-    problem, ours = row.problem, row.facts["median_us"]
+    problem, ours = as_gemm(row.problem), row.facts["median_us"]
     assert row.config is not None  # every row of a results file has one
     other, vendor = baseline_us.get(problem), row.facts.get("vendor_us")
     large = min(problem.m, problem.n, problem.k) >= LARGE_SIDE
     rated = rate is not None and large and problem.dtype_a == problem.dtype_b == rate.dtype
     return Line(
         problem=problem,
-        config=row.config,
+        config=tile(row.config),
         median_us=ours,
         by_arithmetic=limited_by_arithmetic(problem, device),
         roofline_pct=row.facts.get("roofline_pct"),
@@ -184,7 +184,7 @@ def left_out(found: results.Results, lines: Sequence[Line]) -> list[str]:
     return notes
 
 
-def baseline_times(path: Path | None) -> dict[GemmProblem, float]:
+def baseline_times(path: Path | None) -> dict[Problem, float]:
     """The baseline's measured times by size."""
     rows = results.read(path).rows if path else ()
     return {row.problem: row.facts["median_us"] for row in rows if "median_us" in row.facts}

@@ -33,15 +33,15 @@ sys.path.append(str(ROOT))
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL
 from gemm_tuner.core.records import Target
-from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.gemm.config import tile
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.launch.plan import FINALS, VENDOR, Method, Plan, Work
 from gemm_tuner.measure import device
 from gemm_tuner.measure.launcher_process import launcher_env
-from gemm_tuner.profilers.base import PLAIN_NUMBERS, missing_file
+from gemm_tuner.profilers.base import PLAIN_NUMBERS, written
 from gemm_tuner.profilers.ncu import DECIMAL, DETAILS, GROUPED, GROUPED_DECIMAL, METRIC, RAW, nanoseconds
 from gemm_tuner.profilers.tables import Row, normalise, read_rows
 from gemm_tuner.space import space
@@ -109,7 +109,7 @@ def chosen_rows(found: results.Results, sizes: Sequence[str], layout_b: str | No
     """The rows of the named sizes, in the order named. Raises UserError for a size that no row has."""
     rows: list[results.Row] = []
     for size in sizes:
-        matching = [row for row in found.rows if is_size(row.problem, size, layout_b)]
+        matching = [row for row in found.rows if is_size(as_gemm(row.problem), size, layout_b)]
         if not matching:
             there = ", ".join(row.problem.key for row in found.rows)
             raise UserError(f"has no size {size} with the layout asked for", where=str(path), accepted=there)
@@ -134,7 +134,7 @@ def target_here() -> Target:
 
 def write_plan(folder: Path, rows: Iterable[results.Row], target: Target) -> Plan:
     """Generates the scripts and writes the child's plan: one work a size, its own configuration and torch.mm."""
-    wanted: list[tuple[GemmProblem, KernelConfig]] = [(row.problem, row.config) for row in rows if row.config]
+    wanted = [(as_gemm(row.problem), tile(row.config)) for row in rows if row.config]
     (folder / "scripts").mkdir(exist_ok=True)
     scripts = compile_tasks.write_scripts(ROOT / "templates", folder / "scripts", wanted, target)
     order = list(scripts)
@@ -157,7 +157,7 @@ def run_child(plan: Plan) -> None:
     from gemm_tuner.languages.scripts import load_script
 
     scripts = [load_script(path) for path in plan.scripts]
-    marks = LANGUAGE.support_calls(0, "cuda")
+    marks = language_of("triton").support_calls(0, "cuda")
     for work in plan.work:
         profile_work(work, scripts, marks, plan.method)
         torch.cuda.empty_cache()
@@ -173,13 +173,14 @@ def profile_work(work: Work, scripts: list[ModuleType], marks: dict[str, Any], m
     from gemm_tuner.languages.triton.language import provide_descriptor_memory
 
     provide_descriptor_memory()
-    require_memory(work.problem, 0, "cuda")
-    operands, sms = make_operands(work.problem, method.init_type, method.seed, "cuda"), count_sms("cuda")
+    problem = as_gemm(work.problem)
+    require_memory(problem, 0, "cuda")
+    operands, sms = make_operands(problem, method.init_type, method.seed, "cuda"), count_sms("cuda")
     ((index, name),) = work.entries
     config = scripts[index].CONFIGS[name]
-    scratch = make_scratch(scripts[index], config, work.problem, "cuda", sms)
-    launches = scripts[index].calls(config, call_size(work.problem), operands, scratch, sms)
-    vendor = vendor_call(work.problem, operands)
+    scratch = make_scratch(scripts[index], config, problem, "cuda", sms)
+    launches = scripts[index].calls(config, call_size(problem), operands, scratch, sms)
+    vendor = vendor_call(problem, operands)
     for call in (lambda: launch_all(launches), vendor or (lambda: None)):
         profile_call(call, marks)
 
@@ -242,7 +243,7 @@ def ncu_command(ncu: str, metrics: Iterable[str], folder: Path) -> list[str]:
 
 def run_ncu(command: list[str], folder: Path) -> None:
     """Raises EnvironmentFault with the last words of the child when it fails; all of them are in the log."""
-    environment = launcher_env(LANGUAGE, folder / "triton_cache", PLAIN_NUMBERS)
+    environment = launcher_env(language_of("triton"), folder / "triton_cache", PLAIN_NUMBERS)
     with (folder / LOG).open("w", encoding="utf-8") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
     if done.returncode != 0:
@@ -263,11 +264,9 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def read_kernels(path: Path, metrics: Iterable[str]) -> list[Kernel]:
     """The launches in order, from either page of ncu's CSV. Raises TraceError for what could be read in two ways."""
-    if not path.is_file():
-        raise missing_file(path, "ncu did not start or was killed")
     wanted, units = set(metrics) | {METRIC}, {}
     launches: dict[tuple[int, int], Kernel] = {}
-    for row in read_rows(path, (DETAILS, RAW)):
+    for row in read_rows(written(path, "ncu did not start or was killed"), (DETAILS, RAW)):
         if row.header.layout is RAW and not row.text("id"):  # the row of units under the header
             units = {name: row.text(normalise(name)[0]) for name in wanted if has_column(row, name)}
             continue

@@ -37,9 +37,9 @@ from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.export.module import write_module
-from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.operands import Operands, make_operands
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.gemm.size_rows import Row
 from gemm_tuner.languages.scratch import count_sms
@@ -147,7 +147,7 @@ def tuner_call(problem: GemmProblem, config: KernelConfig, operands: Operands, t
 def cost_of(
     torch: ModuleType, module: ModuleType, row: Row, config: KernelConfig, target: Target, folder: Path, arguments: Any
 ) -> Cost:
-    problem = row.problem
+    problem = as_gemm(row.problem)
     operands = make_operands(problem, "randn", 0, "cuda")
     a, b = operands.logical(problem)
     calls: dict[str, Call] = {
@@ -195,7 +195,7 @@ def wanted_rows(found: results.Results, sizes: Sequence[str]) -> list[Row]:
     is none."""
     rows = []
     for row in found.rows:
-        p = row.problem
+        p = as_gemm(row.problem)
         plain = GemmProblem(p.m, p.n, p.k, p.dtype_a, p.dtype_a, p.dtype_a, p.layout_a, p.layout_b)
         if p == plain and p.dtype_a in DTYPES and (not sizes or f"{p.m}x{p.n}x{p.k}" in sizes):
             rows.append(row)
@@ -242,7 +242,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             own = folder / str(number)
             own.mkdir()
             print(f"{number + 1} of {len(rows)}: {row.problem.key}", file=sys.stderr)
-            costs.append(cost_of(torch, module, row, row.config, target, own, arguments))
+            costs.append(cost_of(torch, module, row, tile(row.config), target, own, arguments))
     versions = {"torch": torch.__version__, "triton": triton.__version__, "device": torch.cuda.get_device_name()}
     return {**versions, "costs": costs}
 

@@ -23,11 +23,10 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
+from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.decide.estimates import Cells, Spread, interval_factor, percent
 from gemm_tuner.decide.ranking import Judge, judge_of
 from gemm_tuner.decide.sheet import finalists_of, sheet_of
-from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import FINALS
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.open_run import opened
@@ -57,7 +56,7 @@ def main() -> int:
     return EXIT_OK
 
 
-def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, KernelConfig]]) -> list[dict[str, Any]]:
+def rematch(arguments: argparse.Namespace, configs: list[dict[Problem, Config]]) -> list[dict[str, Any]]:
     """One row a size that all files have."""
     words = ["--gemm_size_file", str(arguments.files[0]), "--benchmark", "--profiler", arguments.profiler]
     parsed = options.build_parser().parse([*words, "--iters", str(arguments.iters)])
@@ -81,9 +80,7 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[GemmProblem, Kerne
     return [row_of(state, cells[state.problem], judge, configs) for state in states]
 
 
-def row_of(
-    state: SizeState, cells: Cells, judge: Judge, configs: list[dict[GemmProblem, KernelConfig]]
-) -> dict[str, Any]:
+def row_of(state: SizeState, cells: Cells, judge: Judge, configs: list[dict[Problem, Config]]) -> dict[str, Any]:
     """Each file's time and how much slower it is than the first's, percent with its interval; None if unknown."""
     names = [one[state.problem].name if state.problem in one else "" for one in configs]
     ran = finalists_of(cells, state.kept)

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.config import CONFIG_FIELDS
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
 from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
 from gemm_tuner.space import space
 
@@ -74,7 +74,8 @@ class Random:
         return {}
 
     def _draw(self, size: SizeView) -> list[str]:
-        names = np.random.default_rng([self.seed, size.problem.m, size.problem.k]).permutation(size.candidates.index)
+        problem = as_gemm(size.problem)
+        names = np.random.default_rng([self.seed, problem.m, problem.k]).permutation(size.candidates.index)
         return [str(name) for name in names[: allowed(len(names), self.share)]]
 
 

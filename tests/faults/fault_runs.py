@@ -133,8 +133,8 @@ class Machine:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             raise
-        texts = [(self.folder / name).read_text() for name in ("out.txt", "err.txt")]
-        return Outcome(status, *texts, time.monotonic() - begun)
+        out, err = ((self.folder / name).read_text() for name in ("out.txt", "err.txt"))
+        return Outcome(status, out, err, time.monotonic() - begun)
 
     def run(self, *flags: str, **env: str) -> Outcome:
         return self.end(self.start(*flags, **env), time.monotonic())

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from gpu_work import Gpu
 
-from gemm_tuner.languages.triton.kernel_env import kernel_env
-from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.core.language import language_of
 from gemm_tuner.measure.device import look, measured_device
 from gemm_tuner.space import space
 
@@ -41,8 +40,9 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
         pytest.skip("torch sees no GPU on this machine")
     row = machine.gpu(0)
     loaded = space.load(space.space_path(RULES, row["arch"]), row["arch"])
-    folder = tmp_path_factory.mktemp("gpu")
+    language = language_of("triton")
+    found = Gpu(measured_device(loaded.device, row), tmp_path_factory.mktemp("gpu"), language.start_launcher("cuda"))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in kernel_env(folder / "cache").items():
+        for name, value in language.environment(found.cache).items():
             patch.setenv(name, value)
-        yield Gpu(measured_device(loaded.device, row), folder, LANGUAGE.start_launcher("cuda"))
+        yield found

@@ -15,11 +15,11 @@ import pandas as pd
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Device, Status
 from gemm_tuner.gemm.combinations import first_fault
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, GemmProblem, Layout
-from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.space import prune
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,12 +42,18 @@ class Gpu:
     folder: Path
     counter: Any
 
+    @property
+    def cache(self) -> Path:
+        """Of compiled kernels: of the pool, and of this process."""
+        return self.folder / "cache"
+
     def config(
-        self, *tile: int, family: str = "gemm_tile", split_k: int = 1, warps: int = 4, stages: int = 2, group: int = 8,
-        **more: int,
+        self, m: int, n: int, k: int, *, family: str = "gemm_tile", split_k: int = 1, warps: int = 4, stages: int = 2,
+        group: int = 8, **more: int,
     ) -> KernelConfig:  # fmt: skip
+        """m, n, k: the tile. more: further fields of the configuration."""
         amd = {"matrix_instr_nonkdim": 16, "kpack": 1} if self.device.target.backend == "hip" else {}
-        return KernelConfig(family, *tile, group, split_k, warps, stages, **amd, **more)
+        return KernelConfig(family, m, n, k, group, split_k, warps, stages, **amd, **more)
 
     def configs(self) -> tuple[KernelConfig, ...]:
         """Several of each family; the rules say which of them a problem can have."""
@@ -89,7 +95,8 @@ class Gpu:
         scripts = compile_tasks.write_scripts(templates, folder, pairs, target)
         tasks = compile_tasks.tasks_for(pairs, scripts, target)
         workers = len(os.sched_getaffinity(0))
-        with CompilePool(LANGUAGE, target, workers, folder / "cache", folder / "compile.log", folder, 120.0) as pool:
+        work = target, workers, self.cache, folder / "compile.log", folder
+        with CompilePool(language_of("triton"), *work, limit_s=120.0) as pool:
             failed = [(t.name, t.specialization, r.message) for t, r in pool.run(tasks) if r.status != Status.OK]
         assert failed == []
         self.counter.compiled = self.counter.from_cache = 0

@@ -18,7 +18,7 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.module import write_module
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
 from gemm_tuner.store import results
 
 pytestmark = [
@@ -59,9 +59,10 @@ def choice(problem: GemmProblem, config: KernelConfig) -> Choice:
 
 def header_of(gpu: Gpu) -> results.Header:
     return results.Header(
-        *("0.1.0", "2026-01-31T12:00:00Z", gpu.device.name, gpu.device.target.arch, gpu.device.num_sms),
-        *("", "", "", "", "nsys", "", "randn", 0, "flushed", "measured"),
-    )
+        tool_version="0.1.0", date="2026-01-31T12:00:00Z", device=gpu.device.name, arch=gpu.device.target.arch,
+        num_sms=gpu.device.num_sms, driver="", triton="", torch="", python="", profiler="nsys", profiler_version="",
+        init_type="randn", seed=0, l2="flushed", source="measured",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +129,8 @@ def test_thirty_random_sizes_are_right(module: ModuleType) -> None:
     problems = []
     for _ in range(30):
         layout_a, layout_b = draw.choice(list(KINDS.values()))
-        size = [draw.choice((draw.choice(SIDES), draw.randint(1, 3000))) for _ in range(3)]
-        problems.append(GemmProblem(*size, layout_a=layout_a, layout_b=layout_b, bias=draw.random() < 0.5))
+        m, n, k = (draw.choice((draw.choice(SIDES), draw.randint(1, 3000))) for _ in range(3))
+        problems.append(GemmProblem(m, n, k, layout_a=layout_a, layout_b=layout_b, bias=draw.random() < 0.5))
     assert [text for seed, problem in enumerate(problems) if (text := fault(module, problem, seed))] == []
     assert counters_are_zero(module)
 
@@ -192,7 +193,8 @@ def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
     path = gpu.folder / "kinds.yaml"
     results.write(path, header_of(gpu), rows)
     module = loaded(write_module(path, gpu.folder / "kinds.py").path)
-    sizes = [*((row.problem.m, row.problem.n, row.problem.k) for row in rows), (33, 65, 130), (100, 200, 1000)]
+    shapes = [as_gemm(row.problem) for row in rows]
+    sizes = [*((shape.m, shape.n, shape.k) for shape in shapes), (33, 65, 130), (100, 200, 1000)]
     wrong = []
     for kind in kinds:
         for size in dict.fromkeys(sizes):
@@ -293,6 +295,7 @@ def test_the_shipped_results_give_a_module_that_is_right(gpu: Gpu) -> None:
         pytest.skip("the shipped results are for sm_90")
     path = ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"
     shipped = loaded(write_module(path, gpu.folder / "shipped_module.py").path)
-    rows = [row for row in results.read(path).rows if row.problem.m * row.problem.n * row.problem.k <= 2**36]
-    problems = [replace(row.problem, bias=number % 2 == 0) for number, row in enumerate(rows)]
+    tuned_for = [as_gemm(row.problem) for row in results.read(path).rows]
+    small = [problem for problem in tuned_for if problem.m * problem.n * problem.k <= 2**36]
+    problems = [replace(problem, bias=number % 2 == 0) for number, problem in enumerate(small)]
     assert [text for seed, problem in enumerate(problems) if (text := fault(shipped, problem, seed))] == []

@@ -11,6 +11,7 @@ from gpu_work import Gpu
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.core.records import Verified
+from gemm_tuner.gemm.config import tile
 from gemm_tuner.store import results
 
 SIZES = """\
@@ -30,7 +31,7 @@ def test_every_row_is_served_and_exported(gpu: Gpu, tmp_path: Path, monkeypatch:
     assert len(rows) == 2
     for row in rows:
         (one,) = row.served
-        assert one.verified is Verified.TRUE and one.config.SPLIT_K == 1 and one.config.family == "gemm_tile"
+        assert one.verified is Verified.TRUE and tile(one.config).SPLIT_K == 1 and one.config.family == "gemm_tile"
         assert one.time_us > 0 and one.default_us is not None and one.default_us > 0
         assert one.time_us >= 0.9 * row.facts["median_us"]  # the winner is of all families
     assert cli.main(["export", "tuned.yaml", "--to", "vllm", "-o", "out"]) == 0

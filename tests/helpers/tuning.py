@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Device, Status, Timing, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.launch.journal import End, Judged
@@ -176,7 +176,7 @@ class StandInGpu:
         for index, work in enumerate(plan.work):
             for _, name in work.entries:
                 ok = name not in self.wrong
-                for problem in (work.problem, replace(work.problem, m=93, n=93, k=135)):
+                for problem in (work.problem, replace(as_gemm(work.problem), m=93, n=93, k=135)):
                     verdict = Verdict(problem, name, ok, 0.0, 0.1, message="" if ok else "off")
                     on_event(work.problem, Judged.of(index, verdict))
                     if not ok:
