@@ -48,7 +48,7 @@ def write_recording(
 
 @dataclass(frozen=True)
 class _Gpu:
-    """What the probe says of a GPU; 0 where it does not say."""
+    """What the probe says of a GPU; 0 or empty where it does not say. Older versions noted no uuid and no pci."""
 
     id: Count
     name: str
@@ -57,6 +57,8 @@ class _Gpu:
     memory_bytes: Count
     l2_bytes: Count
     shared_memory_bytes: Count
+    uuid: str = ""
+    pci: str = ""
 
 
 @dataclass(frozen=True)

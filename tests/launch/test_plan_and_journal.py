@@ -201,6 +201,15 @@ def test_a_recording_with_a_wrong_field_is_refused_by_its_name(tmp_path: Path, c
     one_line(caught.value, words, "is no recording")
 
 
+def test_a_recording_is_read_with_all_that_the_probe_says_of_a_gpu(tmp_path: Path) -> None:
+    before = replay.load(RAW)
+    gpu = {**before.machine.gpus[0], "uuid": "GPU-1", "pci": "0000:c3:00"}
+    replay.write_recording(
+        tmp_path, replace(before.machine, gpus=(gpu,)), 0, before.profiler, before.how, "--search all"
+    )
+    assert replay.load(tmp_path).machine.gpus == (gpu,)
+
+
 def test_a_recording_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "recording.json")
     with pytest.raises(UserError, match="recording"):
