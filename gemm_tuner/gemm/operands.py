@@ -159,11 +159,4 @@ def interpretable(operands: Operands) -> Operands:
     def widened(tensor: Any) -> Any:
         return tensor if tensor is None else tensor.to(wider.get(tensor.dtype, tensor.dtype))
 
-    return replace(
-        operands,
-        a=widened(operands.a),
-        b=widened(operands.b),
-        c=widened(operands.c),
-        bias=widened(operands.bias),
-        c_in=widened(operands.c_in),
-    )
+    return replace(operands, **{name: widened(getattr(operands, name)) for name in ("a", "b", "c", "bias", "c_in")})

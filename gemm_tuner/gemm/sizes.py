@@ -93,13 +93,8 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
 
 
 def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
-    """Return the size of the flags -m, -n and -k. Raises UserError as ``load_sizes`` does."""
+    """The size of the flags -m, -n and -k. Raises UserError as ``load_sizes`` does."""
     return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
-
-
-def read_document(path: str | os.PathLike[str], defaults: Defaults, what: str = "size file") -> Document:
-    """Read and check a size file or a results file, every key and type. Raises UserError."""
-    return document_of(load_file(path, what), defaults)
 
 
 def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
@@ -113,7 +108,7 @@ def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
 
 
 def document_of(loaded: Loaded, defaults: Defaults) -> Document:
-    """Check every key and type of a file. Raises UserError."""
+    """A size file or a results file with every key and type checked. Raises UserError."""
     raw, name = loaded.value, loaded.name
     if isinstance(raw, dict):
         return _results_document(raw, name)

@@ -28,17 +28,12 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
         problem = plan.work[work].problem
         samples = joined.samples_us.get((work, name), ())
         if samples:
-            # The message of the A/A duplicate names the finalist whose kernel it is.
-            status, message = (Status.EARLY_STOPPED if early else Status.OK), duplicate_of(plan.work[work], name)
+            status = Status.EARLY_STOPPED if early else Status.OK
+            message = plan.work[work].again if name == AA_TEST else ""  # the finalist whose kernel ran twice
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
         found[problem, name] = Timing(problem, name, status, samples, message)
     return found
-
-
-def duplicate_of(work: Work, name: str) -> str:
-    """The finalist whose kernel ran a second time under ``name``; "" for other names."""
-    return work.again if name == AA_TEST else ""
 
 
 def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:

@@ -162,7 +162,8 @@ class Stage:
         self.parts.extendleft(reversed([Part(plan, probe=True) for plan in failure.probes]))
 
     def _enter(self, part: Part, journal: Sequence[Event], found: dict[Key, Timing]) -> None:
-        self._count(journal)
+        self.run.compiled += sum(e.compiled for e in journal if isinstance(e, Compiles))
+        self.run.from_cache += sum(e.from_cache for e in journal if isinstance(e, Compiles))
         if part.probe:
             found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
         self.keep(found)
@@ -170,10 +171,6 @@ class Stage:
     def keep(self, found: dict[Key, Timing]) -> None:
         self.on_found(found)
         self.run.timings.update(found)
-
-    def _count(self, journal: Sequence[Event]) -> None:
-        self.run.compiled += sum(e.compiled for e in journal if isinstance(e, Compiles))
-        self.run.from_cache += sum(e.from_cache for e in journal if isinstance(e, Compiles))
 
     def _on_crash(self, part: Part, journal: Sequence[Event], where: Path, ended: Ended) -> Failure:
         """What a crashed start was able to measure, and what it costs.

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, driver_version
@@ -26,10 +28,15 @@ SOURCES = ("measured", "predicted")
 HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
+@dataclass(frozen=True)
+class _Kept:
+    machine: Machine
+    around: dict[str, Any]
+
+
 def keep(run: Path, machine: Machine) -> None:
     """Writes beside a finished run's results what its machine was."""
-    row = {"machine": asdict(machine), "around": around()}
-    write_text_atomically(run / FILE, json.dumps(row, indent=1) + "\n")
+    write_text_atomically(run / FILE, json.dumps(asdict(_Kept(machine, around())), indent=1) + "\n")
 
 
 def recall(settings: Settings) -> Machine | None:
@@ -47,13 +54,12 @@ def recall(settings: Settings) -> Machine | None:
 def _read(path: Path) -> Machine | None:
     """None for a file that is not there, cannot be read, or tells of other GPUs, versions or variables."""
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-        machine = Machine(tuple(row["machine"]["gpus"]), row["machine"]["versions"], row["machine"]["driver"])
-    except (OSError, ValueError, KeyError, TypeError):
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except (OSError, msgspec.DecodeError):
         return None
-    driver = driver_version() if machine.gpus else ""
-    now = Machine(machine.gpus, probe.versions(), driver)
-    return machine if machine == now and row.get("around") == around() else None
+    gpus = kept.machine.gpus
+    now = _Kept(Machine(gpus, probe.versions(), driver_version() if gpus else ""), around())
+    return kept.machine if kept == now else None
 
 
 def around() -> dict[str, Any]:

@@ -56,12 +56,16 @@ def begin(
                 return folder, found
     folder = run_folder.create(settings.output_dir, key, settings.cache_name)
     store = _open(folder, stack)
-    older_configs.keep(store, settings.older, settings.older_served)
-    store.set_fact("fingerprint", now)
+    _note_begin(store, settings, now)
     store.set_fact("budget_s", settings.budget_s)
     store.set_fact(GPUS, gpu_labels(environment))
-    store.set_fact("began_s", time.time())
     return folder, store
+
+
+def _note_begin(store: Store, settings: Settings, fingerprint: dict[str, object]) -> None:
+    older_configs.keep(store, settings.older, settings.older_served)
+    store.set_fact("fingerprint", fingerprint)
+    store.set_fact("began_s", time.time())
 
 
 def _say_what_stays(
@@ -93,9 +97,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
     with ExitStack() as mine:
         store = _open(folder, mine)
         if store.fact("fingerprint") is None:  # killed before it had begun
-            older_configs.keep(store, settings.older, settings.older_served)
-            store.set_fact("fingerprint", now)
-            store.set_fact("began_s", time.time())
+            _note_begin(store, settings, now)
         now = {**now, **_older_as_begun(store, settings)}
         if resume.is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):

@@ -136,7 +136,7 @@ class SizeState:
         return "" if self.may_run(name) else ": ".join(filter(None, (str(row["status"]), str(row.get("message", "")))))
 
     def is_compiled(self, name: str) -> bool:
-        return "registers" in self.rows.get(name, {}) and not self.ended(name)
+        return self.has_binary(name) and not self.ended(name)
 
     def has_binary(self, name: str) -> bool:
         """Whether a configuration was compiled, whatever its status is now."""
@@ -153,7 +153,7 @@ class SizeState:
 
     def spread_failures(self) -> None:
         """Gives configurations that a check found wrong or unstable to those with the same code the same status."""
-        bad = {name: self.rows[name] for name in self.named(Status.WRONG) + self.named(Status.UNSTABLE)}
+        bad = {name: self.rows[name] for name in self.found_wrong()}
         for name, row in list(self.rows.items()):
             timed = str(row.get("message", "")).removeprefix(SAME_CODE_AS)
             if timed != row.get("message", "") and timed in bad:
@@ -181,15 +181,8 @@ class SizeState:
 
         among: consider these names only.
         """
-        full = {
-            name: row["screen_us"]
-            for name, row in self.rows.items()
-            if row.get("status") == Status.OK.value
-            and "screen_us" in row
-            and not row.get("message")
-            and (among is None or name in among)
-        }
-        return sorted(full, key=lambda name: (full[name], name))[:count]
+        whole = (name for name in self.timed() if self.rows[name].get("status") == Status.OK.value)
+        return [name for name in whole if among is None or name in among][:count]
 
     def cut(self, names: list[str], rule: str) -> None:
         """Marks configurations that the search did not ask for as pruned, by ``rule``."""

@@ -20,7 +20,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import served_rows
 from gemm_tuner.gemm.size_rows import SOURCES, TIMED_FACTS, Row
-from gemm_tuner.gemm.sizes import FORMAT_VERSION, read_document
+from gemm_tuner.gemm.sizes import FORMAT_VERSION, document_of, load_file
 from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, record_of
@@ -121,7 +121,7 @@ def write_rows(
 
 def read(path: str | os.PathLike[str]) -> Results:
     """Read a results file, strictly: an unknown key or a wrong type anywhere raises UserError."""
-    document = read_document(path, Defaults(), what="results file")
+    document = document_of(load_file(path, "results file"), Defaults())
     where = printable(path)
     if not document.is_results:
         raise UserError(
