@@ -28,7 +28,7 @@ from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALIN
 from gemm_tuner.gemm.problem_keys import dtype_hint
 from gemm_tuner.gemm.served import NAMES as SERVERS
 from gemm_tuner.profilers import AUTO, PROFILERS
-from gemm_tuner.search.registry import SEARCHES
+from gemm_tuner.search import SEARCHES
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.system.installation import data_folder
 

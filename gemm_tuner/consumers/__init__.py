@@ -1,1 +1,12 @@
 """Readers of tuned configs: the limits of their kernels, default configurations, names and keys of their files."""
+
+from __future__ import annotations
+
+from gemm_tuner.consumers.aiter import Aiter
+from gemm_tuner.consumers.block_fp8 import Sglang, Vllm
+from gemm_tuner.consumers.consumer import Consumer, Served
+from gemm_tuner.consumers.plain import Csv, Json, TritonConfig
+
+_WITH_LOOK_UP = (Vllm(), Sglang(), Aiter())
+CONSUMERS: dict[str, Consumer] = {one.name: one for one in (*_WITH_LOOK_UP, TritonConfig(), Csv(), Json())}
+SERVED: dict[str, Served] = {one.name: one for one in _WITH_LOOK_UP}

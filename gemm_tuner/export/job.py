@@ -17,14 +17,13 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.export import offers, plan
 from gemm_tuner.export.devices import Fits
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import LeftOut, Trust
 from gemm_tuner.export.plan import FilePlan
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.space import space
-from gemm_tuner.store import results, run_record
-from gemm_tuner.store.trust import Trust
+from gemm_tuner.store import results
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import read_bytes
 from gemm_tuner.system.installation import data_folder
@@ -100,15 +99,7 @@ def prepare(
                 gpu_wait_s,
             )
 
-        offered, left_out = offers.collect(
-            found,
-            lambda row: run_record.tables_folder(path, found.header_of(row)),
-            lambda problem: consumer.problem_fault(problem, arch),
-            config_fault,
-            trust,
-            find_check,
-            consumer.name,
-        )
+        offered, left_out = offers.collect(found, path, consumer, config_fault, trust, find_check)
     files, doubles = plan.group(consumer, offered, target)
     left_out += doubles
     known = {folder: sidecar.read(root / folder) for folder in {place.parent for place in files}}

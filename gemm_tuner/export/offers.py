@@ -1,4 +1,5 @@
-"""Selects what to export from a results file: for every size the best config that the consumer can launch.
+"""Selects what to export from a results file: of the rows that may be exported, for every size the best config that
+the consumer can launch.
 
 That is the size's own config, or, where the consumer cannot launch it (another kernel family, a split of K), the
 fastest one in the run's table that it can launch and that a check finds right.
@@ -10,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gemm_tuner.consumers.consumer import Offer
+from gemm_tuner.consumers.consumer import Consumer, Offer
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig, tile
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.pipeline.check_now import CheckNow, Finding
+from gemm_tuner.store import run_record
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES
 from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
-from gemm_tuner.store.trust import Trust, known_wrong
 from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
@@ -27,6 +28,47 @@ MAX_CHECKED = 8  # stand-ins of a size, at most
 
 # (problem, config) -> why the consumer cannot launch it; empty when it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
+
+
+CHECKED_HOW = {
+    Verified.TRUE: "checked on the GPU",
+    Verified.INTERPRETED: "checked in the interpreter only",
+    Verified.AGREED: "compared with other configurations only",
+    Verified.FALSE: "not checked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What the user accepts in addition to rows that were timed and checked on a GPU.
+
+    predicted:  rows that were never timed, and those checked in the interpreter only (--predicted).
+    unverified: rows that were not checked (--unverified).
+    """
+
+    predicted: bool = False
+    unverified: bool = False
+
+    def fault(self, verified: Verified, source: str) -> str:
+        """Why a row may not be exported; empty when it may. source: of its time, ``Choice.source``."""
+        if source == "predicted" and not self.predicted:
+            return "is predicted and was never run; --predicted exports it as such"
+        if verified is Verified.INTERPRETED and not self.predicted:
+            return "was checked in the interpreter only; --predicted exports it as such"
+        if verified is Verified.FALSE and not self.unverified:
+            return "is not verified: its result was not compared with a reference; --unverified exports it as such"
+        return ""
+
+
+def known_wrong(row: Row) -> str:
+    """Why a row's configuration must never be exported; empty when no later run found it wrong."""
+    found = row.facts.get("found_wrong", "")
+    return f"was found wrong by a later run ({found})" if found else ""
+
+
+def remark(verified: Verified) -> str:
+    """A remark to print on an exported row; empty for one that was checked on the GPU."""
+    return "" if verified is Verified.TRUE else CHECKED_HOW[verified]
 
 
 @dataclass(frozen=True)
@@ -53,36 +95,33 @@ class _StandIns:
 
 def collect(
     found: Results,
-    folder_of: Callable[[Row], Path],
-    problem_fault: Callable[[GemmProblem], str],
+    path: Path,
+    consumer: Consumer,
     config_fault: ConfigFault,
     trust: Trust,
     find_check: Callable[[], CheckNow],
-    consumer: str = "",
 ) -> tuple[list[Offer], list[LeftOut]]:
     """(what can be exported of a results file, in its order; what cannot, with reasons).
 
-    folder_of:  the run folder of a row, with its tables.
+    path:       of the results file. What tuning with --serve found for this consumer comes before a row's own config.
     find_check: makes the check of stand-ins; called once, and only when there are some.
-    consumer:   its ``served`` entries in the rows take precedence.
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
     for row in found.rows:
-        assert row.config is not None
         source = found.source_of(row)
-        served = _served(row, source, consumer)
-        if served is not None and not (
-            problem_fault(row.gemm)
-            or config_fault(row.gemm, tile(served.config))
-            or trust.fault(served.verified, source)
-        ):
+        unfit = consumer.problem_fault(row.gemm, str(found.header.get("arch", "")))
+        served = None if unfit else _served(row, source, consumer.name)
+        if served and not (config_fault(row.gemm, served.config) or trust.fault(served.verified, source)):
             offers[row.gemm] = served
             continue
-        own = "" if config_fault(row.gemm, row.tile) else known_wrong(row)
-        fault = problem_fault(row.gemm) or own or trust.fault(_own_check(row, config_fault), source)
-        offer = fault or _offer(row, source, folder_of(row), config_fault)
+        fault = config_fault(row.gemm, row.tile)
+        # A stand-in takes the place of a config that cannot be launched, and is checked separately.
+        untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
+        refused = unfit or ("" if fault else known_wrong(row)) or untrusted
+        folder = run_record.tables_folder(path, found.header_of(row))
+        offer = refused or _offer(row, source, folder, fault, config_fault)
         if isinstance(offer, Offer):
             offers[row.gemm] = offer
         elif isinstance(offer, _StandIns):
@@ -99,7 +138,6 @@ def collect(
 
 def _served(row: Row, source: str, consumer: str) -> Offer | None:
     """The config that tuning with --serve found for this consumer, if any."""
-    assert row.config is not None
     for one in row.served:
         if one.consumer == consumer:
             time_us = None if source == "predicted" else one.time_us
@@ -112,18 +150,9 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
     return None
 
 
-def _own_check(row: Row, config_fault: ConfigFault) -> Verified:
-    """How the row's config was checked; TRUE where a stand-in takes its place, which is checked separately."""
-    assert row.config is not None
-    return Verified.TRUE if config_fault(row.gemm, row.tile) else row.verified
-
-
-def _offer(row: Row, source: str, folder: Path, config_fault: ConfigFault) -> Offer | _StandIns | str:
-    """The offer for a row, or its stand-ins, or the reason why there is neither."""
-    config = row.tile
-    assert config is not None
-    time_us = row.facts.get("median_us")
-    fault = config_fault(row.gemm, config)
+def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
+    """The offer for a row, or its stand-ins, or the reason why there is neither. fault: of its own config."""
+    config, time_us = row.tile, row.facts.get("median_us")
     try:
         table = _table(folder, row.gemm.key, config.name, predicted=source == "predicted")
     except UserError as error:

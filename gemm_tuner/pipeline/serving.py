@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.consumer import Consumer
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
-from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Verdict, Verified

@@ -80,69 +80,46 @@ def held(
     Not reentrant: a process that holds a lock must not ask for it again.
     Raises GpuInUse when the time is over and EnvironmentFault when a lock file cannot be opened (exit status 3).
     """
-    until = None if wait_s is None else time.monotonic() + wait_s
+    until = float("inf") if wait_s is None else time.monotonic() + wait_s
     with ExitStack() as locks:
         for _, uuid in sorted({lock_name(uuid): uuid for uuid in uuids}.items()):
-            locks.enter_context(_one(uuid, until, on_wait, stop, say_every_s))
+            lock = FileLock(lock_path(uuid), mode=MODE)
+            try:
+                _take(lock, uuid, until, on_wait, stop, say_every_s)
+            except OSError as error:
+                raise EnvironmentFault(
+                    f"the lock of a GPU cannot be opened: {error.strerror}",
+                    where=lock.lock_file,
+                    hint=f"set {LOCK_DIR} to a folder that all users of this GPU may write",
+                ) from error
+            locks.callback(lock.release)
+            locks.callback(_write_holder, uuid, {})
+            _write_holder(uuid, {"pid": os.getpid(), "command": shlex.join(_command())[:COMMAND_CHARS]})
         yield
 
 
-@contextmanager
-def _one(
-    uuid: str, until: float | None, on_wait: Callable[[str], None], stop: Callable[[], bool], say_every_s: float
-) -> Iterator[None]:
-    path = lock_path(uuid)
-    lock = FileLock(path, mode=MODE)
-    try:
-        if not _taken(lock, 0.0, stop):
-            _wait(lock, uuid, until, on_wait, stop, say_every_s)
-    except OSError as error:
-        raise EnvironmentFault(
-            f"the lock of a GPU cannot be opened: {error.strerror}",
-            where=str(path),
-            hint=f"set {LOCK_DIR} to a folder that all users of this GPU may write",
-        ) from error
-    try:
-        _write_holder(uuid, {"pid": os.getpid(), "command": shlex.join(_command())[:COMMAND_CHARS]})
-        yield
-    finally:
-        _write_holder(uuid, {})
-        lock.release()
-
-
-def _wait(
+def _take(
     lock: FileLock,
     uuid: str,
-    until: float | None,
+    until: float,
     on_wait: Callable[[str], None],
     stop: Callable[[], bool],
     say_every_s: float,
 ) -> None:
+    """Waits for one lock. until: of time.monotonic(); raises GpuInUse then, KeyboardInterrupt when stop() is true."""
+    wait_s = 0.0
     while True:
-        left_s = float("inf") if until is None else until - time.monotonic()
-        if left_s <= 0:
-            raise GpuInUse(
-                f"GPU {uuid} is in use by {holder(uuid)}",
-                hint="wait for it by --wait TIME, or use another GPU",
-            )
-        on_wait(f"waiting for GPU {uuid}, which is in use by {holder(uuid)}")
-        if _taken(lock, min(say_every_s, left_s), stop):
+        with suppress(Timeout):  # also raised when stop() becomes true
+            lock.acquire(wait_s, LOOK_EVERY_S, cancel_check=stop)
             return
-
-
-def _taken(lock: FileLock, wait_s: float, stop: Callable[[], bool]) -> bool:
-    """Whether the lock was taken within the time. Raises KeyboardInterrupt when the run is to stop."""
-    until = time.monotonic() + wait_s
-    while True:
         if stop():
             raise KeyboardInterrupt
-        try:
-            lock.acquire(timeout=min(LOOK_EVERY_S, max(0.0, until - time.monotonic())))
-        except Timeout:
-            if time.monotonic() >= until:
-                return False
-        else:
-            return True
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            hint = "wait for it by --wait TIME, or use another GPU"
+            raise GpuInUse(f"GPU {uuid} is in use by {holder(uuid)}", hint=hint)
+        on_wait(f"waiting for GPU {uuid}, which is in use by {holder(uuid)}")
+        wait_s = min(say_every_s, left_s)
 
 
 def _holder_path(uuid: str) -> Path:

@@ -12,12 +12,14 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from gemm_tuner.store import results  # noqa: E402
 from gemm_tuner.core.errors import EnvironmentFault  # noqa: E402
-from gemm_tuner.consumers.registry import CONSUMERS  # noqa: E402
+from gemm_tuner.consumers import CONSUMERS  # noqa: E402
 from gemm_tuner.export import offers  # noqa: E402
 from gemm_tuner.export.module import rows as module_rows  # noqa: E402
+from gemm_tuner.gemm.config import KernelConfig  # noqa: E402
+from gemm_tuner.gemm.problem import GemmProblem  # noqa: E402
 from gemm_tuner.pipeline import check_now  # noqa: E402
 from gemm_tuner.store.results import Results  # noqa: E402
-from gemm_tuner.store.trust import Trust  # noqa: E402
+from gemm_tuner.export.offers import Trust  # noqa: E402
 
 READERS = ("vllm", "sglang", "aiter", "triton", "csv", "json")
 HEAD = """\
@@ -71,15 +73,10 @@ def taken(found: Results, name: str) -> int:
     def no_check() -> check_now.CheckNow:
         raise EnvironmentFault("none here")
 
-    offered, _ = offers.collect(
-        found,
-        lambda _: HERE,
-        lambda problem: consumer.problem_fault(problem, arch),
-        lambda problem, config: consumer.config_fault(problem, config, arch),
-        Trust(),
-        no_check,
-        name,
-    )
+    def config_fault(problem: GemmProblem, config: KernelConfig) -> str:
+        return consumer.config_fault(problem, config, arch)
+
+    offered, _ = offers.collect(found, HERE / "any.yaml", consumer, config_fault, Trust(), no_check)
     return len(offered)
 
 

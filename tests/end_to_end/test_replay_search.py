@@ -48,7 +48,7 @@ def test_the_quick_search_times_the_predicted_best_within_a_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of three, since the recording is small."""
-    monkeypatch.setattr("gemm_tuner.search.registry.QUICK_COUNT", 3)
+    monkeypatch.setattr("gemm_tuner.search.QUICK_COUNT", 3)
     assert tune(tmp_path, "--search", "quick", "--budget", "10m") == 0
     record, tables = run_of(tmp_path)
     assert [len(table) for table in tables] == [2, 6, 8]

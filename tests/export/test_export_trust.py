@@ -12,12 +12,12 @@ import pytest
 from export_samples import FILE, H20, VLLM, edited, export, files, rows, side, with_table
 from samples import ROOT, config, device, gpu
 
+from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.consumer import Offer
-from gemm_tuner.consumers.registry import CONSUMERS
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EnvironmentFault
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export import offers
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import LeftOut, Trust
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.languages.triton.language import LANGUAGE
@@ -25,7 +25,6 @@ from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.store import results
-from gemm_tuner.store.trust import Trust
 from gemm_tuner.system import gpu_lock
 
 
@@ -61,15 +60,13 @@ def offered(
     folder: Path, trust: Trust, find_check: Callable[[], check_now.CheckNow]
 ) -> tuple[list[Offer], list[LeftOut]]:
     """What vLLM is offered of a size that gemm_split_k won, beside two tiles that it can launch."""
-    found = results.read(with_table(folder, (FAST, 13.0, 12.9), (SLOW, 14.2, 14.0)))
+    path = with_table(folder, (FAST, 13.0, 12.9), (SLOW, 14.2, 14.0))
     vllm = CONSUMERS["vllm"]
 
     def config_fault(problem: GemmProblem, one: KernelConfig) -> str:
         return vllm.config_fault(problem, one, "sm_90")
 
-    return offers.collect(
-        found, lambda _: folder, lambda p: vllm.problem_fault(p, "sm_90"), config_fault, trust, find_check
-    )
+    return offers.collect(results.read(path), path, vllm, config_fault, trust, find_check)
 
 
 @pytest.mark.parametrize(

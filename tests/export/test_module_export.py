@@ -22,12 +22,12 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Device, Verified
 from gemm_tuner.export.module import sections, write_module
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
+from gemm_tuner.export.offers import Trust
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.space import prune
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import ResultsFile
-from gemm_tuner.store.trust import Trust
 from gemm_tuner.system import documents
 
 H200 = samples.ROOT / "results" / "tuned" / "nvidia_h200_bf16.yaml"

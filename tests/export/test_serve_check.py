@@ -16,8 +16,8 @@ from screens import Screen
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands.serve_check import print_answer
+from gemm_tuner.consumers import SERVED
 from gemm_tuner.consumers.consumer import SizeFile
-from gemm_tuner.consumers.registry import SERVED
 from gemm_tuner.export import serve
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.measure.device import Machine

@@ -294,7 +294,7 @@ def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkey
     gpu = StandInGpu()
     run = Run(tmp_path, gpu, configs=small, search="quick", compile_stage=True, older={ONE: too_large})
     # The search does not ask for it: it is predicted to be slow.
-    monkeypatch.setattr("gemm_tuner.search.registry.QUICK_COUNT", 2)
+    monkeypatch.setattr("gemm_tuner.search.QUICK_COUNT", 2)
     monkeypatch.setattr(CompileStage, "prefetch", lambda self, wanted: None)
     done = run.run()
     assert run.states[0].rows[too_large.name]["status"] == "out_of_resources"

@@ -13,10 +13,10 @@ from tuning import session
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.module.rows import select
+from gemm_tuner.export.offers import Trust
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import Judgement, ResultsFile
-from gemm_tuner.store.trust import Trust
 
 ONE, TWO, THREE, FOUR = (problem(512 << i, 512, 512) for i in range(4))
 LATER = dataclasses.replace(HEADER, date="2026-02-28T12:00:00Z", triton="3.9.0")

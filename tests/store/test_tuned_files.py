@@ -7,7 +7,7 @@ import re
 
 from samples import ROOT
 
-from gemm_tuner.consumers.registry import CONSUMERS
+from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.sizes import READABLE_VERSIONS
 from gemm_tuner.store import results

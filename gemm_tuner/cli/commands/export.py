@@ -13,14 +13,13 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_wait_flags, wait_s
-from gemm_tuner.consumers.registry import CONSUMERS
+from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import devices, job
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import CHECKED_HOW, LeftOut, Trust
 from gemm_tuner.export.plan import Change, FilePlan
 from gemm_tuner.store import run_place
-from gemm_tuner.store.trust import CHECKED_HOW, Trust
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
 

@@ -12,7 +12,7 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_document_flags, put_document
-from gemm_tuner.consumers.registry import SERVED
+from gemm_tuner.consumers import SERVED
 from gemm_tuner.consumers.sidecar import MEASURED_KINDS
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.export import serve

@@ -9,11 +9,10 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Target
 from gemm_tuner.export.module.render import rendered
 from gemm_tuner.export.module.rows import Tuned, select
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import LeftOut, Trust, remark
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.space import space
 from gemm_tuner.store import results
-from gemm_tuner.store.trust import Trust, remark
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.installation import data_folder

@@ -16,12 +16,11 @@ from gemm_tuner.core.records import Target
 from gemm_tuner.export.module import sections
 from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.module.rows import Tuned, default_outputs, with_bias_toggled
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import LeftOut, remark
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, GemmProblem, Layout
 from gemm_tuner.source import codegen
-from gemm_tuner.store.trust import remark
 
 MODULE_TEMPLATE = "module.py.j2"
 # What the template itself imports.

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gemm_tuner.core.records import Verified
-from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import Results
-from gemm_tuner.store.trust import Trust, known_wrong
 
 
 @dataclass(frozen=True, slots=True)
