@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import sys
 from pathlib import Path
@@ -30,12 +29,10 @@ EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")
 def page() -> str:
     """The page as the parsers are now."""
     from gemm_tuner.cli import options
-    from gemm_tuner.cli.commands import SUBCOMMANDS
+    from gemm_tuner.cli.commands import SUBCOMMANDS, build_parser
 
     parts = [INTRODUCTION, section(options.build_parser(), "tune a list of sizes")]
-    for name, what in SUBCOMMANDS.items():
-        parser = importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}").build_parser()
-        parts.append(section(parser, what))
+    parts += [section(build_parser(name), what) for name, what in SUBCOMMANDS.items()]
     return "\n".join(parts)
 
 

@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 from samples import ROOT
 
+from gemm_tuner.cli import commands
 from gemm_tuner.cli import main as cli
-from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles, compact, compare
+from gemm_tuner.cli.commands import SUBCOMMANDS, Consoles
 from gemm_tuner.cli.main import main
 from gemm_tuner.cli.options import build_parser
 from gemm_tuner.cli.parser import Parser
@@ -142,8 +143,8 @@ def test_o_is_the_output_everywhere(capsys: pytest.CaptureFixture[str], words: l
     ("parser", "words", "flag"),
     [
         (build_parser, (), "min_improvement"),
-        (compare.build_parser, ("a", "b"), "tolerance"),
-        (compact.build_parser, ("run",), "loss"),
+        (lambda: commands.build_parser("compare"), ("a", "b"), "tolerance"),
+        (lambda: commands.build_parser("compact"), ("run",), "loss"),
     ],
 )
 def test_percentages_are_written_alike(parser: Callable[[], Parser], words: tuple[str, ...], flag: str) -> None:

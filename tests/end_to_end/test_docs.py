@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from gemm_tuner.cli import commands, options
 from gemm_tuner.cli import main as cli
-from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import SUBCOMMANDS
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
@@ -66,8 +66,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def parsers() -> list[Parser]:
-    modules = (importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}") for name in SUBCOMMANDS)
-    return [options.build_parser(), *(module.build_parser() for module in modules)]
+    return [options.build_parser(), *map(commands.build_parser, commands.SUBCOMMANDS)]
 
 
 def examples(parser: Parser) -> list[str]:

@@ -1,15 +1,19 @@
 """The subcommands of ``tune_gemm.py``: one module each, imported when it is asked for.
 
-A module ``gemm_tuner.cli.commands.<name>`` (dashes as underscores) has ``build_parser() -> Parser`` and
-``main(words, shown) -> int``: the words behind the subcommand's name, the consoles, the exit status.
+A module ``gemm_tuner.cli.commands.<name>`` (dashes as underscores) has DESCRIPTION and EXAMPLES, which the help shows,
+``add_flags(parser)``, and ``main(arguments, shown) -> int``: the parsed flags, the consoles, the exit status.
 """
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from gemm_tuner.cli.parser import Parser
 
 SUBCOMMANDS: dict[str, str] = {
     "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
@@ -30,7 +34,21 @@ class Consoles:
     out: Console
 
 
+def build_parser(name: str) -> Parser:
+    """The parser of a subcommand of SUBCOMMANDS."""
+    from gemm_tuner.cli.parser import Parser
+
+    module = _module(name)
+    parser = Parser(name, module.DESCRIPTION, module.EXAMPLES)
+    module.add_flags(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
 def run(name: str, words: list[str], shown: Consoles) -> int:
     """Runs a subcommand of SUBCOMMANDS. Raises UserError for what is wrong with its words."""
-    module = importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}")
-    return int(module.main(words, shown))
+    return int(_module(name).main(build_parser(name).parse(words), shown))
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"gemm_tuner.cli.commands.{name.replace('-', '_')}")

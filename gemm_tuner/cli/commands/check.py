@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from pathlib import Path
 
@@ -42,8 +43,7 @@ WITHOUT_A_GPU = (
 _COLOURS = {Level.BLOCKS: "red", Level.WARNING: "yellow", Level.NOTE: "blue"}
 
 
-def build_parser() -> Parser:
-    parser = Parser("check", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     names = (AUTO, *(profiler.name for profiler in PROFILERS))
     parser.add_argument("--profiler", metavar="NAME", type=one_of(names), default=AUTO,
                         help=f"one of {', '.join(names)} (default: %(default)s)")  # fmt: skip
@@ -53,12 +53,9 @@ def build_parser() -> Parser:
     parser.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
                         help="folder of the space files (default: rules/)")  # fmt: skip
     add_document_flags(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
-    arguments = build_parser().parse(words)
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     known = facts.gather(arguments.output_dir, arguments.rules, arguments.profiler, arguments.arch)
     found = findings.judge(known)
     document = {

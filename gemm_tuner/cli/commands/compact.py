@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 from pathlib import Path
@@ -41,8 +42,7 @@ written.
 """
 
 
-def build_parser() -> Parser:
-    parser = Parser("compact", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument("run", metavar="RESULTS_OR_RUN", type=Path,
                         help="a run's folder, or a results file that it wrote")  # fmt: skip
     parser.add_argument("--loss", metavar="PCT", type=percent, default=2.0,
@@ -51,13 +51,10 @@ def build_parser() -> Parser:
                         "M ends: pow2, a power of two; learned, where times cross (default: %(default)s)")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="a results file of the served sizes")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Raises UserError for a run without tables, EnvironmentFault for a file that cannot be written."""
-    arguments = build_parser().parse(words)
     run = tuned.load(arguments.run)
     loss = arguments.loss / 100
     compacted = plan.compact(run, loss, arguments.boundaries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from rich.console import Console
@@ -40,8 +41,7 @@ or a file is wrong. With --allow_missing sizes may be missing, as long as one ca
 _COLOURS = {Verdict.SLOWER: "red", Verdict.LOST: "red", Verdict.FASTER: "green", Verdict.FOUND: "green"}
 
 
-def build_parser() -> Parser:
-    parser = Parser("compare", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", type=Path, help="what was before: a results file or a run's folder")
     parser.add_argument("b", metavar="B", type=Path, help="what is now")
     parser.add_argument("--tolerance", metavar="PCT", type=percent, default=2.0,
@@ -49,13 +49,10 @@ def build_parser() -> Parser:
     parser.add_argument("--allow_missing", action="store_true", help="accept that sizes of A are missing in B, or have "
                         "no time there that can be compared")  # fmt: skip
     add_document_flags(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Raises UserError for what is no results file and no run's folder."""
-    arguments = build_parser().parse(words)
     tolerance = arguments.tolerance / 100
     comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), tolerance)
     for warning in comparison.warnings:

@@ -63,8 +63,7 @@ NAMED = 3  # sizes in a line
 FAR_HINT = "filled from an M far off; tune sizes near by, or export into the consumer's own folder, whose default fills"
 
 
-def build_parser() -> Parser:
-    parser = Parser("export", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py, or a run's folder"
     )
@@ -92,12 +91,9 @@ def build_parser() -> Parser:
     add_wait_flags(parser)
     parser.add_argument("--verbose", action="store_true", help="name every size that is left out, with its config")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
-    arguments = build_parser().parse(words)
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     arguments.results = run_place.results_file(arguments.results)
     if arguments.to == MODULE:
         return module(arguments, shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -32,8 +33,7 @@ exit status: 0 the report was made; 2 there is no such run; 3 the file cannot be
 """
 
 
-def build_parser() -> Parser:
-    parser = Parser("report", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, which holds run.json and configs/, or a "
                         "results file, which names its run")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the page (default: report.html in RUN)")
@@ -42,13 +42,10 @@ def build_parser() -> Parser:
     shape.add_argument("--json", action="store_true", help="print the summary as JSON; a page is written for -o only")
     parser.add_argument("--top", metavar="N", type=positive, default=5,
                         help="of --text: configurations shown a size (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Raises UserError when RUN holds no run, EnvironmentFault when the page cannot be written."""
-    arguments = build_parser().parse(words)
     folder = run_place.run_folder(arguments.run)
     report = data.load(folder)
     if arguments.text:

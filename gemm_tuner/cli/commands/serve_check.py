@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,7 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(positive(word.strip()) for word in text.split(","))
 
 
-def build_parser() -> Parser:
-    parser = Parser("serve-check", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument("folder", metavar="DIR", type=Path, help="what was given to export by -o, site-packages, or a "
                         "folder with the files themselves")  # fmt: skip
     parser.add_argument("--as", metavar="CONSUMER", dest="consumer", type=one_of(SERVED), required=True,
@@ -54,12 +54,9 @@ def build_parser() -> Parser:
     parser.add_argument("--m", metavar="M,M", type=sizes, default=(),
                         help="the sizes to ask for (default: the usual grid, and what was tuned)")  # fmt: skip
     add_document_flags(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
-    arguments = build_parser().parse(words)
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     answers, remarks = serve.check(SERVED[arguments.consumer], arguments.folder, arguments.m)
     put_document(document(answers, remarks), arguments)
     if not arguments.json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -45,8 +46,7 @@ def m_list(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
 
 
-def build_parser() -> Parser:
-    parser = Parser("sizes", DESCRIPTION, EXAMPLES)
+def add_flags(parser: Parser) -> None:
     parser.add_argument("--from", metavar="FILE", dest="source", type=Path, required=True, help="the file to read")
     parser.add_argument("--format", metavar="KIND", type=one_of(SOURCES),
                         help=f"what it is: {', '.join(SOURCES)} (default: by its content)")  # fmt: skip
@@ -68,13 +68,10 @@ def build_parser() -> Parser:
     model.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS),
                        help="scales, in place of what config.json says")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
 
 
-def main(words: list[str], shown: Consoles) -> int:
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Raises UserError for a file without sizes, EnvironmentFault for a size file that cannot be written."""
-    arguments = build_parser().parse(words)
     asked = Asked(
         m_values=arguments.m,
         fp8=arguments.fp8 or "",
