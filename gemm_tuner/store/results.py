@@ -25,7 +25,7 @@ from gemm_tuner.system.documents import dump_yaml, show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, record_of
 
-__all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write"]
+__all__ = ["FORMAT_VERSION", "Header", "Results", "Row", "read", "write_rows"]
 
 _PREAMBLE = "# Written by tune_gemm.py; docs/results_format.md explains the fields. Times are in microseconds.\n"
 
@@ -84,20 +84,6 @@ class Results:
         return str(row.facts.get("source", self.header_of(row).get("source", "")))
 
 
-def write(
-    path: str | os.PathLike[str],
-    header: Header,
-    choices: Iterable[Choice],
-    failures: Iterable[tuple[Problem, str]] = (),
-) -> None:
-    """Write the results file, whole or not at all, rows in the given order.
-
-    failures: the sizes without a config, each with the reason; written, so that no size vanishes.
-    Raises EnvironmentFault when the file cannot be written, ValueError for a choice that no row can hold.
-    """
-    write_rows(path, dataclasses.asdict(header), [choice_row(choice) for choice in choices], failures)
-
-
 def write_rows(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
@@ -105,8 +91,9 @@ def write_rows(
     failures: Iterable[tuple[Problem, str]],
     earlier_headers: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write a results file of rows as ``choice_row`` makes them, or as an older file holds them.
+    """Write a results file, whole or not at all, of rows as ``choice_row`` makes them, or as an older file holds them.
 
+    failures: the sizes without a config, each with the reason; written, so that no size vanishes.
     earlier_headers: those of the runs that rows with kept_from are from. Raises EnvironmentFault, ValueError.
     """
     document: dict[str, Any] = {

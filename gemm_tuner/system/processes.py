@@ -71,7 +71,6 @@ def run_watched(
     *,
     heartbeat: Callable[[], object],
     stall_limit_s: float | Callable[[], float],
-    cwd: Path | None = None,
 ) -> Ended:
     """Runs a command in a process group of its own, its output in ``log_path``.
 
@@ -92,7 +91,6 @@ def run_watched(
         process = subprocess.Popen(
             guarded_command(argv),
             env={**env, MARK: mark, OWNER: identity(os.getpid())},
-            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -125,7 +123,7 @@ def kill_family(pid: int, mark: str) -> None:
     """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    for process in marked_processes(mark):
+    for process in with_variable(MARK, mark):
         with contextlib.suppress(psutil.Error):
             process.kill()
 
@@ -159,18 +157,13 @@ def die_with_the_tuner() -> None:
     def look() -> None:
         while identity(pid_of(owner)) == owner:
             time.sleep(LOOK_S)
-        for process in marked_processes(mark):
+        for process in with_variable(MARK, mark):
             if process.pid != os.getpid():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=look, name="owner", daemon=True).start()
-
-
-def marked_processes(mark: str) -> list[psutil.Process]:
-    """The processes whose environment holds the mark."""
-    return with_variable(MARK, mark)
 
 
 def with_variable(name: str, value: str) -> list[psutil.Process]:

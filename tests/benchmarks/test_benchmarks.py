@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import samples
 from nvml_recording import Gpu, h200, install
+from result_files import write_choices
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import EnvironmentFault, UserError
@@ -68,7 +69,7 @@ def tuned(tmp_path: Path) -> Path:
     predicted = dataclasses.replace(
         choice(COL, 190.0, None), source="predicted", p20_us=None, p80_us=None, num_samples=0
     )  # fmt: skip
-    results.write(path, HEADER, [*choices, predicted], [(GemmProblem(8, 8, 8), "no configuration")])
+    write_choices(path, HEADER, [*choices, predicted], [(GemmProblem(8, 8, 8), "no configuration")])
     return path
 
 
@@ -97,7 +98,7 @@ def test_the_summary_leaves_out_what_has_no_time_and_says_so(tuned: Path) -> Non
 
 def test_a_baseline_has_its_own_column_and_mean(tuned: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
-    results.write(other, HEADER, [choice(LARGE, 250.0, None), choice(SMALL, 12.8, None)])
+    write_choices(other, HEADER, [choice(LARGE, 250.0, None), choice(SMALL, 12.8, None)])
     text = kernels_table.document(tuned, None, other, "vLLM-default")
     assert [cells(text, problem.key)[-1] for problem in (LARGE, SMALL, NO_VENDOR)] == ["1.250", "1.280", "-"]
     assert "vLLM-default / ours, geometric mean: 1.265 over 2 sizes." in text  # sqrt(1.25 * 1.28)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from result_files import write_choices
 from work import ROOT, compile_work, space_of
 
 from gemm_tuner.core.choice import Choice
@@ -45,7 +46,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     choices = [
         Choice(GemmProblem(*size), config, "measured", Verified.TRUE, *timed) for size, config in CONFIGS.items()
     ]
-    results.write(folder / "tuned.yaml", HEADER, choices)
+    write_choices(folder / "tuned.yaml", HEADER, choices)
     write_module(folder / "tuned.yaml", folder / "gemm.py")
     script = ROOT / "tests" / "compile" / "module_launches.py"
     command = [sys.executable, os.fspath(script), str(folder / "gemm.py"), str(folder / "found.json")]

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import samples
+from result_files import write_choices
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import EnvironmentFault, UserError
@@ -46,7 +47,7 @@ def choice(problem: GemmProblem, config: KernelConfig | None = None, verified: V
 
 def written(folder: Path, *rows: Choice, failures: Any = (), **header: Any) -> Path:
     path = folder / "tuned.yaml"
-    results.write(path, replace(HEADER, **header), rows, failures)
+    write_choices(path, replace(HEADER, **header), rows, failures)
     return path
 
 

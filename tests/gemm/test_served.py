@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from export_samples import VLLM, export, side
+from result_files import write_choices
 from run_samples import HEADER, choice, size, write_run
 from samples import config
 
@@ -33,7 +34,7 @@ def with_served(*served: ServedChoice, source: str = "measured", us: float = 10.
 
 
 def write(path: Path, one: Choice) -> Path:
-    results.write(path, HEADER, [one])
+    write_choices(path, HEADER, [one])
     return path
 
 

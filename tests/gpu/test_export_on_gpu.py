@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from gpu_work import Gpu
+from result_files import write_choices
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.core.choice import Choice
@@ -35,7 +36,7 @@ def written(folder: Path, gpu: Gpu) -> Path:
         l2="flushed", source="measured",
     )  # fmt: skip
     path = folder / "tuned.yaml"
-    results.write(path, header, [Choice(PROBLEM, WINNER, "measured", *timed)])
+    write_choices(path, header, [Choice(PROBLEM, WINNER, "measured", *timed)])
     rows = [{"name": one.name, "status": "ok", **one.to_dict(), "screen_us": 10.0, "finals_us": None}
             for one in (WINNER, TILE)]  # fmt: skip
     (folder / "configs").mkdir()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from gpu_work import ROOT, Gpu
+from result_files import write_choices
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
@@ -73,7 +74,7 @@ def module(gpu: Gpu) -> Iterator[ModuleType]:
         for size, config in tuned(gpu).items()
     ]
     path = gpu.folder / "tuned_module.yaml"
-    results.write(path, header_of(gpu), rows)
+    write_choices(path, header_of(gpu), rows)
     yield loaded(write_module(path, gpu.folder / "tuned_module.py").path)
 
 
@@ -191,7 +192,7 @@ def test_scales_batches_and_epilogues_are_right(gpu: Gpu) -> None:
     ]
     assert len(rows) > 2 * len(kinds)
     path = gpu.folder / "kinds.yaml"
-    results.write(path, header_of(gpu), rows)
+    write_choices(path, header_of(gpu), rows)
     module = loaded(write_module(path, gpu.folder / "kinds.py").path)
     shapes = [as_gemm(row.problem) for row in rows]
     sizes = [*((shape.m, shape.n, shape.k) for shape in shapes), (33, 65, 130), (100, 200, 1000)]

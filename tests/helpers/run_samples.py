@@ -7,13 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
+from result_files import write_choices
 from samples import config
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.store import results, run_record
+from gemm_tuner.store import run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 
@@ -40,7 +41,7 @@ def choice(
 
 
 def write_results(path: Path, choices: list[Choice], header: Header = HEADER, **failures: GemmProblem) -> Path:
-    results.write(path, header, choices, [(problem, reason) for reason, problem in failures.items()])
+    write_choices(path, header, choices, [(problem, reason) for reason, problem in failures.items()])
     return path
 
 

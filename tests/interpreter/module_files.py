@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from result_files import write_choices
+
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
@@ -43,5 +45,5 @@ def choices(dtype: str, layouts: Iterable[tuple[Layout, Layout]]) -> list[Choice
 
 
 def write_results(path: Path, rows: Iterable[Choice], **header: object) -> Path:
-    results.write(path, replace(HEADER, **header), rows)  # type: ignore[arg-type]
+    write_choices(path, replace(HEADER, **header), rows)  # type: ignore[arg-type]
     return path

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from result_files import write_choices
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
@@ -75,7 +76,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def written(path: Path, *choices: Choice, failures: Any = ()) -> dict[str, Any]:
-    results.write(path, HEADER, choices, failures)
+    write_choices(path, HEADER, choices, failures)
     value = yaml.safe_load(path.read_text())
     assert isinstance(value, dict)
     return value
@@ -206,7 +207,7 @@ def test_numpy_numbers_are_written_as_plain_ones(path: Path) -> None:
 )
 def test_a_choice_that_no_row_can_hold_is_an_error_and_writes_nothing(path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        results.write(path, HEADER, [dataclasses.replace(CHOICE, **change)])
+        write_choices(path, HEADER, [dataclasses.replace(CHOICE, **change)])
     assert not path.exists()
 
 
@@ -287,7 +288,7 @@ def test_a_failed_write_is_a_fault_of_the_machine_and_keeps_the_old_file(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(EnvironmentFault, match="No space left on device"):
-        results.write(path, HEADER, [])
+        write_choices(path, HEADER, [])
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -378,7 +379,7 @@ CHOICES = st.builds(
 )
 def test_any_choices_round_trip(tmp_path: Path, choices: list[Choice], failures: list[tuple[GemmProblem, str]]) -> None:
     path = tmp_path / "round.yaml"
-    results.write(path, HEADER, choices, failures)
+    write_choices(path, HEADER, choices, failures)
     entries = load_sizes(path, Defaults()).entries
     assert [(e.problem, e.config) for e in entries] == [(c.problem, c.config) for c in choices]
     read = results.read(path)
