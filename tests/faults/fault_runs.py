@@ -175,7 +175,8 @@ def with_stand_in_gpu(
     machine = Machine(folder, cache, axes=axes or AXES)
     command = shlex.join([sys.executable, "-I", "-S", str(ON_PATH / "nsys_stand_in.py")])
     (folder / "bin").mkdir()
-    (folder / "bin" / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    version = '[ "$1" = --version ] && echo "NVIDIA Nsight Systems version 2025.1.1.0" && exit\n'
+    (folder / "bin" / "nsys").write_text(f'#!/bin/sh\n{version}exec {command} "$@"\n')
     (folder / "bin" / "nsys").chmod(0o755)
     machine.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     machine.env["PYTHONPATH"] = str(ON_PATH)

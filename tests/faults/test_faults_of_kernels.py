@@ -35,7 +35,12 @@ class BadTemplate:
 
 
 BAD_TEMPLATES = (
-    BadTemplate("an infinite loop", "while True: pass", "compile_timeout", "not compiled within 4 s"),
+    BadTemplate(
+        "an infinite loop",
+        "import time; [time.sleep(1) for _ in iter(int, 1)]",
+        "compile_timeout",
+        "not compiled within 4 s",
+    ),
     BadTemplate(
         "a compile that never ends, in a process of its own",
         "import subprocess; subprocess.run(['sleep', '600'])",

@@ -43,7 +43,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An nsys on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    command = shlex.join([sys.executable, str(HELPERS / "nsys_stand_in.py")])
+    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
     (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     (folder / "nsys").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)

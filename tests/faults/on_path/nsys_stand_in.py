@@ -69,8 +69,5 @@ def stats(arguments: list[str], fault: str) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--version":
-        print("NVIDIA Nsight Systems version 2025.1.1.0")
-        sys.exit(0)
     job = {"profile": profile, "stats": stats}[sys.argv[1]]
     sys.exit(job(sys.argv[2:], os.environ.get("NSYS_FAULT", "")))
