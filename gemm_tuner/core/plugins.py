@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import re
 from typing import Any
@@ -19,6 +18,8 @@ def find(module: str, attribute: str, group: str, name: str) -> Any:
         found = getattr(importlib.import_module(module), attribute, None)
         if found is not None:
             return found
-    for entry in importlib.metadata.entry_points(group=group, name=name):
+    from importlib import metadata  # a tenth of what a launcher imports: only where it is asked for
+
+    for entry in metadata.entry_points(group=group, name=name):
         return getattr(entry.load(), attribute)
     return None
