@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gemm_tuner.measure.gpu_watch import GpuWatch, find_sensor, summary
+from gemm_tuner.measure.gpu_watch import find_sensor, summary, watching
 
 EXIT_ENVIRONMENT = 3
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -40,7 +40,7 @@ class Block:
 
 @dataclass
 class State:
-    """The GPU's state while a block ran, as GpuWatch sums it up: least, median and most of each reading; empty where it
+    """The state of the GPU while a block ran, as gpu_watch sums it: least, median and most of each reading; empty where it
     cannot be read, then ``unknown`` says why."""
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -59,9 +59,9 @@ def watched(gpu: str) -> Iterator[State]:
     """Samples the GPU's state while the block under it runs; the State is filled when that ends."""
     sensor, reason = find_sensor("cuda", [gpu])
     state = State(unknown=reason)
-    with GpuWatch((sensor, [gpu])) as watch:
+    with watching(sensor, [gpu]) as samples:
         yield state
-    state.summary = summary(watch.samples)
+    state.summary = summary(samples)
     if sensor is not None:
         sensor.close()
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
-from gemm_tuner.gemm.exact_check import Wrong, exact_fault
-from gemm_tuner.gemm.exact_operands import count_sets, make_exact_operands, with_exact_factors
+from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
 from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference

@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import statistics
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol
 
 from gemm_tuner.system.nvml import SLOWED, Nvml
@@ -101,32 +100,28 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-class GpuWatch:
-    """Samples the GPUs in a thread while the block runs. ``sensor`` None samples nothing."""
+@contextlib.contextmanager
+def watching(sensor: Sensor | None, gpus: Sequence[str]) -> Iterator[list[Sample]]:
+    """A list that a thread adds samples of the GPUs to while the block runs; none without a sensor."""
+    samples: list[Sample] = []
+    if sensor is None:
+        yield samples
+        return
+    end = threading.Event()
 
-    def __init__(self, watched: tuple[Sensor | None, Sequence[str]]) -> None:
-        self._sensor, self._gpus = watched
-        self.samples: list[Sample] = []
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gpu watch", daemon=True)
-
-    def __enter__(self) -> GpuWatch:
-        if self._sensor is not None:
-            self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end.set()
-        if self._sensor is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._end.wait(PERIOD_S):
-            for gpu in self._gpus:
+    def run() -> None:
+        while not end.wait(PERIOD_S):
+            for gpu in gpus:
                 with contextlib.suppress(Exception):  # a reading that fails is one sample less
-                    self.samples.append(self._sensor.read(gpu))  # type: ignore[union-attr]
+                    samples.append(sensor.read(gpu))
+
+    thread = threading.Thread(target=run, name="gpu watch", daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        end.set()
+        thread.join()
 
 
 def throttled(samples: Sequence[Sample]) -> bool:

@@ -21,10 +21,6 @@ from gemm_tuner.store.store import Store
 ODD_COMPILES_A_SIZE = 2
 
 
-def only_store(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-    """For ``CheckStage.run`` where no size is to be settled: the store has the verdicts."""
-
-
 @dataclass
 class CheckStage:
     """scripts: by family and signature. compiling: what compiles the kernels of odd sizes before a check on a GPU;
@@ -44,9 +40,9 @@ class CheckStage:
     seed: int = 0
 
     def run(
-        self, checker: Checker, order: Sequence[tuple[SizeState, list[str]]], on_settled: OnSettled
+        self, checker: Checker, order: Sequence[tuple[SizeState, list[str]]], on_settled: OnSettled | None = None
     ) -> dict[Problem, list[Verdict]]:
-        """Checks candidates best first; ``on_settled`` is called for each size as soon as it is known.
+        """Checks candidates best first. The store keeps the verdicts; ``on_settled`` hears of a size once it is known.
 
         Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to
         end; sizes that it did not come to are then not settled, and a resumed run checks them.
@@ -59,7 +55,8 @@ class CheckStage:
         with self.gpus.held(), self.log.step("check", len(order)) as step:
 
             def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-                on_settled(problem, name, verdicts)
+                if on_settled is not None:
+                    on_settled(problem, name, verdicts)
                 step.advance()
 
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
@@ -85,7 +82,7 @@ class CheckStage:
             names = [name for name in state.timed() if name not in known]
             if names:
                 order.append((state, names))
-        self.run(checker, order, only_store)
+        self.run(checker, order)
 
     def _script_of(self, state: SizeState, name: str) -> str:
         return self.scripts[state.kept[name].family, state.problem.signature].file

@@ -9,7 +9,7 @@ from gemm_tuner.core.records import Role, Timing
 from gemm_tuner.launch.plan import FINALS, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.measure.gpu_watch import GpuWatch, Sample
+from gemm_tuner.measure.gpu_watch import Sample
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.supervise import at_each_end
 from gemm_tuner.pipeline.gpus import Gpus
@@ -56,15 +56,15 @@ class FinalsProcess:
                 self.store.drop_process(one.problem, FINALS, number)
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
-            with self.gpus.held(), bar as step, GpuWatch(self.gpus.watched()) as watch:
+            with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
                 # Only now: waiting for the GPU does not count.
                 begun, plans = budget.clock(), self.planner.finals(number, self._deadline(sizes))
                 runs = self.fleet.time(work, plans, at_each_end(step.advance), enter, True)
             for run in runs:
                 self.log.count_run(run)
                 self.limits.learn(run)
-            slowed = gpu_watch.throttled(watch.samples)
-            self._note_gpu(TITLE + attempt, watch.samples, slowed)
+            slowed = gpu_watch.throttled(samples)
+            self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
             if not slowed or self.limits.interruption.asked or not self.has_time_for(spent_s, sizes):

@@ -54,10 +54,6 @@ class Gpus:
         """What timings are stored with, so that a resumed run knows its GPUs again."""
         return gpu_labels(self.environment)
 
-    def watched(self) -> tuple[Sensor | None, list[str]]:
-        """What GpuWatch needs."""
-        return self.sensor, self.names
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Holds the locks of the GPUs while the block times or checks on them; of a recording there are none.

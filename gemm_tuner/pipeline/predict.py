@@ -10,7 +10,7 @@ from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.decide import choose
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
-from gemm_tuner.pipeline.check_stage import CheckStage, only_store
+from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.finals import Finalists
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
@@ -69,7 +69,7 @@ def check_served(session: Session, checks: CheckStage, order: Finalists, servers
         wanted = [
             (state, names[:CHECKED_A_SIZE]) for state, names in serving.to_check(server, times, session.store.verdicts)
         ]
-        checks.run(interpreter(session), wanted, only_store)
+        checks.run(interpreter(session), wanted)
 
 
 def interpreter(session: Session) -> InterpreterLauncher:

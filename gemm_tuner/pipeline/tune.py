@@ -12,7 +12,7 @@ from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet, Launcher
 from gemm_tuner.pipeline import resume, serving
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
-from gemm_tuner.pipeline.check_stage import CheckStage, only_store
+from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finalists, Finals
@@ -205,4 +205,4 @@ class Tuning:
             if not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
-            checks.run(self.fleet.first_alive(), wanted, only_store)
+            checks.run(self.fleet.first_alive(), wanted)

@@ -13,11 +13,13 @@ import pytest
 from gemm_tuner.gemm import exact_operands
 from gemm_tuner.gemm.check import Caller, check, check_random, exact_difference
 from gemm_tuner.gemm.combinations import first_fault
-from gemm_tuner.gemm.exact_check import before_activation, exact_fault, exact_range
 from gemm_tuner.gemm.exact_operands import (
     MOST_TERMS_FP8,
+    before_activation,
     count_sets,
     cover,
+    exact_fault,
+    exact_range,
     make_exact_operands,
     most_terms,
     with_exact_factors,

@@ -10,7 +10,7 @@ import pytest
 from nvml_recording import Gpu, h200, install
 
 from gemm_tuner.measure import gpu_watch
-from gemm_tuner.measure.gpu_watch import AmdSmiSensor, GpuWatch, NvmlSensor, Sample, find_sensor
+from gemm_tuner.measure.gpu_watch import AmdSmiSensor, NvmlSensor, Sample, find_sensor, watching
 
 
 class Script:
@@ -42,16 +42,16 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_watch, "PERIOD_S", 0.001)
 
 
-def watched(*readings: Sample | None, gpus: tuple[str, ...] = ("0",)) -> tuple[GpuWatch, Script]:
+def watched(*readings: Sample | None, gpus: tuple[str, ...] = ("0",)) -> tuple[list[Sample], Script]:
     sensor = Script(*readings)
-    with GpuWatch((sensor, gpus)) as watch:
+    with watching(sensor, gpus) as samples:
         assert sensor.all_given.wait(30)
-    return watch, sensor
+    return samples, sensor
 
 
 def test_what_was_read_is_summed_up() -> None:
-    watch, _ = watched(state(1500.0), state(1980.0), state(1800.0))
-    assert gpu_watch.summary(watch.samples) == {
+    samples, _ = watched(state(1500.0), state(1980.0), state(1800.0))
+    assert gpu_watch.summary(samples) == {
         "samples": 3,
         "throttled": False,
         "sm_clock_mhz": [1500.0, 1800.0, 1980.0],
@@ -62,13 +62,13 @@ def test_what_was_read_is_summed_up() -> None:
 
 @pytest.mark.parametrize(("slow", "of", "throttled"), [(0, 20, False), (2, 20, False), (3, 20, True), (20, 20, True)])
 def test_a_moment_of_throttling_is_none(slow: int, of: int, throttled: bool) -> None:
-    watch, _ = watched(*(state(1500.0, slow=index < slow) for index in range(of)))
-    assert gpu_watch.throttled(watch.samples) == throttled
+    samples, _ = watched(*(state(1500.0, slow=index < slow) for index in range(of)))
+    assert gpu_watch.throttled(samples) == throttled
 
 
 def test_a_reading_that_fails_is_one_sample_less() -> None:
-    watch, _ = watched(state(1500.0), None, state(1600.0))
-    assert [sample.sm_clock_mhz for sample in watch.samples] == [1500.0, 1600.0]
+    samples, _ = watched(state(1500.0), None, state(1600.0))
+    assert [sample.sm_clock_mhz for sample in samples] == [1500.0, 1600.0]
 
 
 def test_every_gpu_is_asked() -> None:
@@ -82,9 +82,9 @@ def test_the_watch_ends_with_the_block() -> None:
 
 
 def test_without_a_sensor_nothing_is_known_and_nothing_runs() -> None:
-    with GpuWatch((None, ["0"])) as watch:
+    with watching(None, ["0"]) as samples:
         assert not [thread for thread in threading.enumerate() if thread.name == "gpu watch"]
-    assert gpu_watch.summary(watch.samples) == {} and not gpu_watch.throttled(watch.samples)
+    assert gpu_watch.summary(samples) == {} and not gpu_watch.throttled(samples)
 
 
 @pytest.mark.parametrize(
