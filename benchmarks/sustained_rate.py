@@ -40,7 +40,7 @@ class Block:
 
 @dataclass
 class State:
-    """The state of the GPU while a block ran, as gpu_watch sums it: least, median and most of each reading; empty where it
+    """The GPU while a block ran, as gpu_watch sums it up: least, median and most of each reading; empty where it
     cannot be read, then ``unknown`` says why."""
 
     summary: dict[str, Any] = field(default_factory=dict)
