@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MATRIX_KINDS = ("mma", "wgmma", "tcgen05", "mfma", "wmma")
+MATRIX_KINDS = ("none", "mma", "wgmma", "tcgen05", "mfma", "wmma")
 FP8_KINDS = ("none", "ocp", "fnuz")
 
 
@@ -15,7 +15,8 @@ class Architecture:
     """Facts of an architecture, from its space file. Each is one property: none stands for another.
 
     matrix:   instructions of ``tl.dot``: ``mma`` (NVIDIA, one warp), ``wgmma`` (Hopper, a warp group), ``tcgen05``
-              (data-center Blackwell, a warp group), ``mfma`` (AMD CDNA), ``wmma`` (AMD RDNA).
+              (data-center Blackwell, a warp group), ``mfma`` (AMD CDNA), ``wmma`` (AMD RDNA), or
+              ``none`` (a CPU).
     tma:      copies tiles between memory and shared memory by tensor descriptors.
     clusters: blocks of a cluster read each other's shared memory.
     fp8:      encoding of 8-bit floats that the matrix instructions take: ``ocp``, ``fnuz``, or ``none``.

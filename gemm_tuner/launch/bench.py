@@ -14,7 +14,6 @@ from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.launch.candidates import Candidate, VendorCandidate
 from gemm_tuner.launch.clock import HostClock
 from gemm_tuner.launch.journal import Called, Journal
-from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 
@@ -42,7 +41,7 @@ class Bench:
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
         self._tired = False
-        self.placement = Placement(self.method.seed, self.process, self.device)
+        self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
         self._support = language.support_calls(self.method.flush_bytes, self.device)
 
@@ -80,7 +79,7 @@ class Bench:
 
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
-        for _ in range(SPIN_UP_FLUSHES):
+        for _ in range(SPIN_UP_FLUSHES if self.processor.idles else 0):
             self.flush()
         self.processor.wait()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.workload import Launch, workload_of
 from gemm_tuner.languages.scratch import ScratchPool, count_sms
-from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import VENDOR, Method, Work
+from gemm_tuner.launch.processor import Placed
 
 if TYPE_CHECKING:
     from gemm_tuner.launch.bench import Bench
@@ -41,7 +41,7 @@ class VendorCandidate:
 class WorkOperands:
     """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
 
-    def __init__(self, work: Work, method: Method, device: str, placement: Placement) -> None:
+    def __init__(self, work: Work, method: Method, device: str, placement: Placed) -> None:
         self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
         self._workload = workload_of(work.problem.kind)
         self._workload.require_memory(work.problem, method.rotating_bytes, device)

@@ -105,10 +105,8 @@ def run(
     plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, language: Language, clock: HostClock | None
 ) -> None:
     """Runs a plan whose kernels are timed; ends early, between two configurations, once the file ``stop`` is there."""
-    import torch
-
     processor = processor_of(plan.device)
-    journal.write(DeviceUsed(processor.name, torch.__version__))
+    journal.write(DeviceUsed(processor.name, processor.torch_version))
     bench = Bench(plan, journal, stop, language, processor, clock)
     warm_vendor(plan, processor)
     bench.spin_up()

@@ -12,8 +12,11 @@ from gemm_tuner.system.processes import own_pids
 def others(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:
     """Processes on these GPUs that this process did not start; none where no driver tells of any.
 
-    backend: 'cuda', then ``gpus`` are UUIDs or NVML's indices; or 'hip', whose driver lists the users of all GPUs.
+    backend: 'cuda', then ``gpus`` are UUIDs or NVML's indices; 'hip', whose driver lists the users of all GPUs; or
+    'cpu', which has no such users.
     """
+    if backend == "cpu":
+        return []
     if backend == "cuda":
         try:
             with opened() as nvml:

@@ -79,7 +79,10 @@ class AmdSmiSensor:
 
 
 def find_sensor(backend: str, gpus: Sequence[str]) -> tuple[Sensor | None, str]:
-    """What can read all of these GPUs of a backend ('cuda' or 'hip'); None and the reason where nothing can."""
+    """What can read all of these GPUs of a backend; None and the reason where nothing can. A CPU's clocks are not
+    watched."""
+    if backend == "cpu":
+        return None, ""
     kind = NvmlSensor if backend == "cuda" else AmdSmiSensor
     try:
         sensor: Sensor = kind()

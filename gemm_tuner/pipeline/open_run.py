@@ -91,7 +91,7 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
     backend = environment.device.target.backend
     if profiler is not None:
         session.gpus.sensor, reason = find_sensor(backend, session.gpus.names)
-        if session.gpus.sensor is None:
+        if session.gpus.sensor is None and reason:
             session.log.say(f"throttling of the GPU is not watched: {reason}")
         if not (folder.raw / replay.RECORDING).exists():
             replay.write_recording(

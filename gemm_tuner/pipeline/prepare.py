@@ -15,7 +15,7 @@ from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.measure import device as devices
-from gemm_tuner.measure import replay
+from gemm_tuner.measure import host, replay
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
@@ -71,7 +71,7 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
             raise UserError(f"the recording is of {arch}, not {settings.arch}", where="--arch", accepted=arch)
         assumed = assumed_device(settings, arch)
         return Environment(devices.measured_device(assumed, machine.gpu(0)), (0,), machine, recording)
-    machine = known or devices.look()
+    machine = known or (host.look() if settings.language.backends == ("cpu",) else devices.look())
     asked_for = (settings.gpu_ids is not None or settings.ngpus is not None) and (for_a_run or bool(machine.gpus))
     gpus = devices.choose_gpus(machine, settings.gpu_ids, settings.ngpus) if asked_for or machine.gpus else ()
     arch_of_gpu = machine.gpu(gpus[0])["arch"] if gpus else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.profilers.base import TRACE_COLUMNS, Profiler, TraceError
+from gemm_tuner.profilers.clock import Clock
 from gemm_tuner.profilers.ncu import Ncu
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.profilers.proton import Proton
@@ -16,14 +17,14 @@ from gemm_tuner.profilers.rocprofv3 import Rocprofv3
 __all__ = ["AUTO", "AUTO_ORDER", "PROFILERS", "TRACE_COLUMNS", "Profiler", "TraceError", "select"]
 
 AUTO = "auto"
-PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton())
-AUTO_ORDER = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu")}
+PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton(), Clock())
+AUTO_ORDER = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu"), "cpu": ("clock",)}
 
 
 def select(name: str, backend: str) -> Profiler:
     """The profiler called ``name``; 'auto' takes the first of AUTO_ORDER that is installed.
 
-    backend: 'cuda' or 'hip'. Raises UserError for a name that does not exist, and
+    backend: 'cuda', 'hip' or 'cpu'. Raises UserError for a name that does not exist, and
     EnvironmentFault for a tool that is not installed or is not for this GPU.
     """
     by_name = {profiler.name: profiler for profiler in PROFILERS}

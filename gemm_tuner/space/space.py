@@ -28,6 +28,10 @@ DEVICE_KEYS = (
     "registers_per_sm", "max_registers", "max_warps_per_sm", "l2_bytes", "memory_bytes", "dram_gbps",
     "l2_gbps", "matmul_tflops",
 )  # fmt: skip
+# What a CPU's device has; num_sms counts cores, l2_bytes is the largest cache. The rest has no counterpart.
+CPU_KEYS = ("name", "backend", "num_sms", "l2_bytes", "memory_bytes", "dram_gbps", "matmul_tflops")
+OF_A_CPU = {key: int(key == "warp_size") for key in DEVICE_KEYS if key not in CPU_KEYS}
+BACKENDS = ("cuda", "hip", "cpu")
 FACT_KEYS = ("matrix", "tma", "clusters", "fp8", "chiplets")
 SECTIONS = ("architecture", "device", "families")
 MAX_GPUS = 256
@@ -130,15 +134,16 @@ def _gpus(value: Any, where: str) -> tuple[tuple[str, int], ...]:
 
 
 def _device(value: Any, arch: str, facts: Architecture, where: str) -> Device:
-    row = exact_mapping(value, DEVICE_KEYS, where)
+    is_cpu = isinstance(value, dict) and value.get("backend") == "cpu"
+    row = {**OF_A_CPU, **exact_mapping(value, CPU_KEYS, where)} if is_cpu else exact_mapping(value, DEVICE_KEYS, where)
     if not _is_name(row["name"]):
         raise UserError(f"name is {show(row['name'])}", where=where, accepted="text of one line")
-    if row["backend"] not in ("cuda", "hip"):
-        raise UserError(f"backend is {show(row['backend'])}", where=where, accepted="cuda, hip")
+    if row["backend"] not in BACKENDS:
+        raise UserError(f"backend is {show(row['backend'])}", where=where, accepted=", ".join(BACKENDS))
     if (row["backend"] == "hip") != arch.startswith("gfx"):
         hint = "name the architecture of this file by --arch"
         raise UserError(f"backend is {row['backend']}, which is not that of {arch}", where=where, hint=hint)
-    for key in (k for k in DEVICE_KEYS if k not in ("name", "backend", "matmul_tflops")):
+    for key in (k for k in DEVICE_KEYS if k not in ("name", "backend", "matmul_tflops", *(OF_A_CPU if is_cpu else ()))):
         _check_positive(key, row[key], where, whole=key not in RATES)
     tflops = row["matmul_tflops"]
     if not isinstance(tflops, dict) or not tflops:

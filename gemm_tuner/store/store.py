@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -219,12 +220,15 @@ class Store:
         query = "SELECT name, status, message FROM failures WHERE size = ?"
         return self._rows(query, (problem.key,), lambda name, status, message: (name, Status(status), message))
 
+    @reads
     def checked(self, problem: Problem) -> set[str]:
         """The configurations of a size whose check is complete: verdicts at two sizes, or a failure."""
-        query = """SELECT name FROM verdicts WHERE size = ?
-            GROUP BY name HAVING COUNT(DISTINCT json_extract(verdict, '$.problem')) >= 2
-            UNION SELECT name FROM failures WHERE size = ?"""
-        return {name for (name,) in self._rows(query, (problem.key, problem.key))}
+        # Not by SQLite's json_extract: errors may be infinite, which is no JSON to it.
+        problems: dict[str, set[Problem]] = defaultdict(set)
+        for name, text in self._rows("SELECT name, verdict FROM verdicts WHERE size = ?", (problem.key,)):
+            problems[name].add(problem_from_dict(json.loads(text)["problem"]))
+        complete = {name for name, seen in problems.items() if len(seen) >= 2}
+        return complete | {name for name, _, _ in self.failures(problem)}
 
     def keep_state(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:
         """Stores ``SizeState.rows`` of a size when it is settled."""

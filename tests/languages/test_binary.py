@@ -14,6 +14,7 @@ from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.specialization import specialization
+from gemm_tuner.languages import elf
 from gemm_tuner.languages.triton import binary
 from gemm_tuner.languages.triton.compile_call import code_hash
 from gemm_tuner.languages.triton.language import LANGUAGE
@@ -87,17 +88,17 @@ def test_a_cubin_is_no_code_object(cubin: tuple[bytes, CompileResult]) -> None:
 
 def section_at(image: bytes, kind: str) -> int:
     """Where the contents of the first section of a kind begin."""
-    body = next(body for name, body in binary._sections(image) if name.startswith(kind) and body)
+    body = next(body for name, body in elf._sections(image) if name.startswith(kind) and body)
     return image.index(body)
 
 
 @pytest.mark.parametrize("which", ["cubin", "hsaco"])
 def test_code_is_told_without_the_name_of_the_kernel(which: str, request: pytest.FixtureRequest) -> None:
     image, result = request.getfixturevalue(which)
-    code = binary.code_of(image)
+    code = elf.code_of(image)
     assert result.name.encode() in image and result.name.encode() not in code
     renamed = image.replace(result.name.encode(), b"x" * len(result.name))
-    assert binary.code_of(renamed) == code
+    assert elf.code_of(renamed) == code
 
 
 def test_the_hash_is_over_the_code_and_how_it_is_launched(cubin: tuple[bytes, CompileResult]) -> None:
@@ -116,30 +117,30 @@ def test_the_hash_is_over_the_code_and_how_it_is_launched(cubin: tuple[bytes, Co
 def test_another_instruction_or_kernel_descriptor_is_other_code(hsaco: tuple[bytes, CompileResult], kind: str) -> None:
     image = bytearray(hsaco[0])
     image[section_at(hsaco[0], kind)] ^= 1
-    assert binary.code_of(bytes(image)) != binary.code_of(hsaco[0])
+    assert elf.code_of(bytes(image)) != elf.code_of(hsaco[0])
 
 
 def test_another_instruction_or_constant_of_a_cubin_is_other_code(cubin: tuple[bytes, CompileResult]) -> None:
     for kind in (".text.", ".nv.constant0"):
         image = bytearray(cubin[0])
         image[section_at(cubin[0], kind)] ^= 1
-        assert binary.code_of(bytes(image)) != binary.code_of(cubin[0])
+        assert elf.code_of(bytes(image)) != elf.code_of(cubin[0])
 
 
 @pytest.mark.parametrize("image", [b"", b"\x7fELF\x02\x01", b"\x7fELF\x01\x01" + bytes(100), b"not code " * 100])
 def test_what_is_no_elf_file_has_no_code(image: bytes) -> None:
     with pytest.raises(ValueError, match="ELF"):
-        binary.code_of(image)
+        elf.code_of(image)
 
 
 def test_an_elf_file_without_instructions_has_no_code(cubin: tuple[bytes, CompileResult]) -> None:
     with pytest.raises(ValueError, match="no machine code"):
-        binary.code_of(cubin[0].replace(b".text.", b".test."))
+        elf.code_of(cubin[0].replace(b".text.", b".test."))
 
 
 def test_a_cubin_cut_short_has_no_code(cubin: tuple[bytes, CompileResult]) -> None:
     with pytest.raises(ValueError, match=r"ELF file|no machine code"):
-        binary.code_of(cubin[0][: len(cubin[0]) // 2])
+        elf.code_of(cubin[0][: len(cubin[0]) // 2])
 
 
 def test_every_width_of_an_integer_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sqlite3
 import subprocess
@@ -227,3 +228,12 @@ def test_a_check_is_done_at_two_sizes_or_with_a_failure(store: Store) -> None:
             store.add_verdict(ONE, Verdict(size, name, True, 0.1, 0.5))
     store.add_failure(ONE, "c", Status.CRASHED, "it died")
     assert store.checked(ONE) == {"a", "c"} and store.checked(TWO) == set()
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_a_check_may_find_no_number(store: Store, error: float) -> None:
+    """A kernel that leaves elements unwritten: its errors are no JSON to SQLite."""
+    for size in (ONE, TWO):
+        store.add_verdict(ONE, Verdict(size, "a", False, error, error))
+    store.add_failure(ONE, "b", Status.WRONG, "off")
+    assert reopened(store).checked(ONE) == {"a", "b"}

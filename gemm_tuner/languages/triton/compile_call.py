@@ -17,6 +17,7 @@ from typing import Any
 from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.core.workload import Launch, workload_of
+from gemm_tuner.languages.elf import code_of
 from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
 from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.blank import Blank
@@ -119,10 +120,8 @@ def resources(image: bytes, target: Target) -> tuple[int, int]:
 def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int) -> str:
     """sha256 over what the kernels of one call, (machine code, Triton's metadata) each, are and how they are launched;
     not over their names. ``registers``: of the main one."""
-    from gemm_tuner.languages.triton import binary
-
     digest = hashlib.sha256(f"{registers} registers".encode())
     for image, metadata in kernels:
         launch = {field: getattr(metadata, field, None) for field in LAUNCH_METADATA}
-        digest.update(repr(launch).encode() + binary.code_of(image))
+        digest.update(repr(launch).encode() + code_of(image))
     return digest.hexdigest()

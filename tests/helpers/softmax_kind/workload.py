@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch, launch_all
-from gemm_tuner.space.plain_axes import PlainSpace
+from gemm_tuner.space.plain_workload import PlainWorkload
 from softmax_kind.problem import SoftmaxProblem
 
 HERE = Path(__file__).parent
@@ -27,9 +26,8 @@ class Operands:
     y: Any
 
 
-class SoftmaxWorkload(PlainSpace):
+class SoftmaxWorkload(PlainWorkload):
     kind = SoftmaxProblem.kind
-    language = "triton"
     problem_keys = ("rows", "columns", "dtype")
     templates_dir = HERE / "templates"
     rules_dir = HERE / "rules"
@@ -37,31 +35,13 @@ class SoftmaxWorkload(PlainSpace):
     def problem_from_dict(self, row: Mapping[str, Any]) -> SoftmaxProblem:
         return SoftmaxProblem.from_dict(row)
 
-    def row(self, problem: Problem) -> dict[str, Any]:
-        return problem.to_dict()
-
-    def type_fault(self, problem: Problem, device: Device) -> UserError | None:
-        return None
-
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
-        axes = list(configs[0].options()) if configs else []
-        rows = [(one.name, one.kernel_symbol, one.family, *one.options().values()) for one in configs]
-        return {
-            "p": replace(of(problem), rows=0, columns=0),
-            "configs": rows,
-            "fields": ("name", "binary", "family", *axes),
-        }
+        return super().template_values(replace(of(problem), rows=0, columns=0), configs)
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         """Triton compiles one kernel for a number of columns that 16 divides, one for 1, and one for others."""
         columns = of(problem).columns
         return "1" if columns == 1 else "d" if columns % 16 == 0 else "x"
-
-    def compile_cost(self, config: Config) -> float:
-        return float(config.options()["BLOCK_SIZE"])
-
-    def loads_by_descriptor(self, config: Config, target: Target) -> bool:
-        return False
 
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
@@ -70,9 +50,6 @@ class SoftmaxWorkload(PlainSpace):
         blanks = Operands(blank(of(problem).dtype, count), blank(of(problem).dtype, count))
         return self.launches(script, config, problem, blanks, None, 1)
 
-    def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
-        return None
-
     def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
         import torch
 
@@ -80,9 +57,6 @@ class SoftmaxWorkload(PlainSpace):
         kind = {"fp32": torch.float32, "fp16": torch.float16}[of(problem).dtype]
         x = torch.randn(of(problem).rows, of(problem).columns, generator=generator, device=device).to(kind)
         return [Operands(x, torch.full_like(x, float("nan")))]
-
-    def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
-        return 0, 0
 
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
@@ -128,9 +102,6 @@ class SoftmaxWorkload(PlainSpace):
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
         numbers = candidates[["BLOCK_SIZE", "num_warps", "EXACT", "predicted_us"]]
         return np.column_stack([numbers.to_numpy(np.float64), np.full(len(candidates), np.log2(of(problem).columns))])
-
-    def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
-        return (config.name,)
 
 
 def of(problem: Problem) -> SoftmaxProblem:

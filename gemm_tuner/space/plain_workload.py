@@ -1,24 +1,28 @@
-"""The space of kinds of problems whose configurations are plain: any axes with int, bool, word or tuple values."""
+"""What kinds of problems with plain configurations share: any axes, with int, bool, word or tuple values."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
-from gemm_tuner.core.records import Config, Device
+from gemm_tuner.core.records import Config, Device, Problem, Target
 from gemm_tuner.system.documents import show
 
 FORM = "a list of different integers, of true and false, of words, or of lists of integers"
 
 
-class PlainSpace:
-    """The methods of ``core.workload.Workload`` that are about the space; a workload inherits them."""
+class PlainWorkload:
+    """A workload inherits it and answers the rest of ``core.workload.Workload``: here is the space, and what a kernel
+    without TMA descriptors, scratch and specialization of its own answers."""
+
+    language = "triton"
 
     def config_from_dict(self, row: Mapping[str, Any]) -> PlainConfig:
         return PlainConfig.from_dict(row)
@@ -43,6 +47,40 @@ class PlainSpace:
 
     def names(self, configs: pd.DataFrame) -> pd.Series:
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        """p: the problem, of which a template may use nothing but its signature. configs: one tuple a configuration, of
+        ``fields``."""
+        axes = list(configs[0].options()) if configs else []
+        rows = [(one.name, one.kernel_symbol, one.family, *one.options().values()) for one in configs]
+        return {"p": problem, "configs": rows, "fields": ("name", "binary", "family", *axes)}
+
+    def row(self, problem: Problem) -> dict[str, Any]:
+        return problem.to_dict()
+
+    def type_fault(self, problem: Problem, device: Device) -> UserError | None:
+        return None
+
+    def specialization(self, problem: Problem, config: Config, target: Target) -> str:
+        return ""
+
+    def loads_by_descriptor(self, config: Config, target: Target) -> bool:
+        return False
+
+    def compile_cost(self, config: Config) -> float:
+        return 1.0
+
+    def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
+        return None
+
+    def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
+        return 0, 0
+
+    def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
+        return None
+
+    def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
+        return (config.name,)
 
 
 def _config(row: Mapping[Any, Any]) -> PlainConfig:

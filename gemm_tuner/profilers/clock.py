@@ -1,0 +1,63 @@
+"""The host's clock: the launcher itself writes when each kernel ran. For languages of the CPU, whose calls have ended
+when they return; a GPU's kernels it would time by their launch alone."""
+
+from __future__ import annotations
+
+import csv
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemm_tuner.launch.clock import CLOCK_FILE, CLOCK_HEADER
+from gemm_tuner.profilers.base import Dispatch, missing_file, to_frame, unreadable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    name: str = "clock"
+    uses_scopes: bool = False
+    uses_capture_range: bool = False
+    uses_clock: bool = True
+    install_hint: str = "clock is part of the tuner"
+
+    def supports(self, backend: str) -> bool:
+        return backend == "cpu"
+
+    def version(self) -> str | None:
+        """Of Python, whose time.perf_counter_ns is read."""
+        return platform.python_version()
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        return argv
+
+    def export_command(self, out_dir: Path) -> list[str] | None:
+        return None
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        path = out_dir / CLOCK_FILE
+        if not path.is_file():
+            raise missing_file(path, "the launcher writes it as kernels run")
+        return to_frame(path, _dispatches(path))
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+
+def _dispatches(path: Path) -> Iterator[Dispatch]:
+    """A last line that a crash cut short is left out."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    if lines[:1] != [CLOCK_HEADER]:
+        raise unreadable(path, 1, "the file is no trace of the clock", accepted=CLOCK_HEADER)
+    for number, row in enumerate(csv.reader(lines[1:]), 2):
+        try:
+            name, start_ns, duration_ns = row
+            if int(duration_ns) < 0:
+                raise ValueError
+            yield Dispatch(name, int(start_ns), float(duration_ns))
+        except ValueError:
+            raise unreadable(path, number, "the line is no kernel", accepted=CLOCK_HEADER) from None

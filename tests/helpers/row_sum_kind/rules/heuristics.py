@@ -1,0 +1,1 @@
+"""No rules of thumb."""
