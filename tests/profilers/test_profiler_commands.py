@@ -246,7 +246,7 @@ def test_triton_under_another_package_name(bin_dir: Path, tmp_path: Path, monkey
     assert Proton().version() == "unknown"
 
 
-@pytest.mark.parametrize(("backend", "order"), AUTO_ORDER.items())
+@pytest.mark.parametrize(("backend", "order"), [(backend, AUTO_ORDER[backend]) for backend in ("hip", "cuda")])
 def test_auto_takes_the_first_that_is_installed(
     bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, order: tuple[str, ...]
 ) -> None:
@@ -259,7 +259,8 @@ def test_auto_takes_the_first_that_is_installed(
 
 
 def test_auto_order() -> None:
-    assert AUTO_ORDER == {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu")}
+    gpus = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu")}
+    assert AUTO_ORDER == {**gpus, "cpu": ("clock",)}
 
 
 def test_auto_skips_a_tool_that_does_not_start(bin_dir: Path) -> None:
