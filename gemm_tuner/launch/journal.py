@@ -114,6 +114,9 @@ class Finished(_Event, frozen=True, tag="finished"):
     """The last event of a launcher that came to its end."""
 
 
+CALL_BEGINS = '{"event":"call",'
+_CALLS = msgspec.json.Decoder(Called)
+
 Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | End | Fail | Judged | Compiles | Finished
 
 
@@ -157,11 +160,24 @@ def read_journal(path: Path, works: int | None = None) -> list[Event]:
 
 def event_of(line: str, where: str, works: int | None = None) -> Event:
     """The event in a line of a journal. Raises UserError for one that no launcher writes."""
-    row: Any = parse_json(line, "journal's line", where)
-    if not isinstance(row, dict) or "event" not in row:
-        raise UserError(f"{show(row)} is no event", where=where, accepted='{"event": ..., ...}')
-    event: Event = record_of(Event, row, where)  # type: ignore[arg-type]
+    event = _call_of(line)
+    if event is None:
+        row: Any = parse_json(line, "journal's line", where)
+        if not isinstance(row, dict) or "event" not in row:
+            raise UserError(f"{show(row)} is no event", where=where, accepted='{"event": ..., ...}')
+        event = record_of(Event, row, where)  # type: ignore[arg-type]
     work = getattr(event, "work", -1)
     if works is not None and work >= works:
         raise UserError(f"work {work} is not in the plan", where=where, accepted=f"0 to {works - 1}")
     return event
+
+
+def _call_of(line: str) -> Event | None:
+    """A call as ``Journal.write`` has it, in a tenth of the time that any event takes: a screening makes 100 000. None
+    for another line; what is wrong with one, the slow way says."""
+    if not line.startswith(CALL_BEGINS):
+        return None
+    try:
+        return _CALLS.decode(line)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return None

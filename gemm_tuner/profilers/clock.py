@@ -6,24 +6,20 @@ from __future__ import annotations
 import csv
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_tuner.launch.clock import CLOCK_FILE, CLOCK_HEADER
-from gemm_tuner.profilers.base import Dispatch, missing_file, to_frame, unreadable
+from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, unreadable, written
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    name: str = "clock"
-    uses_scopes: bool = False
-    uses_capture_range: bool = False
-    uses_clock: bool = True
-    install_hint: str = "clock is part of the tuner"
+class Clock(Profiler):
+    name = "clock"
+    uses_clock = True
+    install_hint = "clock is part of the tuner"
 
     def supports(self, backend: str) -> bool:
         return backend == "cpu"
@@ -35,17 +31,9 @@ class Clock:
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         return argv
 
-    def export_command(self, out_dir: Path) -> list[str] | None:
-        return None
-
     def read(self, out_dir: Path) -> pd.DataFrame:
-        path = out_dir / CLOCK_FILE
-        if not path.is_file():
-            raise missing_file(path, "the launcher writes it as kernels run")
+        path = written(out_dir / CLOCK_FILE, "the launcher writes it as kernels run")
         return to_frame(path, _dispatches(path))
-
-    def environment(self) -> dict[str, str]:
-        return {}
 
 
 def _dispatches(path: Path) -> Iterator[Dispatch]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -220,14 +220,16 @@ class Store:
         query = "SELECT name, status, message FROM failures WHERE size = ?"
         return self._rows(query, (problem.key,), lambda name, status, message: (name, Status(status), message))
 
-    @reads
     def checked(self, problem: Problem) -> set[str]:
         """The configurations of a size whose check is complete: verdicts at two sizes, or a failure."""
+
         # Not by SQLite's json_extract: errors may be infinite, which is no JSON to it.
-        problems: dict[str, set[Problem]] = defaultdict(set)
-        for name, text in self._rows("SELECT name, verdict FROM verdicts WHERE size = ?", (problem.key,)):
-            problems[name].add(problem_from_dict(json.loads(text)["problem"]))
-        complete = {name for name, seen in problems.items() if len(seen) >= 2}
+        def decode(name: str, text: str) -> tuple[str, Problem]:
+            return name, problem_from_dict(json.loads(text)["problem"])
+
+        query = "SELECT name, verdict FROM verdicts WHERE size = ?"
+        sizes = Counter(name for name, _ in set(self._rows(query, (problem.key,), decode)))
+        complete = {name for name, count in sizes.items() if count >= 2}
         return complete | {name for name, _, _ in self.failures(problem)}
 
     def keep_state(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:

@@ -138,6 +138,11 @@ def test_the_launcher_refuses_a_bad_plan_before_it_runs_anything(
         assert not (tmp_path / "journal.jsonl").exists()
 
 
+def compact(line: str, **fields: Any) -> str:
+    """A call with other fields, as a launcher writes it: without spaces."""
+    return json.dumps({**json.loads(line), **fields}, separators=(",", ":"))
+
+
 GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "warm": false}'
 
 
@@ -162,6 +167,9 @@ GOOD = '{"event": "call", "n": 4, "work": 0, "name": "a", "symbols": ["a"], "war
         (GOOD.replace('["a"]', '"a"'), "symbols is 'a'"),
         (GOOD.replace('"n": 4', '"n": 3'), "call 3 comes after call 4"),
         (GOOD, "call 4 comes after call 4"),
+        (compact(GOOD, n=-1), "n is -1"),
+        (compact(GOOD, work=9), "work 9 is not in the plan"),
+        (compact(GOOD, symbols=["a", 1]), "symbols 2 is 1"),
     ],
 )
 def test_a_line_that_no_launcher_writes_is_refused_by_its_number(tmp_path: Path, line: str, words: str) -> None:

@@ -57,6 +57,12 @@ class Script(ModuleType):
         return [(f"{config['name']}_kernel", Kernel(does), (1,), (), {})]
 
 
+class IdlingCpu(Cpu):
+    """Its clocks fall in a pause, as a GPU's do."""
+
+    idles = True
+
+
 class Launcher:
     """A launcher's insides on the CPU: nothing is waited for, since nothing runs elsewhere.
 
@@ -77,7 +83,7 @@ class Launcher:
         plan = Plan(SCREEN, (), (), how, device="cpu", deadline=deadline, process=process)
         kernels = {symbol: partial(support, symbol) for symbol in SYMBOLS}
         language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: kernels)
-        self.bench = Bench(plan, Journal(self._journal), self.stop, language, Cpu())
+        self.bench = Bench(plan, Journal(self._journal), self.stop, language, IdlingCpu())
 
     def journal(self) -> list[Event]:
         return [event_of(line, "journal") for line in self._journal.getvalue().splitlines()]

@@ -260,7 +260,7 @@ def test_auto_takes_the_first_that_is_installed(
 
 def test_auto_order() -> None:
     gpus = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu")}
-    assert AUTO_ORDER == {**gpus, "cpu": ("clock",)}
+    assert {**gpus, "cpu": ("clock",)} == AUTO_ORDER
 
 
 def test_auto_skips_a_tool_that_does_not_start(bin_dir: Path) -> None:

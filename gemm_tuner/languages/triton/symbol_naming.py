@@ -20,7 +20,7 @@ def naming(*templates_dirs: Path) -> str:
     hashes. So templates that could name the same source in another way have a cache of their own. Other edits keep the
     cache: what they change is in Triton's key.
     """
-    paths = [path for folder in templates_dirs for path in sorted(folder.glob("*.j2"))]
+    paths = [path for folder in reversed(templates_dirs) for path in sorted(folder.glob("*.j2"))]  # the first counts
     texts = {path.name: path.read_text("utf-8", "replace") for path in paths}
     names = {name for text in texts.values() for name in PLAIN_REPR.findall(text)}
     digest = hashlib.sha256(NAMING.encode())
