@@ -14,8 +14,7 @@ from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import START_LIMIT_S, OnEvent, ignore, watch
-from gemm_tuner.measure.verify_runner import check_plan
+from gemm_tuner.measure.supervise import START_LIMIT_S, OnEvent, check_plan, ignore, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended

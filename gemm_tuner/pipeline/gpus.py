@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gemm_tuner.core.records import Device
-from gemm_tuner.measure import gpu_users
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.gpu_watch import Sensor
 from gemm_tuner.measure.launcher_process import visible_gpu
+from gemm_tuner.measure.machine_check.gpus import other_users, users_sentence
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
@@ -83,9 +83,9 @@ class Gpus:
                 self.log.add_seconds(WAITING, time.monotonic() - begun)
             if not self._users_named:
                 self._users_named = True
-                found = gpu_users.others(self.device.target.backend, self.names)
+                found = other_users(self.device.target.backend, self.names)
                 if found:
-                    self.log.say(gpu_users.sentence(found))
+                    self.log.say(users_sentence(found))
             self._is_held = True
             try:
                 yield

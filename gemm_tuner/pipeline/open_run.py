@@ -16,7 +16,7 @@ from gemm_tuner.measure.budget import COSTS_FILE, Costs
 from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.measure.gpu_watch import find_sensor
 from gemm_tuner.measure.launcher_process import LiveLauncher
-from gemm_tuner.pipeline import prepare, recorded, resume, run_start
+from gemm_tuner.pipeline import prepare, recorded, run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
@@ -67,7 +67,7 @@ def opened(
         log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
         used = profiler_used(profiler, environment)
         session = session_of(settings, environment, folder, store, asked, log, used, costs)
-        launchers = [] if resume.is_finished(store) else launchers_for(session, profiler)
+        launchers = [] if run_start.is_finished(store) else launchers_for(session, profiler)
         if session.gpus.sensor is not None:
             stack.callback(session.gpus.sensor.close)
         yield launchers, session

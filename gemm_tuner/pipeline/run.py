@@ -16,7 +16,7 @@ from gemm_tuner.pipeline import (
     predict,
     prepare,
     recorded,
-    resume,
+    run_start,
     serving,
     serving_space,
     show,
@@ -46,7 +46,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     if environment.recording is not None:
         recorded.require_all(settings, environment.device, environment.recording, servers)
     with opened(settings, environment, console, out) as (launchers, session):
-        if resume.is_finished(session.store):
+        if run_start.is_finished(session.store):
             return say_finished(session)
         total, sizes = serving_space.cut_sizes(settings, environment.device, servers)
         states = [size.left for size in sizes if isinstance(size.left, SizeState)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import served_rows
-from gemm_tuner.pipeline import finished_machine, resume, show
+from gemm_tuner.pipeline import finished_machine, run_start, show
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -56,7 +56,7 @@ def finish(session: Session) -> int:
         print_line(console, f"{COMPILED_LATE}: please report this", "red")
         status = EXIT_UNVERIFIED
     session.store.set_fact("exit status", status)
-    session.store.set_fact("state", resume.FINISHED)
+    session.store.set_fact("state", run_start.FINISHED)
     finished_machine.keep(session.folder.root, session.environment.machine)
     session.folder.tidy(keep=session.settings.keep)
     return status

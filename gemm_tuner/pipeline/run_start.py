@@ -1,13 +1,19 @@
-"""Begins a run or goes on with one: its folder, its lock, its store."""
+"""Begins a run or goes on with one that was killed: its folder, its lock, its store, what ran when it died."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from gemm_tuner.pipeline import resume
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Problem
+from gemm_tuner.launch.journal import read_journal
+from gemm_tuner.launch.plan import SCREEN, Plan
+from gemm_tuner.measure.parse_run import running_at_end
+from gemm_tuner.measure.supervise import ACCOUNTED
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import (
     OLDER,
@@ -22,11 +28,12 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store import older_configs, run_folder
 from gemm_tuner.store.results_file import read_earlier
 from gemm_tuner.store.run_folder import RunFolder
-from gemm_tuner.store.store import Store
+from gemm_tuner.store.store import KERNELS_WANTED, Store
 from gemm_tuner.system.run_lock import RunLock
 
 # Fact: labels of the GPUs that the run was last started on.
 GPUS = "GPUs"
+FINISHED = "finished"
 
 
 def begin(
@@ -51,7 +58,7 @@ def begin(
         if folder is not None:
             found = _go_on(folder, now, settings, stack)
             if found is not None:
-                if not resume.is_finished(found):
+                if not is_finished(found):
                     _say_what_stays(found, settings, gpu_labels(environment), folder, say)
                 return folder, found
     folder = run_folder.create(settings.output_dir, key, settings.cache_name)
@@ -73,9 +80,9 @@ def _say_what_stays(
 ) -> None:
     """Says what a run goes on with, and drops what it cannot use on the GPUs that it has now."""
     problems = [entry.problem for entry in settings.entries]
-    say(resume.going_on(store, problems, folder.root))
-    anew = resume.keep_to_gpus(store, problems, gpus)
-    line = resume.moved(store.fact(GPUS, []), gpus, anew)
+    say(going_on(store, problems, folder.root))
+    anew = keep_to_gpus(store, problems, gpus)
+    line = moved(store.fact(GPUS, []), gpus, anew)
     if line:
         say(line)
     store.set_fact(GPUS, gpus)
@@ -99,16 +106,16 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
         if store.fact("fingerprint") is None:  # killed before it had begun
             _note_begin(store, settings, now)
         now = {**now, **_older_as_begun(store, settings)}
-        if resume.is_finished(store):
+        if is_finished(store):
             if differences(store.fact("fingerprint"), now) or _has_more_time(budget_s, store.fact("budget_s", 0.0)):
                 return None
             if not _rows_are_there(folder.results_path(settings.results_file), store, settings):
                 store.set_fact("state", "")
                 folder.make()
         else:
-            resume.require_same(store, now, folder.root)
+            require_same(store, now, folder.root)
             folder.make()
-            resume.note_what_ran(folder.raw, store)
+            note_what_ran(folder.raw, store)
             store.set_fact("budget_s", budget_s)
         stack.push(mine.pop_all())
         return store
@@ -128,7 +135,7 @@ def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
     was when the run began. After the run's end that holds for the file that the run has left."""
     if not settings.updates_in_place:
         return {}
-    if resume.is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
+    if is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
         return {}
     return {OLDER: older_text(older_configs.kept(store), settings.min_improvement_pct)}
 
@@ -136,3 +143,89 @@ def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
 def _has_more_time(budget_s: float, before_s: float) -> bool:
     """Whether a budget of wall time, 0 for none, is larger than that of an earlier run."""
     return before_s > 0 and (budget_s == 0 or budget_s > before_s)
+
+
+def is_finished(store: Store) -> bool:
+    return bool(store.fact("state") == FINISHED)
+
+
+def require_same(store: Store, now: Mapping[str, Any], where: Path) -> None:
+    """Raises UserError, naming each difference, when a run that is not finished was begun in another way."""
+    different = differences(store.fact("fingerprint", {}), now)
+    if different:
+        raise UserError(
+            f"an unfinished run of these sizes cannot go on, since its timings would be mixed with others: "
+            f"{'; '.join(different)}",
+            where=str(where),
+            hint="--fresh starts a new run and leaves this one alone",
+        )
+
+
+def going_on(store: Store, problems: Sequence[Problem], where: Path) -> str:
+    """The line that a run which goes on begins with."""
+    compiled = store.num_compiles()
+    wanted = max(compiled, int(store.fact(KERNELS_WANTED, 0)))
+    kernels = f"{compiled} of {wanted} kernels compiled, " if wanted else ""
+    finished = len(problems) - len(unfinished(store, problems))
+    shown = where.relative_to(Path.cwd()) if where.is_relative_to(Path.cwd()) else where
+    return f"going on with {shown}: {kernels}{finished} of {len(problems)} sizes finished"
+
+
+def unfinished(store: Store, problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if store.settled(problem) is None]
+
+
+def keep_to_gpus(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> int:
+    """Drops the screenings of unfinished sizes that are from another GPU than the rest of them can be from: those of
+    one size are compared with each other. Returns how many sizes are timed anew.
+
+    gpus: labels of the GPUs that the run has now. Of several that have timed a size, it stays with the one that has
+    timed most of it.
+    """
+    anew = 0
+    for problem in unfinished(store, problems):
+        counts = store.timed_on(problem, SCREEN)
+        here = {gpu: count for gpu, count in counts.items() if gpu in gpus}
+        home = max(here, key=lambda gpu: here[gpu]) if here else ""
+        if any(gpu != home for gpu in counts):
+            store.drop_other_gpus(problem, SCREEN, home)
+        anew += bool(counts) and not here
+    return anew
+
+
+def moved(before: Sequence[str], now: Sequence[str], anew: int) -> str:
+    """The line on a run that goes on on other GPUs of the model that it began on; empty where all are still there."""
+    gone = [gpu for gpu in before if gpu not in now]
+    if not gone:
+        return ""
+    stays = "compiled kernels and finished sizes stay"
+    return (
+        f"it ran on {', '.join(gone)} and goes on on {', '.join(now)}: {stays}, {anew} unfinished sizes are timed anew"
+    )
+
+
+def homes(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> dict[Problem, int]:
+    """Which of the run's GPUs has screened a size, by its place among them."""
+    found = {}
+    for problem in problems:
+        screened = [gpu for gpu in store.timed_on(problem, SCREEN) if gpu in gpus]
+        if screened:
+            found[problem] = gpus.index(screened[0])
+    return found
+
+
+def note_what_ran(raw: Path, store: Store) -> int:
+    """Notes the configurations that were running when launchers of the run were killed from outside.
+
+    Each start is noted once. Returns how many were running.
+    """
+    running = []
+    for path in sorted(raw.glob("*/start*/plan.json")):
+        if (path.parent / ACCOUNTED).exists():
+            continue
+        at = running_at_end(read_journal(path.parent / "journal.jsonl"))
+        if at is not None:
+            running.append((Plan.read(path).work[at[0]].problem.key, at[1]))
+        (path.parent / ACCOUNTED).touch()
+    store.add_begun(running)
+    return len(running)

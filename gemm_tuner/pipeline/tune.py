@@ -10,7 +10,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet, Launcher
-from gemm_tuner.pipeline import resume, serving
+from gemm_tuner.pipeline import run_start, serving
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -134,7 +134,7 @@ class Tuning:
             if ended is not None:
                 self.settlement.settle_again(state, *ended)
         left = [state for state in self.states if settled[state.problem] is None]
-        self.fleet.home.update(resume.homes(store, [state.problem for state in left], self.session.gpus.labels))
+        self.fleet.home.update(run_start.homes(store, [state.problem for state in left], self.session.gpus.labels))
         return left
 
     def rounds(self, states: Sequence[SizeState], scripts: Scripts, compiling: CompileStage | None) -> Rounds:

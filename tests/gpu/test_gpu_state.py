@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from gpu_work import Gpu
 
-from gemm_tuner.measure import device, gpu_users
+from gemm_tuner.measure import device
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.gpu_watch import find_sensor
 from gemm_tuner.measure.launcher_process import visible_gpu
+from gemm_tuner.measure.machine_check.gpus import other_users
 from gemm_tuner.store import results
 from gemm_tuner.system import nvml
 from gemm_tuner.system.gpu_lock import held
@@ -50,7 +51,7 @@ def test_this_process_is_no_other(gpu: Gpu, name: str) -> None:
     import torch
 
     torch.ones(1, device="cuda")
-    found = gpu_users.others(gpu.device.target.backend, [name])
+    found = other_users(gpu.device.target.backend, [name])
     assert not {one.pid for one in found} & own_pids()
 
 

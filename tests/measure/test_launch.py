@@ -24,7 +24,7 @@ from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Round, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.measure import launcher_process as launch
-from gemm_tuner.measure import retry, supervise, verify_runner
+from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
 from gemm_tuner.measure.parse_run import halves, round_at_end, running_at_end
 from gemm_tuner.measure.retry import StageRun
@@ -344,7 +344,7 @@ def test_a_check_that_somebody_kills_goes_on_once(tmp_path: Path, nsys: None) ->
 
 
 def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_runner, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(supervise, "MAX_ATTEMPTS", 1)
     heard = verdicts_of(tmp_path, (ONE, ["kills_1", "good_2"]), all_of_them=True)
     assert heard == [("died", "kills_1"), ("died", "good_2")]
 

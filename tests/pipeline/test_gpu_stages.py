@@ -18,9 +18,9 @@ from tuning import StandInGpu, limit, session, state_of
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
 from gemm_tuner.launch.plan import Plan
-from gemm_tuner.measure import gpu_users
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.measure.machine_check.gpus import other_users
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.gpus import WAITING
@@ -164,12 +164,12 @@ def test_the_runs_own_processes_are_no_others(monkeypatch: pytest.MonkeyPatch, a
     """A child, and this process itself; a process that belongs to another tuner is another."""
     gpus = h200(ComputeRunningProcesses=[process(another.pid), process(os.getpid()), process(1)])
     install(monkeypatch, gpus)
-    assert [one.pid for one in gpu_users.others("cuda", ["0"])] == [1]
+    assert [one.pid for one in other_users("cuda", ["0"])] == [1]
 
 
 def test_without_nvml_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, init_error="Driver Not Loaded")
-    assert gpu_users.others("cuda", ["0"]) == []
+    assert other_users("cuda", ["0"]) == []
 
 
 @pytest.mark.parametrize(

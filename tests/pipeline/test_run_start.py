@@ -19,7 +19,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
-from gemm_tuner.pipeline import resume, run_start
+from gemm_tuner.pipeline import run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
 from gemm_tuner.pipeline.settings import Settings
@@ -55,7 +55,7 @@ class Commands:
             folder, store = self.begin(stack, of, resumes, **changes)
             if ends:
                 folder.results_path(None).touch()
-                store.set_fact("state", resume.FINISHED)
+                store.set_fact("state", run_start.FINISHED)
             return folder.root
 
 
@@ -71,7 +71,7 @@ def test_the_same_command_goes_on_where_it_was(commands: Commands) -> None:
     with ExitStack() as stack:
         second, store = commands.begin(stack)
         assert second == first and store.settled(ONE) == ("a", "")
-        assert not resume.is_finished(store)
+        assert not run_start.is_finished(store)
         assert second.raw.is_dir() and second.scripts.is_dir()
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_ended_is_the_answer_to_the_same_question(commands: Commands)
     first = commands.run(ends=True)
     with ExitStack() as stack:
         folder, store = commands.begin(stack)
-        assert folder.root == first and resume.is_finished(store)
+        assert folder.root == first and run_start.is_finished(store)
 
 
 @pytest.mark.parametrize("change", [{"iters": 60}, {"seed": 7}, {"search": "full"}, {"compare": "all"}])
@@ -110,7 +110,7 @@ def test_a_run_that_ended_goes_on_when_its_results_file_is_gone(commands: Comman
     (folder / "tuned.yaml").unlink()
     with ExitStack() as stack:
         again, store = commands.begin(stack)
-        assert again.root == folder and not resume.is_finished(store)
+        assert again.root == folder and not run_start.is_finished(store)
 
 
 def test_stages_are_numbered_beyond_a_hundred(commands: Commands) -> None:
@@ -253,7 +253,7 @@ def test_two_gpus_in_another_order_keep_what_each_has_timed(commands: Commands) 
     begun(commands, ONE, TWO, THREE, of=on("GPU-a", "GPU-b"), **{"GPU-a": (TWO,), "GPU-b": (THREE,)})
     with ExitStack() as stack:
         _, store = commands.begin(stack, on("GPU-b", "GPU-a"))
-        assert resume.homes(store, (ONE, TWO, THREE), ["GPU-b", "GPU-a"]) == {TWO: 1, THREE: 0}
+        assert run_start.homes(store, (ONE, TWO, THREE), ["GPU-b", "GPU-a"]) == {TWO: 1, THREE: 0}
     assert len(commands.said) == 1
     with ExitStack() as stack:
         _, store = commands.begin(stack, on("GPU-b"))

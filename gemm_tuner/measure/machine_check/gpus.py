@@ -1,4 +1,4 @@
-"""What the drivers say of their GPUs: clocks, load, who else uses them. Each source is optional.
+"""What the drivers say of their GPUs: clocks, load, who else computes on them. Each source is optional.
 
 NVIDIA's is NVML. AMD's are the files of the amdgpu driver under /sys, which need no library.
 """
@@ -6,11 +6,12 @@ NVIDIA's is NVML. AMD's are the files of the amdgpu driver under /sys, which nee
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.system.nvml import IDLE, SLOWED, GpuProcess, Nvml, NvmlError, opened
+from gemm_tuner.system.processes import own_pids
 
 LOCKED, NOT_LOCKED, UNKNOWN = "locked", "not locked", "unknown"
 _AMD_VENDOR = "0x1002"
@@ -145,3 +146,34 @@ def text_in(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def other_users(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:
+    """Processes on these GPUs that this process did not start; none where no driver tells of any.
+
+    backend: 'cuda', then ``gpus`` are UUIDs or NVML's indices; 'hip', whose driver lists the users of all GPUs; or
+    'cpu', which has no such users.
+    """
+    if backend == "cpu":
+        return []
+    if backend == "cuda":
+        try:
+            with opened() as nvml:
+                found = [process for gpu in gpus for process in nvml.processes(gpu)]
+        except NvmlError:
+            return []
+    else:
+        found = [process for state in amd()[:1] for process in state.processes]
+    if not found:
+        return []
+    mine = own_pids()
+    return [process for process in dict.fromkeys(found) if process.pid not in mine]
+
+
+def users_sentence(processes: Sequence[GpuProcess]) -> str:
+    """One line that names them."""
+    named = ", ".join(
+        f"{one.pid} ({one.name}{'' if one.memory_bytes is None else f', {one.memory_bytes >> 20} MiB'})"
+        for one in processes
+    )
+    return f"other processes use the GPU, so times may be wrong: {named}"
