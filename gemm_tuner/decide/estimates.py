@@ -188,13 +188,13 @@ def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
 
 
 @lru_cache(maxsize=4096)
-def best_of_critical(others: int, degrees: float, confidence: float = CONFIDENCE) -> float:
+def best_of_critical(others: int, degrees: float) -> float:
     """By how many standard errors of a difference a finalist must lie behind the observed best to be called slower;
     infinite without degrees of freedom.
 
     Multiple comparisons with the best: J. C. Hsu, Simultaneous Confidence Intervals for all Distances from the "Best",
     Annals of Statistics 9 (1981). The value is Dunnett's one-sided critical value of ``others`` comparisons: the true
-    best is called slower with probability 1 - ``confidence`` at most, whichever was observed as best.
+    best is called slower with probability 1 - CONFIDENCE at most, whichever was observed as best.
     """
     if others < 1 or degrees <= 0:
         return float("inf")
@@ -207,7 +207,7 @@ def best_of_critical(others: int, degrees: float, confidence: float = CONFIDENCE
 
     def excess(value: float) -> float:
         below = special.ndtr(points[:, None] + np.sqrt(2) * value * scale[None, :]) ** others
-        return float(weights @ below.mean(axis=1)) - confidence
+        return float(weights @ below.mean(axis=1)) - CONFIDENCE
 
     high = 4.0
     while excess(high) < 0:

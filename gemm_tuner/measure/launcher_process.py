@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import START_LIMIT_S, OnEvent, check_plan, ignore, watch
+from gemm_tuner.measure.supervise import Control, OnEvent, check_plan, ignore, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended
@@ -24,12 +23,10 @@ LAUNCH_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class LiveLauncher:
+class LiveLauncher(Control):
     """Launches on a GPU of this machine, or on its CPU. ``gpu`` is the id as torch numbers it.
 
     backend: of the target: "cuda", "hip" or "cpu". scripts_dir: holds the scripts that plans name.
-    wind_down: whether the run is to end after the launch that runs.
-    launch_limit_s: how long one configuration may take before its launcher is killed.
     """
 
     language: Language
@@ -39,9 +36,7 @@ class LiveLauncher:
     backend: str
     gpu: int = 0
     source: str = "measured"
-    wind_down: Callable[[], bool] = field(default=lambda: False)
-    launch_limit_s: float = LAUNCH_LIMIT_S
-    stop: threading.Event = field(default_factory=threading.Event)
+    launch_limit_s: float = field(default=LAUNCH_LIMIT_S, kw_only=True)
 
     def environment(self) -> dict[str, str]:
         env = launcher_env(self.language, self.cache_dir, self.profiler.environment())
@@ -114,16 +109,13 @@ def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) 
 
 
 @dataclass(frozen=True)
-class InterpreterLauncher:
+class InterpreterLauncher(Control):
     """Checks kernels in their language's interpreter on the CPU; times nothing."""
 
     language: Language
     cache_dir: Path
     scripts_dir: Path
     source: str = "predicted"
-    wind_down: Callable[[], bool] = field(default=lambda: False)
-    launch_limit_s: float = START_LIMIT_S
-    stop: threading.Event = field(default_factory=threading.Event)
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Raises EnvironmentFault for a language that has no interpreter."""

@@ -7,9 +7,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem
@@ -64,17 +64,17 @@ def at_each_end(advance: Callable[[], None]) -> OnEvent:
     return hear
 
 
-class Watched(Protocol):
-    """What a launcher says of the process it has started."""
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """When the processes of a launcher are ended from outside.
 
-    @property
-    def wind_down(self) -> Callable[[], bool]: ...
+    wind_down: whether the run is to end after the launch that runs. stop: set to kill at once.
+    launch_limit_s: how long one configuration may take before its launcher is killed.
+    """
 
-    @property
-    def launch_limit_s(self) -> float: ...
-
-    @property
-    def stop(self) -> threading.Event: ...
+    wind_down: Callable[[], bool] = field(default=lambda: False)
+    launch_limit_s: float = START_LIMIT_S
+    stop: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
@@ -124,7 +124,7 @@ class JournalTail:
             self.on_event(self.plan.work[event.work].problem, event)
 
 
-def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Watched) -> Ended:
+def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control) -> Ended:
     """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
     set, and OutOfTime in the same way; a run that winds down lets it finish the configuration it is at."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
@@ -144,7 +144,7 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
     return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
 
 
-def export(argv: list[str], env: dict[str, str], where: Path, of: Watched) -> Ended:
+def export(argv: list[str], env: dict[str, str], where: Path, of: Control) -> Ended:
     """Runs the command that turns a profiler's recording into text. Raises KeyboardInterrupt, the command killed, once
     ``of.stop`` is set; a run that winds down waits for it, since times depend on it."""
 
@@ -173,7 +173,7 @@ def require_journal(ended: Ended) -> None:
 
 
 def check_plan(
-    plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Watched
+    plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control
 ) -> None:
     """Checks every entry, in order, in up to MAX_ATTEMPTS processes. Nothing is checked after the plan's deadline.
 

@@ -47,7 +47,6 @@ class Space:
     columns: Any
     names: npt.NDArray[np.object_]
     rules: tuple[Rule, ...]
-    rules_sha: str
 
 
 def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
@@ -120,7 +119,7 @@ def load_space(settings: Settings, device: Device) -> Space:
     configs = of_families(space.frame(space.load(space_file(settings, arch), arch, settings.kind)), families)
     rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     names = space.names(configs, settings.kind).to_numpy(dtype=object)
-    return Space(configs, prune.columns_of(configs), names, rules, prune.rules_sha(settings.rules_dir))
+    return Space(configs, prune.columns_of(configs), names, rules)
 
 
 def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +67,6 @@ def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
     if twice:
         raise UserError(f"two rules are called {twice[0]}", where=str(rules_dir))
     return tuple(found)
-
-
-def rules_sha(rules_dir: Path) -> str:
-    """12 hex digits over the rule files."""
-    texts = [(rules_dir / name).read_bytes() for name in RULE_FILES if (rules_dir / name).is_file()]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
 
 
 def columns_of(configs: pd.DataFrame) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -178,15 +177,3 @@ def test_an_empty_space_names_the_rule_that_cut_the_last(tmp_path: Path, kind: s
     message = caught.value.one_line()
     assert f"{SIZE.key}: no configuration is left; the last 1 were cut by none: None is." in message
     assert hint in message
-
-
-def test_a_change_of_a_rule_changes_the_fingerprint(tmp_path: Path) -> None:
-    mine = tmp_path / "rules"
-    shutil.copytree(RULES, mine)
-    assert prune.rules_sha(mine) == prune.rules_sha(RULES)
-    shas = {prune.rules_sha(RULES)}
-    for file in prune.RULE_FILES:
-        with (mine / file).open("a") as stream:
-            stream.write("# another\n")
-        shas.add(prune.rules_sha(mine))
-    assert len(shas) == 1 + len(prune.RULE_FILES) == 4
