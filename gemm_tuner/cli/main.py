@@ -1,4 +1,4 @@
-"""The command: reads the command line, hands over to the pipeline, says what went wrong."""
+"""The command: reads the command line, calls the pipeline, prints what went wrong."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def kernels_of(asked: list[str], served: Collection[str]) -> dict[str, ConsumerK
 
 
 def check_results_file(path: Path | None, size_file: str | None) -> None:
-    """Finds before hours of tuning what would go wrong after them. Raises UserError."""
+    """Checks before tuning that the results file can be written after it. Raises UserError."""
     if path is None:
         return
     where, accepted = "--output", "a file in a folder that exists"

@@ -1,4 +1,4 @@
-"""The parser of the command line: one dialect of flags, errors in one line, help that fits a terminal."""
+"""The parser of the command line: flags are written alike, errors take one line, help fits a terminal."""
 
 from __future__ import annotations
 

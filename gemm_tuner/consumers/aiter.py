@@ -1,4 +1,4 @@
-"""AITER (ROCm): one JSON a weight shape, with buckets M_LEQ_x for fixed x and ``any`` for the rest.
+"""AITER (ROCm): one JSON file per weight shape, with buckets M_LEQ_x for fixed x and ``any`` for the rest.
 
 Its loader uses the nested folder where that has the family's DEFAULT.json, else the legacy folder. A file in both is
 found by every release.

@@ -74,7 +74,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
-        """The files for a problem's entry, below the folder of -o: one for each place where versions look."""
+        """The files for a problem's entry, below the folder of -o: one for each place where a version of it looks."""
 
     @abstractmethod
     def key(self, problem: GemmProblem) -> str:

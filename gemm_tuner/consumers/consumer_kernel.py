@@ -185,7 +185,7 @@ Used = ast.FunctionDef | ast.Assign | ast.AnnAssign
 
 
 def used_by(kernel: ast.FunctionDef, module: ast.Module, file: Path) -> list[Used]:
-    """The constants and @triton.jit functions of the module that a kernel uses, themselves or by one another, in their
+    """The constants and @triton.jit functions of the module that a kernel uses, directly or indirectly, in their
     order there. Raises UserError for a name that is neither."""
     functions, constants = functions_of(module), constants_of(module)
     found: dict[str, Used] = {}

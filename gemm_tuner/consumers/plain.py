@@ -36,7 +36,7 @@ class Everything(Consumer):
         return problem.key
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """By M, N and K, which a key begins with."""
+        """By M, N and K, with which a key begins."""
         return ([int(number) for number in re.findall(r"\d+", key)], key)
 
     def entry(self, offer: Offer, arch: str) -> Entry:

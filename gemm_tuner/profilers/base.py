@@ -37,16 +37,8 @@ class TraceError(EnvironmentFault):
     trouble: which of the three; a caller may treat an empty trace as launches that all failed.
     """
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        trouble: Trouble = "unreadable",
-        where: str = "",
-        accepted: str = "",
-        hint: str = SEE_LOG,
-    ) -> None:
-        super().__init__(what, where=where, accepted=accepted, hint=hint)
+    def __init__(self, what: str, *, trouble: Trouble = "unreadable", hint: str = SEE_LOG, **more: str) -> None:
+        super().__init__(what, hint=hint, **more)
         self.trouble: Trouble = trouble
 
 

@@ -71,7 +71,7 @@ class Measurement(NamedTuple):
 
 
 def dispatches(path: Path) -> Iterator[Dispatch]:
-    """One dispatch a launch. One listed twice must say the same; the exact metric wins over its label."""
+    """One dispatch per launch. Rows for the same launch must agree; the exact metric wins over its label."""
     launches: dict[tuple[int, int, int], tuple[int, Dispatch]] = {}
     for row, launch, process, rank, value, unit in measurements(path):
         key = (row.header.line, process, launch)

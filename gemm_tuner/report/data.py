@@ -12,7 +12,7 @@ import pandas as pd
 
 from gemm_tuner.core.choice import ServedChoice
 from gemm_tuner.core.records import Problem
-from gemm_tuner.decide.estimates import quantiles_us, ratio_interval
+from gemm_tuner.decide.estimates import ratio_interval
 from gemm_tuner.gemm.served import STAND_IN, served_of
 from gemm_tuner.gemm.short_forms import labels, legend, titled
 from gemm_tuner.launch.plan import VENDOR
@@ -33,26 +33,6 @@ NOTES_IN_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finalist:
-    """One finalist or the vendor library: its published time, and the samples of the publishing processes.
-
-    interval_us: 95 % confidence interval of the time over processes; None for a single process.
-    """
-
-    name: str
-    median_us: float
-    p20_us: float
-    p80_us: float
-    min_us: float
-    interval_us: Interval | None
-    samples_us: tuple[float, ...]
-
-    @property
-    def is_vendor(self) -> bool:
-        return self.name == VENDOR
-
-
-@dataclass(frozen=True, slots=True)
 class SizeView:
     """One size.
 
@@ -67,7 +47,7 @@ class SizeView:
     record: SizeRecord
     label: str
     table: pd.DataFrame | None
-    finalists: tuple[Finalist, ...]
+    finalists: tuple[Final, ...]
     time_us: float | None
     time_source: str
 
@@ -115,16 +95,16 @@ class SizeView:
         return self.problem.flops / self.problem.bytes_moved
 
     @property
-    def ours(self) -> Finalist | None:
-        return next((one for one in self.finalists if one.name == self.record.chosen), None)
+    def ours(self) -> Final | None:
+        return self.record.winner
 
     @property
-    def vendor(self) -> Finalist | None:
-        return next((one for one in self.finalists if one.is_vendor), None)
+    def vendor(self) -> Final | None:
+        return next((one for one in self.finalists if one.name == VENDOR), None)
 
     @property
     def vendor_ratio(self) -> float | None:
-        return self.vendor.median_us / self.ours.median_us if self.vendor and self.ours else None
+        return self.vendor.time_us / self.ours.time_us if self.vendor and self.ours else None
 
     @property
     def vendor_ratio_interval(self) -> Interval | None:
@@ -226,14 +206,9 @@ def load(folder: Path) -> Report:
 def _size(folder: Path, record: SizeRecord, label: str, source: str) -> SizeView:
     there = (folder / run_record.TABLES / f"{record.key}.csv.gz").exists()
     table = run_record.read_table(folder, record.key) if there else None
-    finalists = sorted((_finalist(final) for final in record.finals if final.samples_us), key=lambda c: c.median_us)
+    finalists = sorted((one for one in record.finals if one.samples_us), key=lambda one: one.time_us)
     time_us, time_source = run_record.chosen_time(record, table, source)
     return SizeView(record, label, table, tuple(finalists), time_us, time_source)
-
-
-def _finalist(final: Final) -> Finalist:
-    samples = final.samples_us
-    return Finalist(final.name, final.time_us, *quantiles_us(samples), min(samples), final.interval_us, samples)
 
 
 def measured_us(table: pd.DataFrame) -> pd.Series:

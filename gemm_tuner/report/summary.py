@@ -9,13 +9,15 @@ import itertools
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from gemm_tuner.core.choice import ServedChoice
+from gemm_tuner.decide.estimates import quantiles_us
+from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.report.data import Report, SizeView
+from gemm_tuner.store.run_record import Final
 
 SUMMARY_VERSION = 1
 # A column of few distinct values is one character for each row.
@@ -76,11 +78,11 @@ def of_size(size: SizeView) -> dict[str, Any]:
         "roofline_us": record.roofline_us,
         "roofline_tflops": size.problem.flops / record.roofline_us / 1e6 if record.roofline_us else None,
         "roofline_pct": size.roofline_pct,
-        "vendor_us": size.vendor.median_us if size.vendor else None,
-        "vendor_tflops": size.problem.flops / size.vendor.median_us / 1e6 if size.vendor else None,
+        "vendor_us": size.vendor.time_us if size.vendor else None,
+        "vendor_tflops": size.problem.flops / size.vendor.time_us / 1e6 if size.vendor else None,
         "vendor_ratio": size.vendor_ratio,
         "vendor_ratio_interval": size.vendor_ratio_interval,
-        "finals": [{**asdict(one), "is_vendor": one.is_vendor} for one in size.finalists],
+        "finals": [of_final(one) for one in size.finalists],
     }
 
 
@@ -90,6 +92,20 @@ def of_served(size: SizeView, one: ServedChoice) -> dict[str, Any]:
         "time_us": one.time_us,
         "default_ratio": one.default_ratio,
         "over_best": size.over_best(one),
+    }
+
+
+def of_final(one: Final) -> dict[str, Any]:
+    p20_us, p80_us = quantiles_us(one.samples_us)
+    return {
+        "name": one.name,
+        "median_us": one.time_us,
+        "p20_us": p20_us,
+        "p80_us": p80_us,
+        "min_us": min(one.samples_us),
+        "interval_us": one.interval_us,
+        "samples_us": one.samples_us,
+        "is_vendor": one.name == VENDOR,
     }
 
 

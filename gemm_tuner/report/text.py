@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from gemm_tuner.decide.estimates import quantiles_us
 from gemm_tuner.gemm.short_forms import label
 from gemm_tuner.pipeline.show import config_name, how_checked
 from gemm_tuner.report.data import TIME_COLUMNS, Interval, Report, SizeView, fastest
@@ -94,7 +95,7 @@ def _sizes(console: Console, report: Report) -> None:
     rows: list[list[str | Text]] = []
     for size in report.sizes:
         record = size.record
-        vendor = size.vendor.median_us if size.vendor else None
+        vendor = size.vendor.time_us if size.vendor else None
         cells = (_number(size.time_us), _interval(size.ours.interval_us if size.ours else None), _number(size.tflops),
                  f"{number(size.roofline_pct, 3)} %" if size.roofline_pct else "", _number(vendor),
                  _number(size.vendor_ratio), whole(size.timed) if size.timed else "", whole(size.kept),
@@ -144,7 +145,7 @@ def _finals(console: Console, size: SizeView) -> None:
     )
     rows: list[list[str | Text]] = []
     for one in size.finalists:
-        numbers = (number(one.median_us), _interval(one.interval_us), number(one.p20_us), number(one.p80_us))
+        numbers = (number(one.time_us), _interval(one.interval_us), *map(number, quantiles_us(one.samples_us)))
         style = "bold" if one.name == size.record.chosen else ""
         rows.append([Text(config_name(console, one.name), style=style), *numbers, str(len(one.samples_us))])
     _table(console, f"{_title(console, size)}: finals", columns, rows)

@@ -1,4 +1,4 @@
-"""Writes the scripts that hold the kernels: one a kernel family and problem class."""
+"""Writes the scripts that hold the kernels: one per kernel family and problem signature."""
 
 from __future__ import annotations
 

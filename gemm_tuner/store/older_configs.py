@@ -32,20 +32,20 @@ def read(path: Path) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Con
 
 
 def keep(store: Store, older: Mapping[Problem, Config], served: Served) -> None:
-    """Stores them as they are when the run begins."""
+    """Stores the configurations as they are when the run begins. served: by problem and server."""
     flat = [[p.to_dict(), name, config.to_dict()] for p, one in served.items() for name, config in one.items()]
     store.set_fact(SERVED_FACT, flat)
     store.set_fact(FACT, [[problem.to_dict(), config.to_dict()] for problem, config in older.items()])
 
 
 def kept(store: Store) -> dict[Problem, Config]:
-    """As they were when the run began."""
+    """The stored configurations by problem."""
     pairs = ((problem_from_dict(problem), config) for problem, config in store.fact(FACT, []))
     return {problem: config_from_dict(problem.kind, config) for problem, config in pairs}
 
 
 def kept_served(store: Store) -> dict[Problem, dict[str, Config]]:
-    """Those of servers as they were when the run began."""
+    """The stored configurations for servers, by problem and server."""
     found: dict[Problem, dict[str, Config]] = {}
     for row, name, config in store.fact(SERVED_FACT, []):
         problem = problem_from_dict(row)

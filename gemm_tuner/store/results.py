@@ -1,6 +1,6 @@
 """The results file: a header and one row per size. docs/results_format.md describes it for users.
 
-What a row may hold and how it is checked is known in ``sizes``, so that a results file is a size file.
+``gemm.size_rows`` defines and checks what a row may hold, so that a results file is a size file, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PREAMBLE = "# Written by tune_gemm.py; docs/results_format.md explains the fiel
 
 @dataclass(frozen=True)
 class Header:
-    """Where and how the rows came about; every field is written, an unknown one as an empty text.
+    """Where and how the rows were measured; every field is written, an unknown one as an empty string.
 
     date:       ISO 8601, UTC, such as 2026-01-31T12:00:00Z.
     arch:       such as sm_90 or gfx942.
@@ -66,7 +66,7 @@ class Results:
     """A results file as read: ``header`` has the fields of Header that the file gives.
 
     without_config:  the sizes that ended without a config, each with the reason.
-    earlier_headers: those of the runs that rows with kept_from are from, told by their dates.
+    earlier_headers: those of the runs that rows with kept_from are from, identified by date.
     """
 
     header: dict[str, str | int]

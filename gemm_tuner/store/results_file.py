@@ -1,8 +1,8 @@
 """The results file of a run while it grows: rows are merged by problem with those that are in it already.
 
 No row is lost: what the file held stays until this run has a new row for the same problem. The rows of this run are in
-its store; the file is written at most every few seconds, beside itself and renamed, so that settling a size costs the
-same however many there are.
+its store; the file is replaced at most every few seconds, so that settling a size costs the same however many
+there are.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Conta
 def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
     """An earlier row with what this run found of its configurations. wrong: why, by configuration.
 
-    A row whose configuration is wrong is not verified any more and says why; a server's entry that is wrong goes.
+    A row whose configuration is wrong becomes unverified and says why; a server's wrong entry is removed.
     """
     row = dict(old)
     if read.config is not None and read.config.name in wrong:
@@ -257,7 +257,7 @@ class ResultsFile:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """What tells one file at a path from another."""
+    """Inode, time of change (ns) and size (bytes) of the file at a path, which differ for another one."""
     with contextlib.suppress(OSError):
         found = path.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size

@@ -30,7 +30,7 @@ class RunFolder:
 
     @property
     def tables(self) -> Path:
-        """One table of all kept configurations a size."""
+        """One table per size, of all configurations that the rules kept."""
         return self.root / "configs"
 
     @property
@@ -60,7 +60,7 @@ class RunFolder:
             raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
 
     def tidy(self, *, keep: bool) -> None:
-        """Removes what only a look behind the scenes needs."""
+        """Removes raw output and scripts, which only debugging needs, unless ``keep``."""
         if not keep:
             shutil.rmtree(self.raw, ignore_errors=True)
             shutil.rmtree(self.scripts, ignore_errors=True)
@@ -92,6 +92,6 @@ def create(output_dir: Path, key: str, cache_name: str) -> RunFolder:
 def find(output_dir: Path, key: str, cache_name: str) -> RunFolder | None:
     """The newest run of this key that has a store, else None."""
     names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
-    # The second run of one second has a 1 behind the second.
+    # A second run within one second has -1 behind its time stamp.
     found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
     return _named(output_dir, found[-1], cache_name) if found else None

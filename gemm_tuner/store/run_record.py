@@ -177,7 +177,7 @@ def chosen_time(size: SizeRecord, table: pd.DataFrame | None, source: str) -> tu
 
 
 def positive(cell: object) -> float | None:
-    """A cell of a table or a fact of a row as a time; None for a blank one."""
+    """A cell of a table or a fact of a row as a time; None unless it is a finite number above 0."""
     return float(cell) if isinstance(cell, (int, float)) and 0 < cell < math.inf else None
 
 

@@ -160,7 +160,7 @@ class Store:
         return dict(self._rows(query, (problem.key, stage)))
 
     def drop_other_gpus(self, problem: Problem, stage: str, but: str) -> None:
-        """Forgets the timings of a size's stage that another GPU than this one has."""
+        """Deletes the timings of a size's stage that are from another GPU than ``but``."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
         self._write(statement, [(problem.key, stage, but)])
 
@@ -175,7 +175,7 @@ class Store:
         return self._rows(query, (problem.key, stage), decode)
 
     def drop_process(self, problem: Problem, stage: str, process: int) -> None:
-        """Forgets what a process timed of a size."""
+        """Deletes what a process timed of a size."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(problem.key, stage, process)])
 
@@ -185,7 +185,7 @@ class Store:
         self._write(statement, [(role, problem.key, stage, process)])
 
     def drop_checks(self, problem: Problem) -> None:
-        """Forgets what checks found of a size."""
+        """Deletes the verdicts and failures of a size."""
         self._write("DELETE FROM verdicts WHERE size = ?", [(problem.key,)])
         self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
 

@@ -18,7 +18,7 @@ FOLDER = "gemm_tuner_folder"
 
 @contextlib.contextmanager
 def belongs_to(folder: Path) -> Iterator[None]:
-    """An exception that leaves the block is reported in this folder."""
+    """Exceptions that leave the block are reported in this folder."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""YAML documents from people, read within fixed bounds; text files, written whole or not at all.
+"""YAML documents from users, read within fixed bounds; text files, written whole or not at all.
 
 A document is built straight from the event stream of the YAML parser, so that depth, aliases and the
 number of values are checked before anything is built from them, in one pass and without recursion.

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -94,7 +95,7 @@ def held(
                 ) from error
             locks.callback(lock.release)
             locks.callback(_write_holder, uuid, {})
-            _write_holder(uuid, {"pid": os.getpid(), "command": shlex.join(_command())[:COMMAND_CHARS]})
+            _write_holder(uuid, {"pid": os.getpid(), "command": shlex.join(sys.orig_argv)[:COMMAND_CHARS]})
         yield
 
 
@@ -140,17 +141,6 @@ def _write_holder(uuid: str, note: dict[str, Any]) -> None:
             os.write(descriptor, json.dumps(note).encode())
         finally:
             os.close(descriptor)
-
-
-def _command() -> list[str]:
-    """This process's command line, which other users can read from the operating system anyway."""
-    import psutil
-
-    try:
-        words: list[str] = psutil.Process().cmdline()
-    except psutil.Error:
-        return []
-    return words
 
 
 def holder(uuid: str) -> str:

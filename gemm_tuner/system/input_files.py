@@ -1,4 +1,4 @@
-"""The bytes of a file that a person handed over: of a regular file only, and no more of them than a bound."""
+"""Reads files from users: regular files and standard input only, up to a number of bytes."""
 
 from __future__ import annotations
 

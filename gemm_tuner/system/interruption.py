@@ -22,7 +22,7 @@ NOTICE = "finishing what runs and saving it; once more to stop at once"
 
 
 class Interruption:
-    """Whether the person at the keyboard wants the run to end. Others look at ``asked`` where they can stop."""
+    """Whether the user wants the run to end. The stages look at ``asked`` where they can stop."""
 
     def __init__(self) -> None:
         # Signals so far. A handler can be interrupted by the next signal: what it touches takes no lock.
@@ -35,7 +35,7 @@ class Interruption:
         return self._asked
 
     def ask(self) -> None:
-        """As the first signal does."""
+        """Asks for the end of the run, as the first signal does."""
         self._asked = True
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ class Interruption:
 
 
 def end_now() -> None:
-    """Ends this process and all that it started, whatever they are at. What is stored survives that at any moment."""
+    """Kills this process and all that it started. Stored results survive this at any moment."""
     for pid in own_pids() - {os.getpid()}:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""JSON that a person may hand over, read within bounds and decoded by msgspec into records.
+"""JSON files from users, read within bounds and decoded by msgspec into records.
 
 What a record's fields may hold is said by its annotations, so that a record and its reader cannot drift apart.
 """

@@ -16,7 +16,7 @@ LOCK_FILE = "run.lock"
 
 
 class RunLock:
-    """Held from ``take`` until ``release`` or the end of the process, however it ends."""
+    """Held from ``take`` until ``release`` or the end of the process, killed or not."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOCK_FILE

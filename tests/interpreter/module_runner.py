@@ -37,7 +37,7 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """
     import torch
 
-    from gemm_tuner.export.module.rows import Tuned, epilogue_of
+    from gemm_tuner.export.module.rows import Tuned
     from gemm_tuner.gemm.check import compare
     from gemm_tuner.gemm.operands import make_operands
     from gemm_tuner.gemm.reference import reference
@@ -51,9 +51,9 @@ def products(module: Any, cases: list[dict[str, Any]]) -> dict[str, Any]:
         message = verdict.message if torch.equal(first, second) else "two calls differ"
         if first.dtype != operands.c.dtype or first.shape != operands.c.shape:
             message = f"the result is {tuple(first.shape)} of {first.dtype}"
-        product = Tuned(problem, None, None).product.signature
-        sizes = (problem.m, problem.n, problem.k, epilogue_of(problem), STAND_IN_SMS, True, problem.batch)
-        rows.append((problem.key, message, module.choose(product, *sizes)))
+        tuned = Tuned(problem, None, None)
+        sizes = (problem.m, problem.n, problem.k, tuned.epilogue, STAND_IN_SMS, True, problem.batch)
+        rows.append((problem.key, message, module.choose(tuned.product.signature, *sizes)))
     return {"rows": rows, "plans": len(module._PLANS), "counters": counters(module)}
 
 

@@ -84,7 +84,7 @@ def own_results(run: Path) -> tuple[Path, ...]:
 
 
 def show_table(console: Console, compacted: Compacted) -> None:
-    """One row a range of M: which config serves it, at which M it was tuned, and what it costs there."""
+    """One row per range of M: which config serves it, at which M it was tuned, and what it costs there."""
     columns = (
         Column("sizes", wraps=True),
         Column("M"),
@@ -123,7 +123,7 @@ def tuned_at(one: Range) -> str:
 
 
 def closing(console: Console, compacted: Compacted, loss: float) -> list[str]:
-    """What a person reads last: what the losses are of, and what they say nothing about."""
+    """The closing lines: what the losses refer to, and what was not measured."""
     losses = [serving.loss for serving in compacted.servings]
     proof = "no smaller set exists" if compacted.method == EXACT else "greedy; a smaller set may exist"
     lines = [

@@ -67,7 +67,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def show_table(console: Console, comparison: Comparison) -> None:
-    """One row a size that both have; on a terminal configurations that changed, and reasons, stand below."""
+    """One row per size that both have. On a terminal, changed configurations and reasons follow in a second table."""
     if not comparison.compared:
         return
     named = size_names(console, [one.problem for one in comparison.compared])
@@ -117,7 +117,7 @@ def _configs(console: Console, one: Compared) -> str:
 
 
 def closing(console: Console, comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
-    """What a person reads last."""
+    """The closing lines: counts, geometric mean, sizes of one side only, faults."""
     counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
     totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     changed = sum(one.config_changed for one in comparison.compared)

@@ -191,8 +191,10 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:
-    """One line a file, one for each key that was not checked on a GPU and, under --check, one for each change. The last
-    says how many sizes are in how many files, where none is missing."""
+    """One line per file, one for each key that was not checked on a GPU and, with --check, one for each change.
+
+    The last says how many sizes are in how many files, where none is missing.
+    """
     found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
     for plan in export.plans:
         text = "; ".join(changed(plan, checked=checked))

@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def print_answer(console: Console, answer: serve.Answer) -> None:
-    """One row an M: what serves it, its time, that of the best config of any family, and the default's ratio."""
+    """One row per M: what serves it, its time, that of the best config of any family, and the default's ratio."""
     columns = (
         Column("M", is_number=True),
         Column("key", is_number=True),

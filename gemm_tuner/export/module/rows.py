@@ -35,18 +35,14 @@ class Tuned:
 
     @property
     def epilogue(self) -> str:
-        return epilogue_of(self.problem)
-
-
-def epilogue_of(problem: GemmProblem) -> str:
-    """Names what is computed after the product, such as ``alpha_beta_bias_relu``; "" for nothing."""
-    parts = {
-        "alpha": problem.has_alpha,
-        "beta": problem.reads_c,
-        "bias": problem.bias,
-        problem.activation: problem.activation != "none",
-    }
-    return "_".join(part for part, there in parts.items() if there)
+        """Names what is computed after the product, such as ``alpha_beta_bias_relu``; "" for nothing."""
+        parts = {
+            "alpha": self.problem.has_alpha,
+            "beta": self.problem.reads_c,
+            "bias": self.problem.bias,
+            self.problem.activation: self.problem.activation != "none",
+        }
+        return "_".join(part for part, there in parts.items() if there)
 
 
 def with_bias_toggled(epilogue: str) -> str:

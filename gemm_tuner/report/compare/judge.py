@@ -113,7 +113,7 @@ def compare(a: Side, b: Side, tolerance: float) -> Comparison:
 
 
 def _differences(a: Side, b: Side) -> list[str]:
-    """Differences of device, versions or method, because of which times differ for other reasons than configs."""
+    """Differences of device, versions or method, which change times whatever the configurations."""
     found = []
     for what, keys in _MATTERS.items():
         told = [(key, a.header.get(key, ""), b.header.get(key, "")) for key in keys]
@@ -139,9 +139,14 @@ def _served(both: Sequence[Problem], a: Side, b: Side, tolerance: float) -> Iter
 
 def _size(problem: Problem, a: Side, b: Side, tolerance: float) -> Compared:
     left, right = a.sizes.get(problem), b.sizes.get(problem)
-    if left is None or right is None:
-        return _without_config(problem, left, right, a.failures.get(problem, ""), b.failures.get(problem, ""))
-    return _timed(problem, left, right, tolerance)
+    in_a, in_b = a.failures.get(problem, ""), b.failures.get(problem, "")
+    if left and right:
+        return _timed(problem, left, right, tolerance)
+    if left:
+        return Compared(problem, Verdict.LOST, left, None, regression=True, why=in_b)
+    if right:
+        return Compared(problem, Verdict.FOUND, None, right, why=in_a)
+    return Compared(problem, Verdict.NOT_COMPARABLE, None, None, why=f"neither has a config: {in_b}")
 
 
 def _timed(problem: Problem, left: Timed, right: Timed, tolerance: float) -> Compared:
@@ -164,14 +169,6 @@ def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: floa
     if low <= 1 <= high:
         return Verdict.SAME if within else Verdict.UNCLEAR
     return Verdict.SLOWER if low > 1 else Verdict.FASTER
-
-
-def _without_config(problem: Problem, left: Timed | None, right: Timed | None, in_a: str, in_b: str) -> Compared:
-    if left is not None:
-        return Compared(problem, Verdict.LOST, left, None, regression=True, why=in_b)
-    if right is not None:
-        return Compared(problem, Verdict.FOUND, None, right, why=in_a)
-    return Compared(problem, Verdict.NOT_COMPARABLE, None, None, why=f"neither has a config: {in_b}")
 
 
 def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
