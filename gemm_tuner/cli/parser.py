@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 import re
 import textwrap
 from collections.abc import Collection, Iterable
@@ -31,16 +32,10 @@ class HelpFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines: list[str] = []
-        paragraph: list[str] = []
-        for line in [*text.splitlines(), ""]:
-            if line and not line.startswith(" "):
-                paragraph.append(line)
-                continue
-            if paragraph:
-                lines += _wrapped(" ".join(paragraph), width - len(indent))
-                paragraph = []
-            lines.append(line)
-        return "\n".join(indent + line if line else "" for line in lines[:-1])
+        for is_paragraph, group in itertools.groupby(text.splitlines(), lambda line: line[:1] not in ("", " ")):
+            part = list(group)
+            lines += _wrapped(" ".join(part), width - len(indent)) if is_paragraph else part
+        return "\n".join(indent + line if line else "" for line in lines)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return _wrapped(" ".join(text.split()), width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
@@ -161,11 +162,10 @@ class Report:
     @property
     def counts(self) -> dict[str, int]:
         """How many configurations of all sizes ended in each status."""
-        counted: dict[str, int] = {}
+        counted: Counter[str] = Counter()
         for size in self.sizes:
-            for status, number in size.record.counts.items():
-                counted[status] = counted.get(status, 0) + number
-        return counted
+            counted.update(size.record.counts)
+        return dict(counted)
 
     @property
     def funnel(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ constants that they use are equal.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -158,18 +159,14 @@ def _reached(pieces: dict[str, _Piece], section: Section) -> list[str]:
 
 def _shas(pieces: dict[str, _Piece]) -> dict[str, str]:
     """12 hex digits over each piece's text and what it uses, directly or not."""
-    found: dict[str, str] = {}
 
+    @functools.cache
     def sha(name: str) -> str:
-        if name not in found:
-            used = sorted({use for _, _, use in pieces[name].uses if use != name})
-            text = _text(pieces[name].lines) + "".join(f"\n{use} {sha(use)}" for use in used)
-            found[name] = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return found[name]
+        used = sorted({use for _, _, use in pieces[name].uses if use != name})
+        text = _text(pieces[name].lines) + "".join(f"\n{use} {sha(use)}" for use in used)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    for name in pieces:
-        sha(name)
-    return found
+    return {name: sha(name) for name in pieces}
 
 
 def _new_names(variants: dict[str, _Variant]) -> dict[str, str]:

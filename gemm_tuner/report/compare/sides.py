@@ -38,7 +38,6 @@ class Side:
     """header: of the results file or of the run. failures: the sizes without a config, each with the reason.
     served: by size and consumer, the configuration for that consumer."""
 
-    path: Path
     header: dict[str, str | int]
     sizes: dict[Problem, Timed]
     failures: dict[Problem, str] = field(default_factory=dict)
@@ -62,7 +61,7 @@ def load(path: Path) -> Side:
         quantiles = (positive(facts.get("p20_us")), positive(facts.get("p80_us")))
         interval_us = _interval_us(time_us, factors.get(row.problem))
         sizes[row.problem] = Timed(row.config.name, source, time_us, *quantiles, interval_us)
-    return Side(path, found.header, sizes, dict(found.without_config), _served(found))
+    return Side(found.header, sizes, dict(found.without_config), _served(found))
 
 
 def _served(found: results.Results) -> dict[tuple[Problem, str], Timed]:
@@ -86,7 +85,7 @@ def _of_run(path: Path, record: RunRecord) -> Side:
     chosen = {size.problem: _chosen(path, size, source) for size in record.sizes if size.chosen}
     failures = {size.problem: size.failure for size in record.sizes if not size.chosen}
     found = run_place.results_of_run(path)
-    return Side(path, header, chosen, failures, _served(found) if found else {})
+    return Side(header, chosen, failures, _served(found) if found else {})
 
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
