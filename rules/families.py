@@ -8,11 +8,14 @@ winners of the run after it are in results/tuned/nvidia_h200_bf16.yaml, and a te
 import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES, rows_fit_descriptors
+from gemm_tuner.gemm.descriptors import rows_fit_descriptors
+from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
+
+BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
 
 
 def tiles_of(c, p):
@@ -48,7 +51,7 @@ def half_of_few_rows(c, p, d):
     return (2 * c.BLOCK_SIZE_M >= min(next_power_of_2(p.m), 128)) | np.full(c.BLOCK_SIZE_M.shape, p.m > 128)
 
 
-@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
+@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
 def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     """4 warps hold the accumulators of 128 x 128; more tile needs 8, less has no work for them (H200 sweep 2).
 
@@ -59,7 +62,7 @@ def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     return (c.num_warps == np.where(tile > 128 * 128, 8, 4)) | either | (c.WARP_SPECIALIZE == 1)
 
 
-@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
+@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
 def boxes_as_wide_as_the_swizzle(c, p, d):
     """Rows of a block of K of 128 to 512 bytes fill the TMA swizzle; narrower ones never won (H200 sweep 2)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
@@ -67,7 +70,7 @@ def boxes_as_wide_as_the_swizzle(c, p, d):
     return fill | (not d.target.facts.tma)
 
 
-@rule(HEURISTIC, families=DESCRIPTOR_FAMILIES, backend="cuda")
+@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
 def loads_in_flight(c, p, d):
     """Less than 64 KiB a program in flight leave the memory idle, unless K is shorter (H200 sweep 2)."""
     blocks = np.ceil(p.k / (c.BLOCK_SIZE_K * c.SPLIT_K))

@@ -6,11 +6,12 @@ Each rule says True for the configurations that it keeps. c: columns, p: GemmPro
 
 import numpy as np
 
+from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 
 LARGE = 2048
 MOST_SLICES = 32
-TILED = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k")
+TILED = names_of(lambda family: family.is_tiled)
 
 
 @rule(HEURISTIC, families=TILED)

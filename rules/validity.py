@@ -7,9 +7,11 @@ import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm import descriptors
-from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES
+from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
+
+BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
 
 
 @rule(VALIDITY)
@@ -19,13 +21,13 @@ def type_has_matrix_instruction(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, p.rate_key in rates and (p.dtype_b in rates or p.dtype_b == p.dtype_a))
 
 
-@rule(VALIDITY, families=(*DESCRIPTOR_FAMILIES, "gemv"))
+@rule(VALIDITY, families=(*BY_DESCRIPTORS, "gemv"))
 def one_matrix_a_call(c, p, d):
     """Batches are for gemm_tile: the other families compute one matrix a call."""
     return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
 
 
-@rule(VALIDITY, families=DESCRIPTOR_FAMILIES, backend="cuda")
+@rule(VALIDITY, families=BY_DESCRIPTORS, backend="cuda")
 def rows_fit_descriptors(c, p, d):
     """TMA descriptors take rows of whole 16 bytes (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)."""
     if not d.target.facts.tma:
@@ -183,7 +185,7 @@ def shared_memory_fits(c, p, d):
     return tiles_bytes + barrier_bytes <= d.shared_memory_bytes
 
 
-@rule(VALIDITY, families=DESCRIPTOR_FAMILIES, backend="cuda")
+@rule(VALIDITY, families=BY_DESCRIPTORS, backend="cuda")
 def shared_memory_fits_tiles_and_part(c, p, d):
     """The pipeline's tiles and, in a loop over tiles, the part of C that is being stored must fit (docs/rules.md)."""
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
@@ -205,7 +207,7 @@ def copies_straight_to_lds(arch):
     return knobs.amd.use_async_copy is not False
 
 
-@rule(VALIDITY, families=("gemm_tile", *DESCRIPTOR_FAMILIES), backend="hip")
+@rule(VALIDITY, families=("gemm_tile", *BY_DESCRIPTORS), backend="hip")
 def lds_fits(c, p, d):
     """The tiles of A and B must fit into LDS (docs/rules.md, "Shared memory").
 

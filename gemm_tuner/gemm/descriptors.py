@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
+from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem
 
-DESCRIPTOR_FAMILIES = ("gemm_persistent", "gemm_split_k", "gemm_stream_k")
 CHUNK_BYTES = 16  # rows start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)
 
 
 def loads_by_descriptor(family: str, target: Target) -> bool:
     """Whether a family's kernels load tiles through TMA descriptors on this target."""
-    return family in DESCRIPTOR_FAMILIES and target.facts.tma
+    return family_of(family).by_descriptors and target.facts.tma
 
 
 def rows_fit_descriptors(problem: GemmProblem) -> bool:

@@ -6,11 +6,11 @@ duration. A prediction is never reported as a measurement.
     norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a maximum without a corner
 
 * waves: tiles over (SMs * resident blocks), rounded up: wave quantisation, "Matrix Multiplication
-  Background User's Guide", NVIDIA, sec. "Wave Quantization". Not rounded for gemm_stream_k, which distributes the
-  last wave.
+  Background User's Guide", NVIDIA, sec. "Wave Quantization". Not rounded for families that share out the last
+  wave over all SMs.
 * compute: 2 BM BN BK over one SM's share of the matrix rate, divided by how well a tile feeds the
-  matrix unit; as in Triton's former ops/matmul_perf_model.py (compute, load and store estimates). gemv
-  computes on the ordinary cores, at the rate of fp32.
+  matrix unit; as in Triton's former ops/matmul_perf_model.py (compute, load and store estimates). Some
+  families compute on the ordinary cores, at the rate of fp32.
 * l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
 * latency: one trip to memory divided by the stages that hide it.
 * tile_end: storing a tile of C, as far as it does not overlap with the next tile.
@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.families.family import rows_of
 from gemm_tuner.gemm.problem import GemmProblem
 
 Floats = npt.NDArray[np.float64]
@@ -109,7 +110,7 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
     rate = device.tflops(problem.rate_key)
     of_cores = dict(device.matmul_tflops).get("fp32", rate)
-    used = np.where(np.asarray(c.family) == "gemv", of_cores, rate * tile_efficiency(c, device))
+    used = np.where(rows_of(c.family, lambda family: family.on_cores), of_cores, rate * tile_efficiency(c, device))
     flops = 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * c.BLOCK_SIZE_K
     compute_us = flops * sharing / (used * RATE_REACHED * 1e6 / device.num_sms)
     block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
@@ -129,7 +130,7 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Time of adding up slices of K, microseconds; 0 where K is not split."""
-    in_one_launch = np.isin(np.asarray(c.family), ("gemm_split_k", "gemv"))
+    in_one_launch = rows_of(c.family, lambda family: family.adds_in_one_launch)
     partial_bytes = 2.0 * c.SPLIT_K * problem.batch * problem.m * problem.n * 4
     partial_us = partial_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)
     us: Floats = np.where(c.SPLIT_K > 1, np.where(in_one_launch, LAST_SLICE_US, SECOND_KERNEL_US) + partial_us, 0.0)
@@ -143,7 +144,7 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     resident = np.where(c.PROGRAMS_PER_SM > 0, np.minimum(resident, c.PROGRAMS_PER_SM), resident)
     sharing = np.minimum(resident, np.ceil(tiles / device.num_sms))
     full = tiles / (device.num_sms * sharing)
-    waves = np.where(np.asarray(c.family) == "gemm_stream_k", np.maximum(1.0, full), np.ceil(full))
+    waves = np.where(rows_of(c.family, lambda family: family.fills_last_wave), np.maximum(1.0, full), np.ceil(full))
     blocks_of_k = np.ceil(problem.k / (c.BLOCK_SIZE_K * c.SPLIT_K))
     of_a_tile = blocks_of_k * block_us(c, problem, device, sharing) + tile_end_us(c, problem, device, sharing)
 

@@ -6,6 +6,7 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
+from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 
@@ -24,7 +25,7 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     def divisibility(value: int) -> str:
         return "1" if value == 1 else "d" if value % 16 == 0 else "8" if value % 8 == 0 else "x"
 
-    unspecialised_m = config.family == "gemm_tile" and problem.layout_a == "row"
+    unspecialised_m = family_of(config.family).takes_any_m and problem.layout_a == "row"
     m_class = "-" if unspecialised_m else divisibility(m)
     numel = batch * m * n
     numel_class = divisibility(numel) + ("l" if numel >= 2**31 else "") if config.SPLIT_K > 1 else "-"
@@ -33,7 +34,7 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     width = "w" if largest >= 2**31 else "s"
     # Servers' own kernels take the blocks of scales of a row as a stride, too.
     scales = f"s{divisibility(-(-k // SCALE_BLOCK))}" if config.is_of_a_server else ""
-    small_side = ("a" if m <= n else "b") if config.family == "gemv" else ""
+    small_side = ("a" if m <= n else "b") if family_of(config.family).by_small_side else ""
     large = "".join(name for name, extent in extents_bytes(problem, config).items() if extent >= 2**31)
     classes = f"m{m_class}n{divisibility(n)}k{divisibility(k)}c{numel_class}{scales}{even}{width}{small_side}"
     return classes + (f"_{large}" if large else "")
@@ -44,7 +45,7 @@ def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
-    sums = padded if config.family == "gemm_split_k" else m * n
+    sums = padded if family_of(config.family).pads_partial_sums else m * n
     partial = batch * sums * 4 * config.SPLIT_K if config.SPLIT_K > 1 else 0
     return {"a": batch * m * k * size_a, "b": batch * k * n * size_b, "c": batch * m * n * size_c, "p": partial}
 
@@ -69,8 +70,6 @@ def launch_of(problem: GemmProblem, config: KernelConfig, num_sms: int) -> tuple
 
 
 def programs_of(problem: GemmProblem, config: KernelConfig, tiles: int, num_sms: int) -> int:
-    """The persistent grid, as ``calls`` of gemm_persistent and gemm_stream_k have it; 0 for one program a tile."""
-    work = tiles
-    if config.family == "gemm_stream_k":
-        work *= -(-problem.k // config.BLOCK_SIZE_K)
+    """The persistent grid, as the ``calls`` of its template have it; 0 for one program a tile."""
+    work = family_of(config.family).work_items(tiles, -(-problem.k // config.BLOCK_SIZE_K))
     return min(work, num_sms * config.PROGRAMS_PER_SM)

@@ -18,7 +18,7 @@ from gemm_tuner.export.module.fallback import general_configs, pointer_fallback
 from gemm_tuner.export.module.rows import Tuned, default_outputs, with_bias_toggled
 from gemm_tuner.export.offers import LeftOut, remark
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
-from gemm_tuner.gemm.descriptors import DESCRIPTOR_FAMILIES
+from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, GemmProblem, Layout
 from gemm_tuner.source import codegen
 
@@ -104,7 +104,7 @@ def rendered(
         "scale_block": SCALE_BLOCK,
         "left_out": _left_out_lines(left_out),
         "remarks": _remark_lines(tuned),
-        "descriptor_families": DESCRIPTOR_FAMILIES if target.facts.tma else (),
+        "descriptor_families": names_of(lambda family: family.by_descriptors) if target.facts.tma else (),
         "most_waves": MOST_WAVES,
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,

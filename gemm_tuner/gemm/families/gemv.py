@@ -1,0 +1,7 @@
+"""A few rows or columns, kept whole: dot products on the ordinary cores."""
+
+from __future__ import annotations
+
+from gemm_tuner.gemm.families.family import Family
+
+FAMILY = Family("gemv", is_tiled=False, by_small_side=True, on_cores=True, adds_in_one_launch=True)
