@@ -166,8 +166,8 @@ def run_child(plan: Plan) -> None:
 def profile_work(work: Work, scripts: list[ModuleType], marks: dict[str, Any], method: Method) -> None:
     """The size's own configuration, then torch.mm, each between two marker kernels of its own."""
     from gemm_tuner.core.workload import launch_all
+    from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import make_operands, require_memory
-    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.gemm.vendor import vendor_call
     from gemm_tuner.languages.scratch import count_sms
     from gemm_tuner.languages.triton.language import provide_descriptor_memory

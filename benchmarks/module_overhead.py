@@ -38,9 +38,9 @@ from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.export.module import write_module
 from gemm_tuner.gemm.config import KernelConfig, tile
+from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, make_operands
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
-from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.gemm.size_rows import Row
 from gemm_tuner.languages.scratch import count_sms
 from gemm_tuner.languages.scripts import load_script

@@ -13,10 +13,10 @@ import numpy as np
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
+from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference
-from gemm_tuner.gemm.scratch import call_size, make_scratch
 from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Elements of A, B or C in one comparison: 0.5 GiB in float64.

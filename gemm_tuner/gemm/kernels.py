@@ -1,4 +1,4 @@
-"""Launches of a GEMM with operands that have no memory, for compiling."""
+"""Launches of a GEMM: what a generated script is called with, and blank operands for compiling."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.gemm.operands import Operands
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.scratch import call_size
-from gemm_tuner.languages.scratch import STAND_IN_SMS, Scratch
+from gemm_tuner.languages.scratch import STAND_IN_SMS, Scratch, partial_sums, zero_locks
 
 
 def blank_calls(
@@ -42,3 +41,16 @@ def blank_operands(problem: GemmProblem, blank: Callable[[str, int], Any]) -> Op
         alpha=problem.alpha,
         beta=problem.beta,
     )
+
+
+def call_size(problem: GemmProblem) -> tuple[int, int, int, int]:
+    """(M, N, K, batch), as generated scripts take it."""
+    return problem.m, problem.n, problem.k, problem.batch
+
+
+def make_scratch(
+    script: ModuleType, config: dict[str, Any], problem: GemmProblem, device: str, num_sms: int
+) -> Scratch:
+    """Fresh scratch of one call."""
+    elements, locks = script.scratch(config, call_size(problem), num_sms)
+    return Scratch(partial_sums(elements, device), zero_locks(locks, device))

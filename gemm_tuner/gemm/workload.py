@@ -11,12 +11,11 @@ from gemm_tuner.core.records import Config, Target
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
-from gemm_tuner.gemm import features as feature_matrix
 from gemm_tuner.gemm import operands as operand_sets
 from gemm_tuner.gemm import specialization as specializations
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
+from gemm_tuner.gemm.kernels import call_size
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
-from gemm_tuner.gemm.scratch import call_size
 
 
 class GemmWorkload:
@@ -43,7 +42,7 @@ class GemmWorkload:
     check = staticmethod(checks.check)
     predict_us = staticmethod(model.predict_us)
     roofline_us = staticmethod(model.roofline_us)
-    features = staticmethod(feature_matrix.matrix)
+    features = staticmethod(model.features)
     same_launch = staticmethod(specializations.launch_of)
 
     def config_from_dict(self, row: Mapping[str, Any]) -> KernelConfig:

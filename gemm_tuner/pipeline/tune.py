@@ -17,7 +17,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
 from gemm_tuner.pipeline.finals import Finalists, Finals
 from gemm_tuner.pipeline.rounds import Rounds
-from gemm_tuner.pipeline.serving_search import with_servers
+from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.search import make_search

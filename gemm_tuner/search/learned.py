@@ -11,7 +11,7 @@ import pandas as pd
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm import features
+from gemm_tuner.gemm.model import families_of
 from gemm_tuner.search.view import SizeView
 
 Floats = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int
     """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
-    families = features.families_of([size.candidates for size in sizes])
+    families = families_of([size.candidates for size in sizes])
     tables = [
         workload_of(size.problem.kind).features(size.candidates, size.problem, device, families) for size in sizes
     ]

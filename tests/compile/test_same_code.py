@@ -110,8 +110,7 @@ def test_groups_are_the_same_launch_exactly_where_the_order_of_tiles_is() -> Non
 @pytest.mark.parametrize("family", ["gemm_persistent", "gemm_stream_k"])
 def test_equal_launches_have_equal_grids_and_arguments(tmp_path: Path, family: str) -> None:
     """What the script's ``calls`` makes of two configurations differs where ``launch_of`` does."""
-    from gemm_tuner.gemm.kernels import blank_operands
-    from gemm_tuner.gemm.scratch import call_size
+    from gemm_tuner.gemm.kernels import blank_operands, call_size
     from gemm_tuner.languages.scratch import Scratch
     from gemm_tuner.languages.scripts import load_script
     from gemm_tuner.languages.triton.blank import Blank

@@ -97,8 +97,8 @@ def test_ten_calls_give_the_same_bits(gpu: Gpu, family: str) -> None:
     import torch
 
     from gemm_tuner.core.workload import launch_all
+    from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import make_operands
-    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.languages.scratch import count_sms
 
     tile, more, problem = SHARING[family]
@@ -140,8 +140,8 @@ def test_matrices_beyond_2_to_the_31_elements_are_right(gpu: Gpu, what: str) -> 
     import torch
 
     from gemm_tuner.core.workload import launch_all
+    from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import make_operands
-    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.languages.scratch import count_sms
 
     problem, split_k, family = LARGE[what]

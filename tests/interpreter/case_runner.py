@@ -87,9 +87,9 @@ def run_plain(row: dict[str, Any], script: Any) -> Result:
     """Inside the interpreting process: a case without ``dropped`` terms."""
     from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference
-    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.languages.scratch import STAND_IN_SMS
 
     problem, name = GemmProblem.from_dict(row["problem"]), KernelConfig(**row["config"]).name

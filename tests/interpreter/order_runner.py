@@ -55,9 +55,9 @@ def outcome_of(row: dict[str, Any]) -> dict[str, Any]:
 def called_in_orders(row: dict[str, Any], order: Order) -> Outcome:
     from gemm_tuner.core.workload import launch_all
     from gemm_tuner.gemm.check import compare
+    from gemm_tuner.gemm.kernels import call_size, make_scratch
     from gemm_tuner.gemm.operands import interpretable, make_operands
     from gemm_tuner.gemm.reference import reference
-    from gemm_tuner.gemm.scratch import call_size, make_scratch
     from gemm_tuner.languages.scratch import STAND_IN_SMS
     from gemm_tuner.languages.scripts import load_script
 

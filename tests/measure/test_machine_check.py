@@ -17,11 +17,10 @@ from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_OK, EnvironmentFault
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.measure.machine_check import facts, gpus, surroundings
-from gemm_tuner.measure.machine_check.facts import Facts, Plan
+from gemm_tuner.measure.machine_check import facts, gpus
+from gemm_tuner.measure.machine_check.facts import Facts, Plan, Surroundings
 from gemm_tuner.measure.machine_check.findings import GIB, Level, judge, measurable
 from gemm_tuner.measure.machine_check.gpus import LOCKED, NOT_LOCKED, UNKNOWN, GpuState
-from gemm_tuner.measure.machine_check.surroundings import Surroundings
 from gemm_tuner.system import nvml
 from gemm_tuner.system.nvml import GpuProcess
 
@@ -112,13 +111,13 @@ def test_the_limits_of_a_container(
     files: dict[str, str], memory: int | None, cpus: float | None, tmp_path: Path
 ) -> None:
     put(tmp_path, {"proc/meminfo": "MemTotal:       24664388 kB\nMemFree: 1 kB\n", **files})
-    found = surroundings.look(tmp_path, tmp_path)
+    found = facts.look_around(tmp_path, tmp_path)
     assert (found.memory_limit_bytes, found.cpu_limit) == (memory, cpus)
     assert found.memory_bytes == 24664388 * 1024
 
 
 def test_an_output_folder_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path: Path) -> None:
-    found = surroundings.look(tmp_path / "a" / "b", tmp_path)
+    found = facts.look_around(tmp_path / "a" / "b", tmp_path)
     assert found.output_folder == tmp_path and found.write_fault == "" and found.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +125,7 @@ def test_an_output_folder_that_is_not_there_yet_is_judged_by_the_one_above(tmp_p
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_may_not_be_written_is_said_to_be_none(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert surroundings.look(tmp_path, tmp_path).write_fault == "Permission denied"
+    assert facts.look_around(tmp_path, tmp_path).write_fault == "Permission denied"
 
 
 AROUND = Surroundings(16, None, 256 * GIB, None, Path("/out"), 100 * GIB, "", "/usr/bin/gcc", True, False, ())
@@ -241,7 +240,7 @@ def test_the_command_on_a_machine_with_and_without_a_gpu(
     assert not (tmp_path / "results").exists()
 
     monkeypatch.setattr(devices, "look", lambda: GOOD.machine)
-    monkeypatch.setattr(surroundings, "_compiler", lambda: "/usr/bin/gcc")
+    monkeypatch.setattr(facts, "_compiler", lambda: "/usr/bin/gcc")
     for name in ("nsys", "gcc"):
         (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
         (tmp_path / "bin" / name).chmod(0o755)

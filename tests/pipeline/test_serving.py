@@ -24,7 +24,7 @@ from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_space
-from gemm_tuner.pipeline.serving_search import with_servers
+from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.search import make_search

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.measure.machine_check import gpus, surroundings
-from gemm_tuner.measure.machine_check.gpus import GpuState
-from gemm_tuner.measure.machine_check.surroundings import Surroundings
+from gemm_tuner.measure.machine_check import gpus
+from gemm_tuner.measure.machine_check.gpus import GpuState, text_in
 from gemm_tuner.space import space
 
 HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
@@ -72,7 +76,7 @@ def gather(output_dir: Path, rules_dir: Path, profiler: str, arch: str) -> Facts
         fault,
         gpus.look(),
         tools(),
-        surroundings.look(output_dir),
+        look_around(output_dir),
         plan(machine, rules_dir, profiler, arch),
         hiding,
     )
@@ -105,3 +109,97 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
         tool_fault = error.one_line()
     source = "measured" if measurable and file and tool else "predicted"
     return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in)
+
+
+_COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """cores: that this process may use. cpu_limit: of the control group, in cores; None without one.
+    memory_bytes: of the machine; memory_limit_bytes: of the control group; None without one or where unknown.
+    output_folder: the nearest that is there. write_fault: why it cannot be written; empty when it can.
+    compiler: path of the C compiler; empty without one. python_headers: whether Python.h is there.
+    counters_for_root: NVIDIA's driver lets only root profile, and this is not root.
+    foreign: variables in the environment that would change kernels, and are taken out for the run.
+    """
+
+    cores: int
+    cpu_limit: float | None
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    output_folder: Path
+    free_bytes: int
+    write_fault: str
+    compiler: str
+    python_headers: bool
+    counters_for_root: bool
+    foreign: tuple[str, ...]
+
+
+def look_around(output_dir: Path, root: Path = Path("/")) -> Surroundings:
+    """root: where /proc and /sys are."""
+    folder = next(path for path in (output_dir.resolve(), *output_dir.resolve().parents) if path.is_dir())
+    limits = list(_groups(root))
+    return Surroundings(
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpu_limit=min(filter(None, (_cpu_limit(group) for group in limits)), default=None),
+        memory_bytes=_memory(root),
+        memory_limit_bytes=min(filter(None, (_memory_limit(group) for group in limits)), default=None),
+        output_folder=folder,
+        free_bytes=shutil.disk_usage(folder).free,
+        write_fault=_write_fault(folder),
+        compiler=_compiler(),
+        python_headers=(Path(sysconfig.get_path("include")) / "Python.h").is_file(),
+        counters_for_root="RmProfilingAdminOnly: 1" in text_in(root / "proc/driver/nvidia/params")
+        and os.geteuid() != 0,
+        foreign=tuple(name for name in language_of("triton").removed_variables if name in os.environ),
+    )
+
+
+def _compiler() -> str:
+    named = os.environ.get("CC", "")
+    return next(filter(None, (shutil.which(name) for name in ((named,) if named else _COMPILERS))), "")
+
+
+def _write_fault(folder: Path) -> str:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _groups(root: Path) -> Iterable[Path]:
+    """This process's control groups and those around them: version 2, and version 1 of memory and cpu."""
+    for line in text_in(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = (*line.split(":", 2), "", "")[:3]
+        mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
+        for mount in mounts:
+            group = root / mount / path.lstrip("/")
+            while group.is_relative_to(root / mount):
+                yield group
+                group = group.parent
+
+
+def _memory_limit(group: Path) -> int | None:
+    """Bytes; version 1 says "no limit" by a number larger than any memory."""
+    text = text_in(group / "memory.max") or text_in(group / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
+
+
+def _cpu_limit(group: Path) -> float | None:
+    """Cores: the share of each period that the group may run."""
+    words = text_in(group / "cpu.max").split() or [
+        text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    ]
+    both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
+    return int(words[0]) / int(words[1]) if both else None
+
+
+def _memory(root: Path) -> int | None:
+    """MemTotal, which is in KiB."""
+    for line in text_in(root / "proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return None
