@@ -36,6 +36,8 @@ class Workload(Protocol):
     kind: str
     # Of its kernels: names the ``core.language.Language``.
     language: str
+    # What ``baseline_call`` calls, for people.
+    baseline_name: str
     # Of an entry of a size file or a results file: those that say which problem it is for, without ``kind``.
     problem_keys: tuple[str, ...]
     # Beside --templates, and in place of the default --rules; None for those of this package's templates/ and rules/.

@@ -23,6 +23,7 @@ class GemmWorkload:
 
     kind = GemmProblem.kind
     language = "triton"
+    baseline_name = "torch.mm"
     problem_keys = problem_keys.SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None

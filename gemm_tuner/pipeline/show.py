@@ -15,6 +15,7 @@ from rich.text import Text
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Problem, Verdict, Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
@@ -97,7 +98,7 @@ def results(
         columns = (
             Column("size", wraps=True),
             Column("predicted us" if predicted else "us", is_number=True),
-            Column("vs torch.mm", is_number=True, rank=1),
+            Column(f"vs {baseline_name(chosen[0])}", is_number=True, rank=1),
             Column("TFLOP/s", is_number=True, rank=2),
             Column("of roof", is_number=True, rank=3),
             Column("error/\nbound", is_number=True, rank=5),
@@ -116,6 +117,11 @@ def results(
     for problem in problems:
         if problem not in choices:
             print_line(console, f"{named.of[problem]}: {failures.get(problem, '')}", "red")
+
+
+def baseline_name(choice: Choice) -> str:
+    """What was timed beside the configurations; one kind of problem is in a run."""
+    return workload_of(choice.problem.kind).baseline_name
 
 
 def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
@@ -215,7 +221,7 @@ def details(console: Console, choice: Choice) -> None:
     if measured:
         lines.append(f"{choice.tflops:.1f} TFLOP/s, {choice.roofline_pct:.0f} % of the roofline")
     if choice.vendor_us:
-        lines.append(f"torch.mm {choice.vendor_us:.2f} us, {choice.vendor_ratio:.3f} times as long")
+        lines.append(f"{baseline_name(choice)} {choice.vendor_us:.2f} us, {choice.vendor_ratio:.3f} times as long")
     share = error_share(choice.error_over_bound)
     lines.append(f"largest error {choice.max_abs_error:.3g}, {share if share == EXACT else share + ' of the bound'}")
     if choice.runner_up:

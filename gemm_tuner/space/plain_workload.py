@@ -23,6 +23,7 @@ class PlainWorkload:
     without TMA descriptors, scratch and specialization of its own answers."""
 
     language = "triton"
+    baseline_name = "vendor"
 
     def config_from_dict(self, row: Mapping[str, Any]) -> PlainConfig:
         return PlainConfig.from_dict(row)

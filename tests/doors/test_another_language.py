@@ -62,6 +62,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     machine.env["PYTHONPATH"] = str(kinds)
     done = machine.run(*FLAGS, "--compare", "all")
     assert done.status == 0, done.err
+    assert "vs numpy.sum" in done.out
     return machine
 
 

@@ -55,6 +55,7 @@ class Operands:
 class RowSumWorkload(PlainWorkload):
     kind = RowSumProblem.kind
     language = "c"
+    baseline_name = "numpy.sum"
     problem_keys = ("rows", "columns")
     templates_dir = HERE / "templates"
     rules_dir = HERE / "rules"

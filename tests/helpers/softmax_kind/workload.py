@@ -28,6 +28,7 @@ class Operands:
 
 class SoftmaxWorkload(PlainWorkload):
     kind = SoftmaxProblem.kind
+    baseline_name = "torch.softmax"
     problem_keys = ("rows", "columns", "dtype")
     templates_dir = HERE / "templates"
     rules_dir = HERE / "rules"
