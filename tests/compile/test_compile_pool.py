@@ -66,8 +66,16 @@ def broken_task(folder: Path, *, kernel: str = "pass", calls: str = "pass") -> C
     return CompileTask(script, "broken", "s", PROBLEM)
 
 
-def pool_in(folder: Path, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
-    return CompilePool(LANGUAGE, SM_90, workers, folder / "cache", folder / "log.txt", folder, limit_s)
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has what the good tasks compile to."""
+    folder = tmp_path_factory.mktemp("known")
+    run(pool_in(folder, workers=1), good_tasks(folder))
+    return folder / "cache"
+
+
+def pool_in(folder: Path, cache: Path | None = None, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
+    return CompilePool(LANGUAGE, SM_90, workers, cache or folder / "cache", folder / "log.txt", folder, limit_s)
 
 
 def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
@@ -109,34 +117,33 @@ def test_an_error_in_calls_costs_that_config_only(tmp_path: Path) -> None:
     assert result.status == Status.COMPILE_ERROR and result.message == "RuntimeError: calls went wrong"
 
 
-def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_compile_says_why(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, kernel="not_a_name(pointer)")
-    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "not_a_name" in result.message
 
 
-def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path) -> None:
+def test_a_script_that_is_not_there_is_a_compile_error(tmp_path: Path, known: Path) -> None:
     task = CompileTask(Script("absent", "text", "kernels"), "broken", "s", PROBLEM)
-    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "absent_text.py" in result.message
 
 
-def test_a_script_that_is_not_what_its_name_says_is_a_compile_error(tmp_path: Path) -> None:
+def test_a_script_that_is_not_what_its_name_says_is_a_compile_error(tmp_path: Path, known: Path) -> None:
     """Its binaries would be stored for the text that the task names."""
     task = broken_task(tmp_path)
     with (tmp_path / task.script.file).open("a") as stream:
         stream.write("\n")
-    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and "has been changed" in result.message
 
 
-def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path, known: Path) -> None:
     child = (
         f"open({str(tmp_path / 'child')!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid)); time.sleep(600)"
     )
     tasks = good_tasks(tmp_path)
-    run(pool_in(tmp_path), tasks)  # so that no good one is over the limit on a busy machine
-    result = blamed_alone(run(pool_in(tmp_path, limit_s=2.0), [broken_task(tmp_path, calls=child), *tasks]))
+    result = blamed_alone(run(pool_in(tmp_path, known, limit_s=2.0), [broken_task(tmp_path, calls=child), *tasks]))
     assert result.status == Status.COMPILE_TIMEOUT and result.message == "not compiled within 2 s"
     for file in ("pid", "child"):
         assert not is_running(int((tmp_path / file).read_text()))
@@ -147,11 +154,11 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
     [("os._exit(9)", 9, 1), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, 2), ("sys.exit(3)", 3, 1)],
 )
 def test_a_worker_that_dies_costs_that_config_only(
-    tmp_path: Path, failure: str, exit_status: int, workers: int
+    tmp_path: Path, known: Path, failure: str, exit_status: int, workers: int
 ) -> None:
     tasks = good_tasks(tmp_path)
     tasks.insert(1, broken_task(tmp_path, calls=failure))
-    result = blamed_alone(run(pool_in(tmp_path, workers=workers), tasks))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=workers), tasks))
     assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
 
 
@@ -165,16 +172,16 @@ def killed_at_first(pid_file: str) -> str:
     return f"os.path.exists({pid_file!r} + '.1') or (open({pid_file!r} + '.1', 'w'), os.kill(os.getpid(), 9))"
 
 
-def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, kernel="not_a_name(pointer)", calls=killed_at_first(str(tmp_path / "pid")))
-    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert "not_a_name" in result.message and (tmp_path / "pid.1").exists()
 
 
-def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> None:
+def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path, known: Path) -> None:
     """As by the OOM killer: two of them, while they import."""
     tasks, killed = good_tasks(tmp_path), list[int]()
-    with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
+    with pool_in(tmp_path, known, workers=1) as pool, ThreadPoolExecutor() as thread:
         answers = thread.submit(lambda: list(pool.run(tasks)))
         while len(killed) < 2 and not answers.done():
             for worker in list(pool._workers):
@@ -186,10 +193,8 @@ def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
-def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, eats: str) -> None:
-    pool = CompilePool(
-        LANGUAGE, SM_90, 2, tmp_path / "cache", tmp_path / "log.txt", tmp_path, memory_bytes=memory.LEAST_BYTES // 2
-    )
+def test_a_compile_that_eats_memory_costs_that_config_only(tmp_path: Path, known: Path, eats: str) -> None:
+    pool = CompilePool(LANGUAGE, SM_90, 1, known, tmp_path / "log.txt", tmp_path, memory_bytes=memory.LEAST_BYTES // 2)
     result = blamed_alone(run(pool, [broken_task(tmp_path, calls=eats), *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message.startswith("MemoryError")
 
@@ -212,9 +217,9 @@ def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path) -> None:
+def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path, known: Path) -> None:
     tasks = good_tasks(tmp_path)
-    with pool_in(tmp_path) as pool:
+    with pool_in(tmp_path, known) as pool:
         first = list(pool.run([broken_task(tmp_path, calls="os._exit(9)"), tasks[0], tasks[1]]))
         second = list(pool.run(tasks))
         pids = [worker.process.pid for worker in pool._workers]
@@ -234,9 +239,9 @@ def test_a_queue_that_is_closed_ends_the_wait_for_a_compile(tmp_path: Path) -> N
         assert answers.result() == []  # no COMPILE_TIMEOUT: it was not waited for
 
 
-def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path) -> None:
+def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path, known: Path) -> None:
     pids: list[int] = []
-    with pytest.raises(KeyboardInterrupt), pool_in(tmp_path) as pool:
+    with pytest.raises(KeyboardInterrupt), pool_in(tmp_path, known) as pool:
         for _ in pool.run(good_tasks(tmp_path)):
             pids = [worker.process.pid for worker in pool._workers]
             raise KeyboardInterrupt
@@ -249,13 +254,13 @@ def test_no_torch_and_no_gpu_in_a_worker(tmp_path: Path) -> None:
         'import torch; raise RuntimeError(f\'torch file {getattr(torch, "__file__", None)}, '
         'cuda {any("libcuda" in line for line in open("/proc/self/maps"))}\')'
     )
-    result = run(pool_in(tmp_path), [broken_task(tmp_path, calls=calls)])["broken"]
+    result = run(pool_in(tmp_path, workers=1), [broken_task(tmp_path, calls=calls)])["broken"]
     assert result.message == "RuntimeError: torch file None, cuda False"
 
 
 def test_the_kernels_of_the_measurement_compile(tmp_path: Path) -> None:
     (task,) = good_tasks(tmp_path)[:1]
-    assert run(pool_in(tmp_path), [support_task(task)])[""].status == Status.OK
+    assert run(pool_in(tmp_path, workers=1), [support_task(task)])[""].status == Status.OK
 
 
 def test_workers_that_cannot_start_are_a_fault_of_the_environment(tmp_path: Path) -> None:
