@@ -16,10 +16,8 @@ def test_the_picture_is_what_contract_docstrings_and_imports_give() -> None:
     assert (ROOT / "docs" / "packages.svg").read_text(encoding="utf-8") == drawn, f"python {DRAWING.name} draws it anew"
 
 
-def test_every_package_has_a_paragraph() -> None:
+def test_the_picture_has_every_package() -> None:
     packages = {path.parent.name for path in (ROOT / "gemm_tuner").glob("*/__init__.py")}
-    described = set(re.findall(r"\*\*(\w+)\*\*", PAGE.read_text(encoding="utf-8")))
-    assert described == packages
     assert set(runpy.run_path(str(DRAWING))["read_packages"]().order) == packages
 
 
