@@ -46,37 +46,19 @@ def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
     return found
 
 
-def running_at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
+def at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
     """(index of work, configuration) that was running at the end of the journal, or that ended the launcher.
 
-    None in rounds of finals, where all configurations of a size run in turns: see ``round_at_end``.
+    The configuration is "" in rounds of finals, where all configurations of a size run in turns. None for none.
     """
     at: tuple[int, str] | None = None
     for event in journal:
-        if isinstance(event, Begin):
-            at = (event.work, event.name)
-        elif isinstance(event, Round):
-            at = None
+        if isinstance(event, (Begin, Round)):
+            at = (event.work, event.name if isinstance(event, Begin) else "")
         elif isinstance(event, End) or (isinstance(event, Fail) and event.status != Status.CRASHED):
-            at = None if at == (event.work, event.name) else at
+            rounds = [(event.work, "")] if isinstance(event, End) else []
+            at = None if at in [(event.work, event.name), *rounds] else at
     return at
-
-
-def round_at_end(journal: Sequence[Event]) -> int | None:
-    """The index of the work whose rounds of finals were running at the end of the journal; None for none."""
-    at: int | None = None
-    for event in journal:
-        if isinstance(event, (Begin, End, Round)):
-            at = event.work if isinstance(event, Round) else None
-    return at
-
-
-def crashed_at(plan: Plan, journal: Sequence[Event], ended: Ended) -> Timing | None:
-    """The timing, a failure, of the configuration at which a launcher crashed or hung; None when none was running."""
-    at = running_at_end(journal)
-    if at is None:
-        return None
-    return crash_timing(plan.work[at[0]].problem, at[1], ended)
 
 
 def crash_timing(problem: Problem, name: str, ended: Ended) -> Timing:

@@ -19,15 +19,14 @@ from gemm_tuner.launch.journal import Compiles, Event, Finished, read_journal
 from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
 from gemm_tuner.measure.parse_run import (
     Key,
+    at_end,
     collect,
     crash_timing,
-    crashed_at,
     failures,
     given_up,
     halves,
     probes,
     remaining,
-    round_at_end,
     whole_sizes,
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
@@ -178,8 +177,8 @@ class Stage:
         Raises EnvironmentFault when no configuration was running: then the profiler failed.
         """
         require_journal(ended)
-        one, together = crashed_at(part.plan, journal, ended), round_at_end(journal)
-        if one is None and together is None:
+        at = at_end(journal)
+        if at is None:
             raise profiler_failed(self.profiler, ended)
         try:
             found = collect(part.plan, journal, self.profiler, where)
@@ -189,15 +188,15 @@ class Stage:
         found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
         if part.plan.stage == FINALS:
             found = whole_sizes(part.plan, found)
-        key = (one.problem, one.name) if one else (part.plan.work[together or 0].problem, "")
+        key = part.plan.work[at[0]].problem, at[1]
         if key in found:
             return Failure(found)
         self.crashes[key] += 1
         if killed_from_outside(ended) and self.crashes[key] < MOST_CRASHES:
             return Failure(found, retried=True)
-        if one is not None:
-            return Failure({**found, key: one})
-        return self._on_crashed_rounds(part, together or 0, found, ended)
+        if at[1]:
+            return Failure({**found, key: crash_timing(*key, ended)})
+        return self._on_crashed_rounds(part, at[0], found, ended)
 
     def _on_crashed_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Failure:
         """Finals of a size crashed during rounds: bisects its configurations by probes.

@@ -15,7 +15,7 @@ from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, Process, Round, event_of, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
-from gemm_tuner.measure.parse_run import Key, crashed_at, from_on, running_at_end
+from gemm_tuner.measure.parse_run import Key, at_end, crash_timing, from_on
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
 
 # Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
@@ -196,17 +196,17 @@ def check_plan(
             (where / ACCOUNTED).touch()
             return
         require_journal(ended)
-        crashed = crashed_at(left, journal, ended)
-        key = (crashed.problem, crashed.name) if crashed else None
+        at = at_end(journal)
+        key = (left.work[at[0]].problem, at[1]) if at else None
         crashes[key] += 1
         retried = killed_from_outside(ended) and crashes[key] < MOST_CRASHES
-        if crashed is None and not retried:
+        if key is None and not retried:
             raise EnvironmentFault(
                 f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
                 where=str(ended.log_path),
             )
-        if crashed is not None and not retried:
-            on_event(crashed.problem, Died(crashed.name, crashed.message))
+        if key is not None and not retried:
+            on_event(key[0], Died(key[1], crash_timing(*key, ended).message))
             (where / ACCOUNTED).touch()
         left = behind(left, journal, again=retried)
         if not left.work or of.wind_down() or plan.is_over():
@@ -220,7 +220,7 @@ def check_plan(
 def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:
     """What is left of a plan after the entry that was running, or that ended last. again: include the one that was
     running."""
-    running = running_at_end(journal)
+    running = at_end(journal)
     if running is not None:
         return from_on(plan, *running, itself=again)
     ended = [(e.work, e.name) for e in journal if isinstance(e, End)]

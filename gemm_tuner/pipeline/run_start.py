@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem
 from gemm_tuner.launch.journal import read_journal
 from gemm_tuner.launch.plan import SCREEN, Plan
-from gemm_tuner.measure.parse_run import running_at_end
+from gemm_tuner.measure.parse_run import at_end
 from gemm_tuner.measure.supervise import ACCOUNTED
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import (
@@ -223,8 +223,8 @@ def note_what_ran(raw: Path, store: Store) -> int:
     for path in sorted(raw.glob("*/start*/plan.json")):
         if (path.parent / ACCOUNTED).exists():
             continue
-        at = running_at_end(read_journal(path.parent / "journal.jsonl"))
-        if at is not None:
+        at = at_end(read_journal(path.parent / "journal.jsonl"))
+        if at is not None and at[1]:
             running.append((Plan.read(path).work[at[0]].problem.key, at[1]))
         (path.parent / ACCOUNTED).touch()
     store.add_begun(running)

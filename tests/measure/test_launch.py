@@ -26,7 +26,7 @@ from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE,
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
-from gemm_tuner.measure.parse_run import halves, round_at_end, running_at_end
+from gemm_tuner.measure.parse_run import at_end, halves
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
@@ -460,11 +460,11 @@ def test_a_launcher_that_cannot_write_its_journal_blames_nobody(tmp_path: Path) 
 
 def test_in_the_rounds_of_finals_nobody_runs_alone() -> None:
     journal: list[Event] = [Begin(0, name) for name in ("a", "b")]
-    assert running_at_end(journal) == (0, "b") and round_at_end(journal) is None
+    assert at_end(journal) == (0, "b")
     journal.append(Round(0, 0))
-    assert running_at_end(journal) is None and round_at_end(journal) == 0
+    assert at_end(journal) == (0, "")
     journal.append(End(0, "a"))
-    assert running_at_end(journal) is None and round_at_end(journal) is None
+    assert at_end(journal) is None
 
 
 def entries_of(folder: Path) -> list[list[str]]:
