@@ -77,10 +77,9 @@ class Sidecar:
     sizes: dict[str, dict[str, Timed]] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def known(self, file: str, key: str, entry: object) -> Note | None:
-        """The note of an entry; None when there is none or the entry was changed since."""
-        note = self.files.get(file, {}).get(key)
-        return note if note is not None and note.entry == entry else None
+    def known(self, file: str, body: Mapping[str, object]) -> dict[str, Note]:
+        """The notes of a file's entries by key, without those whose entry was changed since."""
+        return {key: note for key, note in self.files.get(file, {}).items() if body.get(key) == note.entry}
 
 
 def read(folder: Path) -> Sidecar:

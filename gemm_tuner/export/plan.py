@@ -82,7 +82,7 @@ def plan_file(
     old = consumer.load(path) if path.is_file() else {}
     refuse_unreadable(consumer, old, path)
     body = dict(old)
-    notes = {key: note for key, entry in old.items() if (note := known.known(place.name, key, entry))}
+    notes = known.known(place.name, old)
     changes: dict[str, Change] = {}
     for offer in offers:
         key = consumer.key(offer.problem)

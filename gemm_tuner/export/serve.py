@@ -73,7 +73,7 @@ def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[in
         body = sidecar.read_entries(file.path)
     except UserError as error:
         return Answer(file, (), error.what)
-    notes = {key: note for key, entry in body.items() if (note := known.known(file.path.name, key, entry))}
+    notes = known.known(file.path.name, body)
     sizes = known.sizes.get(file.path.name, {})
     servings: list[Serving] = []
     for m in ms or sorted({*GRID, *(int(key) for key in sizes if key.isdecimal())}):
