@@ -1,7 +1,4 @@
-"""The profilers that can time kernels, one module a tool.
-
-May import core, system, languages, gemm, space, consumers, source, search, compile, launch.
-"""
+"""The profilers that can time kernels, one module per tool."""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.system.processes import guarded_command
@@ -93,39 +94,33 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
     return frame.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-class Profiler(Protocol):
-    """One external tool that times GPU kernels. What most tools have in common stands here, for classes derived."""
+class Profiler(ABC):
+    """One external tool that times kernels. What most tools have in common stands here.
 
-    @property
-    def name(self) -> str:
-        """What ``--profiler`` calls it, and its executable."""
+    name:         what ``--profiler`` calls it, and its executable.
+    backends:     of the kernels that it times: ``cuda``, ``hip``, ``cpu``.
+    install_hint: how to get the tool, for a message.
+    uses_scopes:  the launcher must open a proton scope ``L<number>`` round each call, and none below it.
+    uses_capture_range: the tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must
+                  call.
+    uses_clock:   the launcher itself writes when each kernel ran.
+    """
 
-    @property
-    def uses_scopes(self) -> bool:
-        """The launcher must open a proton scope ``L<number>`` round each call, and none below it."""
-        return False
-
-    @property
-    def uses_capture_range(self) -> bool:
-        """The tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must call."""
-        return False
-
-    @property
-    def uses_clock(self) -> bool:
-        """The launcher itself writes when each kernel ran."""
-        return False
-
-    @property
-    def install_hint(self) -> str:
-        """How to get the tool, for a message."""
+    name: str
+    backends: tuple[str, ...]
+    install_hint: str
+    uses_scopes = False
+    uses_capture_range = False
+    uses_clock = False
 
     def supports(self, backend: str) -> bool:
-        """Whether it times kernels of ``cuda`` or ``hip``."""
+        return backend in self.backends
 
     def version(self) -> str | None:
         """None when it is not installed or does not start; never raises."""
         return tool_version(self.name)
 
+    @abstractmethod
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """The command line that runs ``argv`` under the tool and writes below ``out_dir`` only."""
 
@@ -133,6 +128,7 @@ class Profiler(Protocol):
         """A second command that turns what was recorded into text, or None."""
         return None
 
+    @abstractmethod
     def read(self, out_dir: Path) -> pd.DataFrame:
         """The kernels that ran, as TRACE_COLUMNS; raises TraceError."""
 

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 class Clock(Profiler):
     name = "clock"
+    backends = ("cpu",)
     uses_clock = True
     install_hint = "clock is part of the tuner"
-
-    def supports(self, backend: str) -> bool:
-        return backend == "cpu"
 
     def version(self) -> str | None:
         """Of Python, whose time.perf_counter_ns is read."""

@@ -38,10 +38,8 @@ POINT_OR_GROUP = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}")
 
 class Ncu(Profiler):
     name = "ncu"
+    backends = ("cuda",)
     install_hint = "install NVIDIA Nsight Compute and put ncu on PATH"
-
-    def supports(self, backend: str) -> bool:
-        return backend == "cuda"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Leaves clocks and caches alone: by default ncu locks to base clocks and flushes before a kernel."""

@@ -32,11 +32,9 @@ LAYOUTS = (
 
 class Nsys(Profiler):
     name = "nsys"
+    backends = ("cuda",)
     uses_capture_range = True
     install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"
-
-    def supports(self, backend: str) -> bool:
-        return backend == "cuda"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Traces CUDA only; sampling and context switches would add noise and size.

@@ -40,11 +40,9 @@ SHAPE = "proton's tree: a list whose first element has frame, metrics and childr
 
 class Proton(Profiler):
     name = "proton"
+    backends = ("cuda", "hip")
     uses_scopes = True
     install_hint = "proton is part of Triton: pip install triton"
-
-    def supports(self, backend: str) -> bool:
-        return backend in ("cuda", "hip")
 
     def version(self) -> str | None:
         """Triton's version. Looks for the files only, because importing Triton takes long."""

@@ -36,10 +36,8 @@ LAYOUTS = (
 
 class Rocprof(Profiler):
     name = "rocprof"
+    backends = ("hip",)
     install_hint = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
-
-    def supports(self, backend: str) -> bool:
-        return backend == "hip"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """rocprof puts the command through a shell's ``eval``, so quotes and ``$`` in it are refused here."""

@@ -27,10 +27,8 @@ LAYOUTS = (
 
 class Rocprofv3(Profiler):
     name = "rocprofv3"
+    backends = ("hip",)
     install_hint = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
-
-    def supports(self, backend: str) -> bool:
-        return backend == "hip"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """Asks for CSV by name, because ROCm 7 writes a database (rocpd) by default."""
