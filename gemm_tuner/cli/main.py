@@ -54,9 +54,9 @@ def main(argv: list[str] | None = None) -> int:
         return run(options.build_parser().parse(words), consoles())
     except UserError as error:
         fault = error
-    except KeyboardInterrupt:
-        text = "interrupted; what was found is kept: the same command goes on from here, with --fresh it starts over"
-        tell(text, after_echo=True)
+    except KeyboardInterrupt as interruption:
+        goes_on = "; what was found is kept: the same command goes on from here, with --fresh it starts over"
+        tell(f"interrupted{goes_on if bug_report.folder_of(interruption) else ''}", after_echo=True)
         return EXIT_INTERRUPTED
     except OSError as error:
         hint = FREE_SPACE if error.errno in NO_SPACE else "add --debug for where it happened"

@@ -18,12 +18,18 @@ FOLDER = "gemm_tuner_folder"
 
 @contextlib.contextmanager
 def belongs_to(folder: Path) -> Iterator[None]:
-    """Exceptions that leave the block are reported in this folder."""
+    """Exceptions and interruptions that leave the block are those of the run in this folder."""
     try:
         yield
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         vars(error).setdefault(FOLDER, folder)
         raise
+
+
+def folder_of(error: BaseException) -> Path | None:
+    """The folder of the run that an error ended; None where none had begun."""
+    folder: Path | None = vars(error).get(FOLDER)
+    return folder
 
 
 def report(error: Exception, command: list[str]) -> list[str]:
@@ -36,10 +42,10 @@ def report(error: Exception, command: list[str]) -> list[str]:
     at = f", {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     lines = [f"a bug of the tuner: {what}{at}"]
-    folder = vars(error).get(FOLDER)
+    folder = folder_of(error)
     for where in filter(None, (folder, Path(tempfile.gettempdir()))):
         with contextlib.suppress(OSError):
-            path = Path(where) / name
+            path = where / name
             path.write_text(about + text, encoding="utf-8", errors="backslashreplace")
             kept = f"; what was found is kept in {folder}" if folder else ""
             return [*lines, f"please report it with {path}{kept}"]
