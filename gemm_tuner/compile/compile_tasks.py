@@ -14,7 +14,7 @@ from gemm_tuner.core.records import CompileResult, Config, Device, Problem, Stat
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.source import codegen
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 
 # A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16, "cpu": 0}
@@ -102,7 +102,7 @@ def record_compiles(
             state.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")
 
 
-def in_turn(wanted: Iterable[tuple[SizeState, list[str]]]) -> list[tuple[Problem, Config]]:
+def in_turn(wanted: Named) -> list[tuple[Problem, Config]]:
     """The named configurations of these sizes, the sizes in turn: the first of each, then the second."""
     rows = [[(state.problem, state.kept[name]) for name in names] for state, names in wanted]
     return [pair for turn in zip_longest(*rows) for pair in turn if pair is not None]

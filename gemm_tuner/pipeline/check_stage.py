@@ -13,7 +13,7 @@ from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
 
@@ -39,9 +39,7 @@ class CheckStage:
     all_of_them: bool = False
     seed: int = 0
 
-    def run(
-        self, checker: Checker, order: Sequence[tuple[SizeState, list[str]]], on_settled: OnSettled | None = None
-    ) -> dict[Problem, list[Verdict]]:
+    def run(self, checker: Checker, order: Named, on_settled: OnSettled | None = None) -> dict[Problem, list[Verdict]]:
         """Checks candidates best first. The store keeps the verdicts; ``on_settled`` hears of a size once it is known.
 
         Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to
@@ -87,7 +85,7 @@ class CheckStage:
     def _script_of(self, state: SizeState, name: str) -> str:
         return self.scripts[state.kept[name].family, state.problem.signature].file
 
-    def _compile_odd_sizes(self, compiling: CompileStage, order: Sequence[tuple[SizeState, list[str]]]) -> None:
+    def _compile_odd_sizes(self, compiling: CompileStage, order: Named) -> None:
         """The kernels for the other sizes at which candidates are checked, while the budget lasts."""
         target = self.gpus.device.target
 

@@ -18,7 +18,7 @@ from gemm_tuner.languages import kernel_cache
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 
@@ -103,7 +103,7 @@ class CompileStage:
         if done and result is not None and result.status != Status.OK:
             raise EnvironmentFault(f"{self._language.name} compiles nothing for this target: {result.message}")
 
-    def compile_sizes(self, wanted: Iterable[tuple[SizeState, list[str]]], title: str, until: float = NO_LIMIT) -> None:
+    def compile_sizes(self, wanted: Named, title: str, until: float = NO_LIMIT) -> None:
         """Compiles the named configurations of these sizes and records the results in the sizes' states."""
         wanted = list(wanted)
         self.compile(in_turn(wanted), title, until)
@@ -112,6 +112,6 @@ class CompileStage:
                 state, names, self._service.results, self._scripts, self._device, self._counted
             )
 
-    def prefetch(self, wanted: Iterable[tuple[SizeState, list[str]]]) -> None:
+    def prefetch(self, wanted: Named) -> None:
         """Lets idle workers compile these in their order: they may be wanted next."""
         self._service.prefetch(self._tasks(in_turn(wanted), longest_first=False))

@@ -10,11 +10,10 @@ from gemm_tuner.launch.plan import TIRING_CALL_US
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.compile_stage import CompileStage
-from gemm_tuner.pipeline.finals import Finalists
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 
 # Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
 # more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
@@ -50,7 +49,7 @@ class FinalistPicker:
     def _is_bounded(self) -> bool:
         return self.limits.budget.bounded and self.measured
 
-    def best(self, states: Iterable[SizeState]) -> Finalists:
+    def best(self, states: Iterable[SizeState]) -> Named:
         """The finalists of these sizes: the best by screening, the older configuration, what servers launch."""
         return [
             (state, serving.added(self.servers, state, self.older.added(state, self._best(state)))) for state in states
@@ -74,7 +73,7 @@ class FinalistPicker:
         whole = state.fastest(count, own)
         return [*whole, *(name for name in state.timed() if name in own and name not in whole)][:count]
 
-    def with_servers(self, picked: Finalists) -> Finalists:
+    def with_servers(self, picked: Named) -> Named:
         """The finalists and what servers launch."""
         return [(state, serving.added(self.servers, state, names)) for state, names in picked]
 
@@ -83,7 +82,7 @@ class FinalistPicker:
         power_limited = state.best_screened_us() > POWER_LIMITED_US
         return self.plan.finalists * (MORE_FINALISTS if power_limited else 1)
 
-    def compiled(self, finalists: Finalists, compiling: CompileStage | None) -> Finalists:
+    def compiled(self, finalists: Named, compiling: CompileStage | None) -> Named:
         """The finalists less those that do not compile, or not in time: not all have been screened."""
         if compiling is None or not finalists:
             return finalists
@@ -98,7 +97,7 @@ class FinalistPicker:
 
         return [(state, [name for name in names if may_run(state, name)]) for state, names in finalists]
 
-    def _compile_first(self, finalists: Finalists, compiling: CompileStage) -> None:
+    def _compile_first(self, finalists: Named, compiling: CompileStage) -> None:
         """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
         clock, busy_s = self.limits.budget.clock, compiling.busy_s
         firsts = [(state, names[:1]) for state, names in finalists if not any(map(state.has_binary, names))]

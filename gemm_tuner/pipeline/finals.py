@@ -19,7 +19,7 @@ from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.finals_times import FinalsTimes
 from gemm_tuner.store.store import Store
 
@@ -28,8 +28,6 @@ PUBLISH_AGAIN = 2
 # The store's fact on a size: the finalist that came first, and the one that took its place.
 OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
-
-Finalists = Sequence[tuple[SizeState, list[str]]]
 
 
 @dataclass
@@ -67,7 +65,7 @@ class Finals:
         """Of all processes that count, one a finalist and process."""
         return self._times.by_size
 
-    def run(self, finalists: Finalists) -> None:
+    def run(self, finalists: Named) -> None:
         """Runs the finals: the planned processes with all finalists and the vendor library; further choosing processes
         where they are expected to decide; new publishing ones where the first contradict the choice."""
         finalists = [(state, names) for state, names in finalists if names]
@@ -92,7 +90,7 @@ class Finals:
                 self._times.drop_the_rest(state.problem)
             self._record(state)
 
-    def _run_planned(self, finalists: Finalists) -> None:
+    def _run_planned(self, finalists: Named) -> None:
         """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up. Processes
         that are in the store take no time: of them come those, too, that the budget would not run."""
         most = max(self.plan.processes, PROCESSES)
@@ -117,7 +115,7 @@ class Finals:
         self._planned.update(dict.fromkeys(moved, 0))
         return moved
 
-    def _add_processes(self, finalists: Finalists) -> None:
+    def _add_processes(self, finalists: Named) -> None:
         """Runs further choosing processes of undecided sizes, with the finalists that can still win."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
             every = [(state, list(self._ranking(state).undecided)) for state, _ in finalists]
@@ -131,7 +129,7 @@ class Finals:
                 self._run_planned(finalists)
             self._judge()
 
-    def _publish_again(self, finalists: Finalists) -> None:
+    def _publish_again(self, finalists: Named) -> None:
         """Where another finalist was clearly faster in the publishing processes, these choose too and new ones publish.
         The other wins unless it is clearly slower in all that chose."""
         overruled = []
@@ -175,7 +173,7 @@ class Finals:
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.asked and self._runner.has_time_for(seconds, len(self.states))
 
-    def _process(self, finalists: Finalists, role: Role) -> None:
+    def _process(self, finalists: Named, role: Role) -> None:
         """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
         number = self.next_process
         self.next_process += 1
@@ -202,7 +200,7 @@ class Finals:
         failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
         return [name for name in names if name not in failed], failed
 
-    def _stored(self, finalists: Finalists, processes: int = 1) -> list[tuple[SizeState, list[str]]]:
+    def _stored(self, finalists: Named, processes: int = 1) -> Named:
         """The sizes of which the store has all that so many next processes would time."""
         numbers = range(self.next_process, self.next_process + processes)
         found = []

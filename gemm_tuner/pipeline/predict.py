@@ -11,10 +11,9 @@ from gemm_tuner.decide import choose
 from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.check_stage import CheckStage
-from gemm_tuner.pipeline.finals import Finalists
 from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.session import Session
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 
 CHECKED_A_SIZE = 3
 
@@ -62,7 +61,7 @@ def predicted_us(state: SizeState) -> dict[str, float]:
     return {name: state.predicted_us[name] for name in best_predicted(state, names, len(names))}
 
 
-def check_served(session: Session, checks: CheckStage, order: Finalists, servers: Servers) -> None:
+def check_served(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
     """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
     times = [(state, predicted_us(state)) for state, _ in order]
     for server in servers:
@@ -79,7 +78,7 @@ def interpreter(session: Session) -> InterpreterLauncher:
     )
 
 
-def check(session: Session, checks: CheckStage, order: Finalists, servers: Servers) -> None:
+def check(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
     """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
     by_problem = {state.problem: state for state, _ in order}
 

@@ -17,10 +17,9 @@ from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.search import Proposals, Search, SizeView
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 
-Asked = list[tuple[SizeState, list[str]]]
 # Share of the budget left at the start of a round that compiling may take: what is compiled must also be timed.
 COMPILE_SHARE = 0.5
 # Upper bound of rounds; a search that exceeds it has a bug.
@@ -35,7 +34,7 @@ class Screened:
     homes:      which GPU each size was on when the round began.
     """
 
-    compiled: Asked
+    compiled: Named
     duplicates: list[tuple[SizeState, dict[str, str]]]
     homes: dict[Problem, int]
     timings: dict[Key, Timing] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Rounds:
     jobs: int = 1
     number: int = 0
 
-    def propose(self) -> Asked:
+    def propose(self) -> Named:
         """What the search asks for next; empty when it has ended or the budget for screening is spent.
 
         Raises KeyboardInterrupt when the run is to end, AssertionError for a search that never ends.
@@ -76,7 +75,7 @@ class Rounds:
         self.log.count("search rounds", 1)
         return self._by_state(proposed)
 
-    def compile(self, asked: Asked) -> Asked:
+    def compile(self, asked: Named) -> Named:
         """Compiles what was asked for, and returns what of it can be timed.
 
         What the search is likely to ask for next is queued before screening begins, so that the workers are busy while
@@ -91,7 +90,7 @@ class Rounds:
         self.compiling.prefetch(self._likely_after(asked))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
-    def screen(self, compiled: Asked) -> Screened:
+    def screen(self, compiled: Named) -> Screened:
         """Times a few launches of each configuration, fewer of clear losers, and one of several with the same code.
 
         Timings are stored as they arrive, with the GPU that they are from. The states are updated by ``learn``,
@@ -151,11 +150,11 @@ class Rounds:
         """When the last kernel of screening may be launched: a time of the budget's clock."""
         return self.limits.pace.screen_deadline_until(len(self.states))
 
-    def _by_state(self, proposals: Proposals) -> Asked:
+    def _by_state(self, proposals: Proposals) -> Named:
         by_problem = {state.problem: state for state in self.states}
         return [(by_problem[problem], list(names)) for problem, names in proposals.items()]
 
-    def _likely_after(self, asked: Asked) -> Asked:
+    def _likely_after(self, asked: Named) -> Named:
         """What the search may ask for after this round, the likeliest first."""
         running = {state.problem: names for state, names in asked}
         views = [view_of(state) for state in self.states]
@@ -174,7 +173,7 @@ class Rounds:
         return replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
 
 
-def remaining(asked: Asked) -> Asked:
+def remaining(asked: Named) -> Named:
     """What has not ended yet, in whatever way."""
     return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
 

@@ -25,7 +25,7 @@ from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline import prepare, serving
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.results_file import Judgement
 
 FINALISTS = 4  # of each size and server, beside its default
@@ -227,9 +227,7 @@ def is_right(verdicts: Sequence[Verdict]) -> bool:
     return len({verdict.problem for verdict in verdicts}) >= 2 and all(verdict.ok for verdict in verdicts)
 
 
-def to_check(
-    server: Server, states: Iterable[tuple[SizeState, Mapping[str, float]]], verdicts: Verdicts
-) -> list[tuple[SizeState, list[str]]]:
+def to_check(server: Server, states: Iterable[tuple[SizeState, Mapping[str, float]]], verdicts: Verdicts) -> Named:
     """The sizes whose best for a server has not been checked, each with what it can launch, best first."""
     order = []
     for state, us in states:

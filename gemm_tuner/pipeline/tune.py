@@ -15,13 +15,13 @@ from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.finalists import MORE_FINALS, FinalistPicker
-from gemm_tuner.pipeline.finals import Finalists, Finals
+from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.rounds import Rounds
 from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Scripts, Session
 from gemm_tuner.pipeline.settle import Settlement, finals_us, why_not_right, why_nothing_timed
 from gemm_tuner.search import make_search
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.system.processes import MOST_CRASHES
 from gemm_tuner.system.terminal_table import print_line
 
@@ -71,7 +71,7 @@ class Tuning:
             state.spread_failures()
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
 
-    def decide(self, finalists: Finalists, checks: CheckStage) -> None:
+    def decide(self, finalists: Named, checks: CheckStage) -> None:
         """Finals, check, settle; repeated with the next best of sizes without a right finalist."""
         if not any(state.rows or names for state, names in finalists):
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
@@ -147,15 +147,13 @@ class Tuning:
         shared = one.gpus, one.store, one.limits, one.log
         return Rounds(search, states, one.planner(scripts), self.fleet, *shared, compiling, settings.jobs)
 
-    def after_finals(
-        self, finalists: Finalists, repeats: int
-    ) -> tuple[list[tuple[SizeState, list[str]]], list[tuple[SizeState, list[str]]]]:
+    def after_finals(self, finalists: Named, repeats: int) -> tuple[Named, Named]:
         """What is to be checked, best first, and the next finalists of sizes whose finals all died. Sizes that have
         neither are settled without a configuration. Raises KeyboardInterrupt when the run is to end."""
         self.finals.note_noise()
         self.session.limits.interruption.check()
-        order: list[tuple[SizeState, list[str]]] = []
-        again: list[tuple[SizeState, list[str]]] = []
+        order: Named = []
+        again: Named = []
         for state, _ in finalists:
             unbeaten = self.older.unbeaten(state)
             others = [] if self.finals.decided(state) or unbeaten else self.picker.next_best(state, repeats)
@@ -175,11 +173,11 @@ class Tuning:
             return [name for name in ranked if name == next(iter(state.kept))]
         return self.older.preferred(state, list(ranked[: self.picker.places(state) + 1]), self.finals)
 
-    def check_and_settle(self, order: Finalists, checks: CheckStage, repeats: int) -> list[tuple[SizeState, list[str]]]:
+    def check_and_settle(self, order: Named, checks: CheckStage, repeats: int) -> Named:
         """Settles each size with its first finalist that is right, as soon as that is known. Returns the next finalists
         of the sizes of which none is."""
         candidates = {state.problem: (state, names) for state, names in order}
-        again: list[tuple[SizeState, list[str]]] = []
+        again: Named = []
 
         def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             state, names = candidates[problem]
@@ -196,7 +194,7 @@ class Tuning:
         checks.run(self.fleet.first_alive(), order, settled)
         return again
 
-    def check_served(self, order: Finalists, checks: CheckStage) -> None:
+    def check_served(self, order: Named, checks: CheckStage) -> None:
         """Checks the best that each server can launch, before the sizes are settled with it; unless the run's budget
         leaves time for no more than the check of the sizes' own."""
         times = [(state, finals_us(self.finals, state)) for state, _ in order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +11,7 @@ from gemm_tuner.core.records import Problem, Status, Verdict
 from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
-from gemm_tuner.space.size_state import SizeState
+from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
@@ -46,7 +46,7 @@ class Verification:
 
     def __init__(
         self,
-        candidates: Iterable[tuple[SizeState, list[str]]],
+        candidates: Named,
         on_settled: OnSettled,
         store: Store | None = None,
         *,
@@ -105,7 +105,7 @@ class Verification:
 
 
 def verify_plan(
-    candidates: Iterable[tuple[SizeState, list[str]]],
+    candidates: Named,
     script_of: Callable[[SizeState, str], str],
     seed: int,
     *,

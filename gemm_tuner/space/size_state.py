@@ -255,3 +255,7 @@ class SizeState:
             partial.unlink(missing_ok=True)
             raise EnvironmentFault(f"cannot be written: {error.strerror}", where=str(path), hint=FREE_SPACE) from error
         return path
+
+
+# Configurations of several sizes, by name.
+Named = list[tuple[SizeState, list[str]]]
