@@ -49,8 +49,8 @@ def labels(problems: Iterable[Problem]) -> Labels:
     common = [values[0] for values, same in zip(places, shared, strict=True) if same and values[0]]
     of = {}
     for problem, values in parts.items():
-        told = [value for place, value in enumerate(values) if value and not (shared and shared[place])]
-        of[problem] = " ".join([problem.shape.replace(" of ", "x").replace(" ", ""), *told])
+        own = [value for place, value in enumerate(values) if value and not (shared and shared[place])]
+        of[problem] = " ".join([problem.shape.replace(" of ", "x").replace(" ", ""), *own])
     return Labels(" ".join(common), of)
 
 
@@ -66,7 +66,7 @@ def legend(problems: Iterable[Problem]) -> dict[str, str]:
 
 
 def titled(what: str, source: str, device: str) -> str:
-    """A title that says whether something was measured on a device or predicted for one that was never asked."""
+    """A title that says whether times were measured on a device, replayed, or predicted for it."""
     if source == "predicted":
         return f"{what} predicted for {device}"
     return f"{what} on {device}{', replayed' if source == 'replayed' else ''}"

@@ -73,14 +73,14 @@ def float_product(problem: GemmProblem, operands: Operands) -> Call:
 
 
 def with_precision(precision: str, call: Call) -> Call:
-    """The call after torch was told how to multiply fp32; it stays so told."""
+    """The call, with torch set to multiply fp32 in this precision; the setting stays."""
     import torch
 
-    def told() -> None:
+    def call_in_precision() -> None:
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         call()
 
-    return told
+    return call_in_precision
 
 
 def fp8_product(problem: GemmProblem, operands: Operands) -> Call | None:

@@ -43,7 +43,7 @@ class Launcher(Protocol):
 class Fleet:
     """A size stays on the GPU that it was dealt to, so that its configurations are compared on one GPU.
 
-    say: told, in a sentence, of a GPU that failed.
+    say: called with a sentence on a GPU that failed.
     """
 
     launchers: Sequence[Launcher]

@@ -56,7 +56,7 @@ class LiveLauncher(Control):
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times every entry of the plan that its deadline leaves time for.
 
-        on_found: hears of each start's timings before the next one begins.
+        on_found: called with each start's timings before the next one begins.
         Raises EnvironmentFault when the profiler or the GPU fails as a whole.
         """
 

@@ -1,4 +1,4 @@
-"""Runs launcher processes: follows their journals while they run, and starts checks anew after one that died."""
+"""Runs launcher processes: follows their journals while they run, and restarts checks after a crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LATE_CHECK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A configuration that killed its checks' process, or whose check came to no end: there is no event of it."""
+    """A configuration whose check crashed or hung; the journal has no event of that."""
 
     name: str
     message: str
@@ -55,7 +55,7 @@ def ignore(*heard: Any) -> None:
 
 
 def at_each_end(advance: Callable[[], None]) -> OnEvent:
-    """Calls ``advance`` when a configuration has come to its end, in whatever way."""
+    """Calls ``advance`` when a configuration has ended or failed."""
 
     def hear(problem: Problem, event: Heard) -> None:
         if isinstance(event, (End, Fail)):

@@ -20,7 +20,7 @@ class BaselineConfigs:
     least_pct: float
 
     def add(self, states: Iterable[SizeState], device: Device) -> None:
-        """Takes the older configurations among the candidates of their sizes, whatever the rules say of them."""
+        """Adds the older configurations to the candidates of their sizes, also those that the rules would cut."""
         for state in states:
             config = self.older.get(state.problem)
             if config is not None:

@@ -40,10 +40,10 @@ class CheckStage:
     seed: int = 0
 
     def run(self, checker: Checker, order: Named, on_settled: OnSettled | None = None) -> dict[Problem, list[Verdict]]:
-        """Checks candidates best first. The store keeps the verdicts; ``on_settled`` hears of a size once it is known.
+        """Checks candidates best first. The store keeps the verdicts; ``on_settled`` is called as each size is known.
 
         Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to
-        end; sizes that it did not come to are then not settled, and a resumed run checks them.
+        end; sizes that it did not reach are then not settled, and a resumed run checks them.
         """
         if not order:
             return {}
@@ -72,7 +72,7 @@ class CheckStage:
         }
 
     def check_others(self, checker: Checker, states: Sequence[SizeState]) -> None:
-        """Checks every timed configuration of settled sizes that no check has come to yet, and records what is wrong or
+        """Checks every timed configuration of settled sizes that has not been checked yet, and records what is wrong or
         unstable. No choice changes: what was chosen has been checked before."""
         order = []
         for state in states:

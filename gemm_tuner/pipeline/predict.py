@@ -105,7 +105,7 @@ def record_outcome(
 
 
 def restore(session: Session, state: SizeState, servers: Servers) -> None:
-    """Settles again a size that an earlier start of this run had settled."""
+    """Settles again a size that an earlier start of this run settled."""
     for name, status, message in session.store.failures(state.problem):
         state.record(name, status, message)
     name, reason = session.store.settled(state.problem) or ("", "")

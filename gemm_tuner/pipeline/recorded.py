@@ -1,4 +1,4 @@
-"""Refuses a replay that cannot come to anything, before anything is compiled: the recording lacks sizes or kernels."""
+"""Refuses a replay whose recording lacks sizes or kernels, before anything is compiled."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class Rounds:
 
 
 def remaining(asked: Named) -> Named:
-    """What has not ended yet, in whatever way."""
+    """Those without a status yet."""
     return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
 
 

@@ -2,7 +2,7 @@
 
 A server launches a plain tile kernel, for which the family STAND_IN stands, or its own kernel where --kernel_from found
 one. Its configurations are searched apart from the others, the best of them come into the finals together with the
-server's default, and each is checked like any finalist. What is served is told as a configuration of STAND_IN.
+server's default, and each is checked like any finalist. Results name what is served as a configuration of STAND_IN.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Server:
         return None if found is None else self.launched(found)
 
     def musts(self, problem: Problem) -> list[Config]:
-        """What is timed whatever the search finds: the default and the older configuration."""
+        """What is always timed: the default and the older configuration."""
         older = self.older.get(problem)
         return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
 
@@ -128,7 +128,7 @@ def given(
 
 
 def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: Iterable[SizeEntry]) -> None:
-    """Takes what a results file's rows give servers among the candidates of their sizes."""
+    """Adds what a results file's rows give servers to the candidates of their sizes."""
     by_name = {server.name: server for server in wanted}
     for state, entry in zip(states, entries, strict=True):
         for one in entry.served:
@@ -138,8 +138,8 @@ def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: It
 
 
 def add(wanted: Sequence[Server], states: Iterable[SizeState]) -> None:
-    """Takes the servers' defaults and older configurations among the candidates of their sizes, whatever the rules say
-    of them."""
+    """Adds the servers' defaults and older configurations to the candidates of their sizes, also those that the rules
+    would cut."""
     for state in states:
         for server in wanted:
             for config in server.musts(state.problem):
@@ -209,7 +209,7 @@ def judgement(wanted: Iterable[Server], state: SizeState) -> Judgement:
 
 
 def launched(server: Server, state: SizeState, us: Mapping[str, float]) -> list[str]:
-    """The finalists of a size that a server can launch and that nothing speaks against, best first. The older
+    """The finalists of a size that a server can launch and that have not failed, best first. The older
     configuration comes before all that do not beat it by what is asked."""
     kept = state.kept
     names = [name for name in us if name in kept and state.may_run(name)]
@@ -223,7 +223,7 @@ def launched(server: Server, state: SizeState, us: Mapping[str, float]) -> list[
 
 
 def is_right(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a configuration's check came to its end, at the tuned and at the odd size, and was always right."""
+    """Whether a configuration was checked to the end, at the tuned and at the odd size, and was always right."""
     return len({verdict.problem for verdict in verdicts}) >= 2 and all(verdict.ok for verdict in verdicts)
 
 

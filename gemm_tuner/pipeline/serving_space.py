@@ -119,13 +119,13 @@ class WithServers:
 
 
 def without_servers_kernels(size: SizeView) -> SizeView:
-    """A size as if servers' own kernels, which cannot win it, were not among its candidates."""
+    """A size without the candidates of servers' own kernels, which cannot win it."""
     of_servers = size.candidates["family"].isin(list(KERNEL_FAMILIES.values()))
     return only(size, frozenset(size.candidates.index[~of_servers])) if of_servers.any() else size
 
 
 def only(size: SizeView, names: frozenset[str]) -> SizeView:
-    """A size as if it had no other candidates than these."""
+    """A size with these candidates only."""
     candidates = size.candidates[size.candidates.index.isin(names)]
     return replace(size.only(names), candidates=candidates)
 

@@ -90,7 +90,7 @@ def results(
     failures: Mapping[Problem, str],
 ) -> None:
     """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
-    told where it was not on the GPU. Sizes without a configuration stand below with the reason."""
+    shown where it was not on the GPU. Sizes without a configuration are listed below with the reason."""
     named = size_names(console, problems)
     chosen = [choices[problem] for problem in problems if problem in choices]
     if chosen:

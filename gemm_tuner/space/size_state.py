@@ -207,7 +207,7 @@ class SizeState:
         return {name: self.why_not(name) for status in FOUND_WRONG for name in self.named(status)}
 
     def passed_over(self, order: Sequence[str], name: str) -> dict[str, str]:
-        """The finalists before the chosen one of which a check speaks against, each with the reason: those before it in
+        """The finalists that a check ruled out before one was chosen, each with the reason: those before it in
         ``order``, if it is there, and of all finals those that were faster."""
         before = order[: order.index(name)] if name in order else ()
         us = self.rows[name].get("finals_us", 0.0)

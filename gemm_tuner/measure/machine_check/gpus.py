@@ -58,8 +58,8 @@ def nvidia() -> tuple[GpuState, ...]:
 
 def _nvidia_gpu(nvml: Nvml, index: int, uuid: str) -> GpuState:
     gpu = str(index)
-    clock_mhz, highest_mhz = _told(nvml.sm_clock_mhz, gpu), nvml.max_sm_clock_mhz(gpu)
-    reasons = _told(nvml.reasons, gpu) or 0
+    clock_mhz, highest_mhz = _or_none(nvml.sm_clock_mhz, gpu), nvml.max_sm_clock_mhz(gpu)
+    reasons = _or_none(nvml.reasons, gpu) or 0
     used = nvml.memory_used_bytes(gpu)
     return GpuState(
         index=index,
@@ -78,7 +78,7 @@ def _nvidia_gpu(nvml: Nvml, index: int, uuid: str) -> GpuState:
     )
 
 
-def _told(question: Callable[[str], int], gpu: str) -> int | None:
+def _or_none(question: Callable[[str], int], gpu: str) -> int | None:
     try:
         return question(gpu)
     except NvmlError:
