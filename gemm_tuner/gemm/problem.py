@@ -6,7 +6,7 @@ Sizes are in elements unless a name ends in a unit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
@@ -149,9 +149,7 @@ class GemmProblem:
         return replace(self, m=0, n=0, k=0, batch=2 if self.batch > 1 else 1, alpha=alpha, beta=beta)
 
     def to_dict(self) -> dict[str, Any]:
-        row = {"kind": self.kind, **asdict(self)}
-        row["layout_a"], row["layout_b"] = self.layout_a.value, self.layout_b.value
-        return row
+        return {"kind": self.kind, **msgspec.to_builtins(self)}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> GemmProblem:

@@ -50,9 +50,17 @@ class Space:
 
 
 def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
-    """What a run can do: ``look_around``. Raises EnvironmentFault when that is not what was asked for."""
+    """What a run can do: ``look_around``. Raises EnvironmentFault when a profiler is named and nothing can run under
+    it: predicted times are not what was asked for."""
     environment = look_around(settings, known)
-    require_gpu_for_profiler(settings, environment)
+    if settings.profiler != AUTO and environment.source == "predicted":
+        gpu = environment.machine.gpus[0] if environment.machine.gpus else None
+        here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
+        raise EnvironmentFault(
+            f"{here}, so nothing for {environment.device.target.arch} can run under {settings.profiler}",
+            where="--profiler",
+            hint="without --profiler the times are predicted",
+        )
     return environment
 
 
@@ -81,19 +89,6 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         return Environment(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
     gpu = machine.gpu(gpus[0])
     return Environment(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
-
-
-def require_gpu_for_profiler(settings: Settings, environment: Environment) -> None:
-    """Raises EnvironmentFault when a profiler is named and nothing can run under it: a prediction is not what was
-    asked for."""
-    if settings.profiler != AUTO and environment.source == "predicted":
-        gpu = environment.machine.gpus[0] if environment.machine.gpus else None
-        here = f"this machine's GPU is {gpu['arch']}" if gpu else "torch sees no GPU on this machine"
-        raise EnvironmentFault(
-            f"{here}, so nothing for {environment.device.target.arch} can run under {settings.profiler}",
-            where="--profiler",
-            hint="without --profiler the times are predicted",
-        )
 
 
 def assumed_device(settings: Settings, arch: str) -> Device:

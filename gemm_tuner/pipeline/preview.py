@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-import operator
+import os
 import re
 from collections.abc import Iterable
 
@@ -146,18 +145,14 @@ def explain(settings: Settings, text: str, out: Console) -> None:
             print_line(out, f"  {count}  {reason}")
 
 
-def equal_letters(one: str, other: str) -> int:
-    """How many letters two texts have in common before they differ."""
-    return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
-
-
 def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
     """The rows of a configuration's name, or of FIELD=VALUE,... Raises UserError when there are none."""
     where = "--explain"
     if "=" not in text:
         rows = np.flatnonzero(candidates.names == text)
         if len(rows) == 0:
-            near = max(candidates.names, key=lambda name: equal_letters(name, text))
+            # Letter by letter is what is wanted.
+            near = max(candidates.names, key=lambda name: len(os.path.commonprefix([name, text])))  # noqa: RUF071
             raise UserError(
                 f"{show_value(text)} is no configuration of the space of {device.target.arch}",
                 where=where,

@@ -9,7 +9,6 @@ from rich.console import Console
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.measure.fleet import Launcher
-from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import (
     finished_machine,
     idle_flags,
@@ -143,16 +142,12 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     settings, environment = session.settings, session.environment
     wanted = [(state.problem, config) for state in states for config in state.kept.values()]
     scripts = session.write_scripts(wanted)
-    found: dict[Problem, tuple[str, list[Verdict]]] = {}
+    found: list[str | None] = []
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-        found[problem] = (name or "", verdicts)
+        found.append(name)
 
-    checker = (
-        launchers[0]
-        if launchers
-        else InterpreterLauncher(settings.language, session.folder.cache, session.folder.scripts)
-    )
+    checker = launchers[0] if launchers else predict.interpreter(session)
     with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")
@@ -166,7 +161,7 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     show.verdicts_table(
         session.log.out, rows, {state.problem: state.why_not(next(iter(state.kept))) for state in states}
     )
-    right = sum(1 for name, _ in found.values() if name)
+    right = sum(name is not None for name in found)
     where = {
         "measured": "on the GPU",
         "replayed": "when the recording was made",

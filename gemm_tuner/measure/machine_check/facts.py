@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
@@ -126,7 +128,7 @@ class Surroundings:
 
     cores: int
     cpu_limit: float | None
-    memory_bytes: int | None
+    memory_bytes: int
     memory_limit_bytes: int | None
     output_folder: Path
     free_bytes: int
@@ -144,7 +146,7 @@ def look_around(output_dir: Path, root: Path = Path("/")) -> Surroundings:
     return Surroundings(
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         cpu_limit=min(filter(None, (_cpu_limit(group) for group in limits)), default=None),
-        memory_bytes=_memory(root),
+        memory_bytes=psutil.virtual_memory().total,
         memory_limit_bytes=min(filter(None, (_memory_limit(group) for group in limits)), default=None),
         output_folder=folder,
         free_bytes=shutil.disk_usage(folder).free,
@@ -195,11 +197,3 @@ def _cpu_limit(group: Path) -> float | None:
     ]
     both = len(words) == 2 and all(word.isdigit() and int(word) for word in words)
     return int(words[0]) / int(words[1]) if both else None
-
-
-def _memory(root: Path) -> int | None:
-    """MemTotal, which is in KiB."""
-    for line in text_in(root / "proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return None
