@@ -1,0 +1,79 @@
+"""The part of a Python file that one of its functions needs: tutorials and benchmarks do more than define."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+
+from gemm_tuner.core.errors import UserError
+
+
+def definitions(source: str, name: str, where: str) -> str:
+    """The file with only the statements that ``name`` needs, directly or through others; the rest is blank lines, so
+    that line numbers stay. Nothing of it is run here.
+
+    Raises UserError for a file that does not parse, and for one that does not define ``name`` at its top level.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(f"is no Python file: {error}", where=f"{where}, line {line}" if line else where) from error
+    binding: dict[str, list[ast.stmt]] = {}
+    for node in body:
+        for bound in _bound(node):
+            binding.setdefault(bound, []).append(node)
+    if name not in binding:
+        functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+        near = difflib.get_close_matches(name, functions, 1)
+        raise UserError(
+            f"defines no {name}",
+            where=where,
+            accepted=", ".join(functions) or "a function at the file's top level",
+            hint=f"did you mean {near[0]}?" if near else "",
+        )
+    kept = {id(node) for node in body if _always(node)}
+    wanted, seen = [name], set()
+    while wanted:
+        one = wanted.pop()
+        for node in binding.get(one, ()):
+            kept.add(id(node))
+            if id(node) not in seen:
+                seen.add(id(node))
+                wanted += [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+    lines = source.splitlines(keepends=True)
+    keep = {number for node in body if id(node) in kept for number in _lines(node)}
+    return "".join(line if number in keep else "\n" for number, line in enumerate(lines, 1))
+
+
+def parameters(source: str, name: str) -> tuple[str, ...]:
+    """The names of a function's parameters, in order, without * and ** ones."""
+    (function,) = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
+    of = function.args
+    return tuple(one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs))
+
+
+def _always(node: ast.stmt) -> bool:
+    """``from __future__`` and star imports: what they bind is not seen."""
+    return isinstance(node, ast.ImportFrom) and (
+        node.module == "__future__" or any(alias.name == "*" for alias in node.names)
+    )
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement of the top level binds; those of the blocks of ``if`` and ``try`` too."""
+    for part in ast.walk(node) if isinstance(node, (ast.If, ast.Try, ast.With)) else [node]:
+        if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
+            yield part.name
+        elif isinstance(part, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in part.names)
+        elif isinstance(part, (ast.Assign, ast.AnnAssign)):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+def _lines(node: ast.stmt) -> range:
+    """Decorators included."""
+    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    return range(first, (node.end_lineno or node.lineno) + 1)

@@ -1,0 +1,55 @@
+"""What of a user's file is taken: a function and what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.definitions import definitions, parameters
+
+FILE = """
+from __future__ import annotations
+import torch, math as m
+import triton
+print("runs a benchmark")
+SIZE = 4
+other = torch.zeros(SIZE)
+try:
+    import fast
+except ImportError:
+    fast = None
+
+def helper(x):
+    return m.sqrt(x) + SIZE
+
+@triton.jit
+def kernel(out, n, BLOCK: int, *, mode=helper(1)):
+    return fast
+
+def unused():
+    return other
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_only_what_a_function_needs_is_taken_and_lines_stay() -> None:
+    found = definitions(FILE, "kernel", "k.py")
+    lines, before = found.splitlines(), FILE.splitlines()
+    assert all(line in ("", old) for line, old in zip(lines, before, strict=True))
+    kept = [line for line in lines if line]
+    assert kept[:3] == ["from __future__ import annotations", "import torch, math as m", "import triton"]
+    assert {"SIZE = 4", "    fast = None", "@triton.jit"} <= set(kept)
+    assert "print" not in found and "other" not in found and "__main__" not in found
+    assert parameters(found, "kernel") == ("out", "n", "BLOCK", "mode")
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "words"),
+    [(FILE, "kernle", "did you mean kernel?"), ("def f(:\n", "f", "line 1"), ("x = 1\n", "f", "top level")],
+)
+def test_a_file_without_the_function_is_named(source: str, name: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        definitions(source, name, "k.py")
+    assert words in caught.value.one_line() and "k.py" in caught.value.one_line()
