@@ -70,13 +70,8 @@ class Document:
     earlier_headers: object = ()
 
 
-def load_sizes(path: str | os.PathLike[str], defaults: Defaults) -> SizeList:
-    """Return the sizes of a list or of a results file. Raises UserError naming file, entry and key."""
-    return sizes_of(load_file(path), defaults)
-
-
 def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
-    """The sizes of a file that is read already. Raises UserError as ``load_sizes`` does."""
+    """The sizes of a list or of a results file. Raises UserError naming file, entry and key."""
     document = document_of(loaded, defaults)
     if not document.rows:
         tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
@@ -93,7 +88,7 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
 
 
 def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
-    """The size of the flags -m, -n and -k. Raises UserError as ``load_sizes`` does."""
+    """The size of the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
     return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
 
 

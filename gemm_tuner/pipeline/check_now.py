@@ -63,11 +63,8 @@ class CheckNow:
         def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
             found[problem] = Finding(name or "", "" if name else _first_fault(verification.sizes[problem].state))
 
-        def script_of(state: SizeState, name: str) -> str:
-            return scripts[state.kept[name].family, state.problem.signature].file
-
         verification = Verification(order, settled)
-        plan = verify_plan(order, script_of, seed=0, all_of_them=False)
+        plan = verify_plan(order, scripts, seed=0, all_of_them=False)
         with gpu_lock.held(self.gpus, self.wait_s, self.say):
             self.launcher.verdicts(plan, work / "check", verification.hear)
         verification.finish()

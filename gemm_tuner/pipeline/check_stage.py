@@ -60,7 +60,7 @@ class CheckStage:
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
             # Only now: waiting for the GPU does not count.
             begun, deadline = budget.clock(), budget.unix_time(budget.until())
-            plan = verify_plan(order, self._script_of, self.seed, all_of_them=self.all_of_them, deadline=deadline)
+            plan = verify_plan(order, self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline)
             checker.verdicts(plan, self.folder.stage("verify"), verification.hear)
             if measured:
                 pace.count_check(len(order), budget.clock() - begun)
@@ -81,9 +81,6 @@ class CheckStage:
             if names:
                 order.append((state, names))
         self.run(checker, order)
-
-    def _script_of(self, state: SizeState, name: str) -> str:
-        return self.scripts[state.kept[name].family, state.problem.signature].file
 
     def _compile_odd_sizes(self, compiling: CompileStage, order: Named) -> None:
         """The kernels for the other sizes at which candidates are checked, while the budget lasts."""

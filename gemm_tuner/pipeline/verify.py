@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.core.records import Problem, Status, Verdict
+from gemm_tuner.core.script import Script
 from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
@@ -106,22 +107,25 @@ class Verification:
 
 def verify_plan(
     candidates: Named,
-    script_of: Callable[[SizeState, str], str],
+    scripts: Mapping[tuple[str, str], Script],
     seed: int,
     *,
     all_of_them: bool,
     deadline: float = 0.0,
 ) -> Plan:
-    """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more."""
-    scripts: list[str] = []
+    """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more.
+
+    scripts: by family and signature.
+    """
+    files: list[str] = []
     work = []
     for state, names in candidates:
         entries = []
         for name in names:
-            script = script_of(state, name)
-            if script not in scripts:
-                scripts.append(script)
-            entries.append((scripts.index(script), name))
+            file = scripts[state.kept[name].family, state.problem.signature].file
+            if file not in files:
+                files.append(file)
+            entries.append((files.index(file), name))
         work.append(Work(state.problem, tuple(entries)))
     method = Method(seed=seed)
-    return Plan(VERIFY, tuple(scripts), tuple(work), method, stop_at_first_right=not all_of_them, deadline=deadline)
+    return Plan(VERIFY, tuple(files), tuple(work), method, stop_at_first_right=not all_of_them, deadline=deadline)

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from samples import ROOT
+from samples import ROOT, load_sizes
 from samples import config as make_config
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.space import space
 from gemm_tuner.store import results
 
@@ -151,11 +150,11 @@ def test_the_memory_of_hostile_files_is_bounded(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from gemm_tuner.core.errors import UserError\n"
-        "from gemm_tuner.gemm.sizes import load_sizes\n"
+        "from gemm_tuner.gemm.sizes import load_file, sizes_of\n"
         "from gemm_tuner.gemm.problem_keys import Defaults\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
         "try:\n"
-        "    load_sizes(sys.argv[1], Defaults())\n"
+        "    sizes_of(load_file(sys.argv[1]), Defaults())\n"
         "except UserError as error:\n"
         "    print(error.one_line()[:300])\n"
     )

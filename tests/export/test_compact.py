@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from run_samples import HEADER, TILES, choice, named, size, write_results, write_run, write_table
-from samples import problem
+from samples import load_sizes, problem
 from screens import Screen
 
 from gemm_tuner.cli.commands.compact import closing, show_table
@@ -24,7 +24,6 @@ from gemm_tuner.export.compact.plan import LEARNED, POW2, assign, group_sizes, r
 from gemm_tuner.export.compact.tuned import TunedRun, TunedSize
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.store import results
 from gemm_tuner.store.results_file import ResultsFile
 from gemm_tuner.store.run_timings import TimedConfig, read_timings

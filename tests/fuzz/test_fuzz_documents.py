@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import FUZZ, FUZZ_PART, LINES, Edit, edits, spoil
+from samples import load_sizes
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.gemm import sizes
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.launch.journal import read_journal
@@ -67,7 +67,7 @@ def few_lines(path: Path, count: int) -> bytes:
 
 # kind: name of the file, a whole one, and how it is read
 CASES: dict[str, tuple[str, Callable[[Path], bytes], Callable[[Path], Any]]] = {
-    "sizes": ("sizes.yaml", lambda _: ROCM, lambda path: sizes.load_sizes(path, Defaults())),
+    "sizes": ("sizes.yaml", lambda _: ROCM, lambda path: load_sizes(path, Defaults())),
     "results": ("tuned.yaml", lambda _: (RECORDING / "tuned.yaml").read_bytes(), results.read),
     "space": (
         "space.yaml",
@@ -125,7 +125,7 @@ def test_any_change_is_read_or_refused(kind: str, tmp_path: Path) -> None:
 def test_lines_moved_or_lost_leave_only_sizes_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sizes.yaml"
     path.write_bytes(ROCM)
-    known = set(sizes.load_sizes(path, Defaults()).entries)
+    known = set(load_sizes(path, Defaults()).entries)
 
     @FUZZ_PART
     @given(edits("cut", "drop_line", "swap_lines", "repeat_line"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import ROOT
+from samples import ROOT, load_sizes
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
@@ -15,7 +15,6 @@ from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes, collect, size_file
 from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
-from gemm_tuner.gemm.sizes import load_sizes
 
 DATA = ROOT / "tests" / "data" / "size_sources"
 FILES = sorted(path.name for path in DATA.iterdir() if path.name != "README.md")

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from samples import load_sizes
 
 from gemm_tuner.core.errors import EXIT_INPUT, UserError
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS
-from gemm_tuner.gemm.sizes import SizeEntry, load_sizes, one_size
+from gemm_tuner.gemm.sizes import SizeEntry, one_size
 from gemm_tuner.system.documents import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

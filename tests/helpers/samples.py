@@ -11,6 +11,8 @@ import pandas as pd
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.gemm.sizes import SizeList, load_file, sizes_of
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.prepare import Space, load_space
 from gemm_tuner.pipeline.settings import Settings
@@ -71,3 +73,8 @@ def gpu(index: int, name: str = "NVIDIA H200", arch: str = "sm_90") -> dict[str,
     """What the probe says of one GPU."""
     limits = {"num_sms": 132, "memory_bytes": 150_000_000_000, "l2_bytes": 62914560, "shared_memory_bytes": 232448}
     return {"id": index, "name": name, "arch": arch, **limits}
+
+
+def load_sizes(path: str | Path, defaults: Defaults) -> SizeList:
+    """The sizes of a file."""
+    return sizes_of(load_file(path), defaults)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import ROOT, config, device
+from samples import ROOT, config, device, load_sizes
 from tuning import FIVE, StandInGpu, restarted, session, settings, state_of
 
 from gemm_tuner.cli import main as cli
@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Status, Verdict, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
+from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from consumer_sources import SGLANG, write_source
-from samples import config, device
+from samples import config, device, load_sizes
 from tuning import FIVE, SM_90, StandInGpu, environment, open_ledger, session, settings, state_of
 
 from gemm_tuner.consumers import consumer_kernel
@@ -19,7 +19,7 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import SizeEntry, load_sizes
+from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.pipeline import prepare, run_identity, serving, serving_space
 from gemm_tuner.pipeline.session import Session

@@ -9,6 +9,7 @@ import pytest
 from samples import config, device, problem
 
 from gemm_tuner.core.records import Status, Verdict
+from gemm_tuner.core.script import Script
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.journal import Begin, End, Fail, Judged
@@ -130,17 +131,15 @@ def test_no_verdict_is_not_a_right_verdict(heard: Heard) -> None:
 
 @pytest.mark.parametrize("all_of_them", [True, False])
 def test_the_plan_keeps_the_order_and_names_each_script_once(all_of_them: bool) -> None:
-    order = [(state_of(ONE, A, B), [B.name, A.name]), (state_of(TWO, B), [B.name])]
-    scripts = {(ONE, A.name): "x.py", (ONE, B.name): "y.py", (TWO, B.name): "x.py"}
-
-    def script_of(state: SizeState, name: str) -> str:
-        return scripts[state.problem, name]
-
-    plan = verify_plan(order, script_of, 7, all_of_them=all_of_them)
-    assert (plan.stage, plan.scripts, plan.stop_at_first_right) == (VERIFY, ("y.py", "x.py"), not all_of_them)
+    loop = config(family="gemm_persistent")
+    order = [(state_of(ONE, A, loop), [loop.name, A.name]), (state_of(TWO, A), [A.name])]
+    scripts = {(one.family, ONE.signature): Script(one.family, "0", "0") for one in (A, loop)}
+    plan = verify_plan(order, scripts, 7, all_of_them=all_of_them)
+    assert (plan.stage, plan.stop_at_first_right) == (VERIFY, not all_of_them)
+    assert plan.scripts == ("gemm_persistent_0.py", "gemm_tile_0.py")
     assert [(work.problem, work.entries) for work in plan.work] == [
-        (ONE, ((0, B.name), (1, A.name))),
-        (TWO, ((1, B.name),)),
+        (ONE, ((0, loop.name), (1, A.name))),
+        (TWO, ((1, A.name),)),
     ]
     assert plan.method.seed == 7
 

@@ -24,11 +24,10 @@ from rule_cases import (
     some_rows,
     thin_space,
 )
-from samples import ARCHS, ROOT, RULES, device, problem, shipped
+from samples import ARCHS, ROOT, RULES, device, load_sizes, problem, shipped
 
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
-from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.space import prune
 from gemm_tuner.space.rule import Kind
 

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from result_files import write_choices
+from samples import load_sizes
 
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.dtypes import DTYPES, INPUT_DTYPES
@@ -21,7 +22,6 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_rows import FACTS, ROW_KEYS, TIMED_FACTS
-from gemm_tuner.gemm.sizes import load_sizes
 from gemm_tuner.store import results
 from gemm_tuner.store.results import FORMAT_VERSION, Header
 
