@@ -18,8 +18,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Gives the tests one cache of compiled kernels for the session, whatever processes they run in: not the user's.
 
     Python keeps the byte code of what is imported, also where the environment says otherwise: some hundred processes
-    that the tests start import the package.
+    that the tests start import the package. And libraries compute with one thread: others would wait in a loop.
     """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False  # multiprocess hands it on to the processes that it spawns
     if "PYTEST_XDIST_WORKER" not in os.environ:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 import sys
 from types import ModuleType
 
@@ -50,9 +48,11 @@ def test_the_table_has_the_ratios(overhead: ModuleType) -> None:
     assert "matmul 7.5 us, torch.mm 6.2 us" in text
 
 
-def test_without_a_gpu_or_a_size_it_says_so(overhead: ModuleType) -> None:
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+def test_without_a_gpu_or_a_size_it_says_so(
+    overhead: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     for words, status, said in (([], 3, "torch sees no GPU"), (["--size", "1x2x3"], 2, "no row of plain products")):
-        command = [sys.executable, str(SCRIPT), str(H200), *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=env)
-        assert (done.returncode, done.stdout) == (status, "") and said in done.stderr
+        assert overhead.main([str(H200), *words]) == status
+        printed = capsys.readouterr()
+        assert printed.out == "" and said in printed.err

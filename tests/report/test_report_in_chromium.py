@@ -58,8 +58,14 @@ class Opened:
         return list(self("[...document.querySelectorAll('#configs-table tbody th')].map((cell) => cell.textContent)"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (400, "dark"),
+        (1400, "light"),
+        *(pytest.param(*one, marks=pytest.mark.grid) for one in ((400, "light"), (1400, "dark"))),
+    ],
+)
 def test_the_page_opens_without_a_word_and_fits(browser: Any, tmp_path: Path, width: int, scheme: str) -> None:
     opened = Opened(browser, write_run(tmp_path, size(), size(768, chosen="", failure="none")), width, scheme)
     assert opened("document.documentElement.scrollWidth") <= width
@@ -119,7 +125,7 @@ def test_the_address_and_the_buttons_choose_the_size(browser: Any, tmp_path: Pat
     opened.assert_quiet()
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.grid)])
 def test_what_is_served_stands_beside_the_winner(browser: Any, tmp_path: Path, width: int) -> None:
     """10 us won; each server with its ratios to its default and to that."""
     timed = size(
