@@ -23,7 +23,7 @@ from gemm_tuner.gemm.config import tile
 from gemm_tuner.gemm.problem import GemmProblem, as_gemm
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.gemm.sizes import SizeEntry
-from gemm_tuner.pipeline import prepare, serving
+from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.results_file import Judgement
@@ -245,7 +245,7 @@ IN_A_FILE = (
 
 def asked_for(settings: Settings, device: Device) -> tuple[Server, ...]:
     """The servers of --serve. Raises UserError for one whose kernel computes none of the sizes."""
-    wanted = serving.servers(settings.serve, device, kernels=settings.kernels)
+    wanted = servers(settings.serve, device, kernels=settings.kernels)
     problems = [entry.problem for entry in settings.entries]
     require_some(wanted, problems, hint=IN_A_FILE if "gemm_size_file" in settings.given else "")
     return wanted
