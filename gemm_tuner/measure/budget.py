@@ -70,9 +70,6 @@ class Costs:
             with contextlib.suppress(OSError, EnvironmentFault):  # later runs then begin with the guess
                 write_text_atomically(self.path, json.dumps(self.points) + "\n")
 
-    def known(self, kind: str) -> bool:
-        return bool(self.points.get(kind))
-
     def cost(self, kind: str, guess: Cost) -> Cost:
         """A line through what was measured; what each thing takes stays the guess until counts differ enough."""
         points = self.points.get(kind, [])
@@ -195,7 +192,7 @@ class Pace:
         asked_s = self.budget.total_s
         if not self.measured or not self.budget.raise_to(self.floor_s(sizes)):
             return ""
-        how = "measured on this machine" if self.costs.known(self._started) else "a first guess"
+        how = "measured on this machine" if self.costs.points.get(self._started) else "a first guess"
         return (
             f"--budget: {asked_s:.0f} s is too short: the first compiles ({self.compile().of(sizes):.0f} s), a "
             f"profiler start ({self.start().start_s:.0f} s) and a check ({self.check().of(sizes):.0f} s), {how}, end "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from gemm_tuner.store.results_file import Judgement, ResultsFile
 class Outcomes:
     """Each size ends in ``choices`` or, with the reason, in ``failures``.
 
-    path:      of the results file. order: the run's problems. header: makes what the file says of the run.
+    path:      of the results file. order: the run's problems. header: what the file says of the run.
     published: the times of the finals.
     """
 
     path: Path
     order: Sequence[Problem]
-    header: Callable[[], Header]
+    header: Header
     choices: dict[Problem, Choice] = field(default_factory=dict)
     failures: dict[Problem, str] = field(default_factory=dict)
     published: dict[Problem, dict[str, Published]] = field(default_factory=dict)

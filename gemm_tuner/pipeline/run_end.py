@@ -84,7 +84,7 @@ def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),
         seconds=round(time.monotonic() - session.log.started, 3),
-        header=dataclasses.asdict(session.outcomes.header()),
+        header=dataclasses.asdict(session.outcomes.header),
         device={
             **dataclasses.asdict(session.device),
             "matmul_tflops": dict(session.device.matmul_tflops),

@@ -112,18 +112,14 @@ def servers(
 
 
 def given(
-    entries: Iterable[SizeEntry], device: Device, kernels: Mapping[str, ConsumerKernel] | None = None
+    entries: Sequence[SizeEntry], device: Device, kernels: Mapping[str, ConsumerKernel] | None = None
 ) -> tuple[Server, ...]:
     """The servers of a results file's rows, each with the configurations that its rows give it. kernels: servers' own,
     by server."""
-    by_name: dict[str, dict[Problem, Config]] = {}
-    for entry in entries:
-        for one in entry.served:
-            by_name.setdefault(one.consumer, {})[entry.problem] = one.config
-    made = [(Server(CONSUMERS[name], device, kernel=(kernels or {}).get(name)), by_name[name]) for name in by_name]
+    served = [(entry.problem, one) for entry in entries for one in entry.served]
     return tuple(
-        replace(server, given={problem: server.launched(config).name for problem, config in configs.items()})
-        for server, configs in made
+        replace(server, given={p: server.launched(one.config).name for p, one in served if one.consumer == server.name})
+        for server in servers((one.consumer for _, one in served), device, kernels=kernels)
     )
 
 

@@ -94,21 +94,16 @@ def session_of(
     budget = Budget(0.0 if environment.source == "predicted" else settings.budget_s, settings.started)
     about, measured = f"{profiler.version}, {environment.device.name}", environment.source == "measured"
     limits = Limits(interruption, Pace(budget, costs or Costs(), profiler.name, about, measured))
-    path, began = folder.results_path(settings.results_file), datetime.datetime.now(datetime.timezone.utc)
-
-    def header() -> Header:
-        return header_of(settings, environment, profiler, began, results.run_reference(path, folder.root))
-
+    path = folder.results_path(settings.results_file)
+    header = header_of(settings, environment, profiler, results.run_reference(path, folder.root))
     outcomes = Outcomes(path, [entry.problem for entry in settings.entries], header)
     gpus = Gpus(environment, limits, log, settings.gpu_wait_s)
     return Session(settings, folder, store, limits, log, gpus, outcomes, profiler)
 
 
-def header_of(
-    settings: Settings, environment: Environment, profiler: ProfilerUsed, began: datetime.datetime, run: str
-) -> Header:
-    """What a results file says of the run. run: its folder, as the file names it."""
-    machine = environment.machine
+def header_of(settings: Settings, environment: Environment, profiler: ProfilerUsed, run: str) -> Header:
+    """What a results file says of a run that begins now. run: its folder, as the file names it."""
+    machine, began = environment.machine, datetime.datetime.now(datetime.timezone.utc)
     return Header(
         tool_version=__version__,
         date=began.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

@@ -222,24 +222,24 @@ class ResultsFile:
             self._failed[problem] = reason
         self._is_behind = True
 
-    def write_when_due(self, header: Callable[[], Header]) -> None:
+    def write_when_due(self, header: Header) -> None:
         """Writes if the last time is long enough ago."""
         if self._clock() >= self._next_write:
             self.write(header)
 
-    def write(self, header: Callable[[], Header]) -> None:
+    def write(self, header: Header) -> None:
         """Writes what the file lacks. Raises EnvironmentFault when it cannot be written, UserError when it has become
         one of another GPU meanwhile, or no results file."""
         if not self._is_behind:
             return
-        begun, mine = self._clock(), header()
+        begun = self._clock()
         with _alone_in(self.path.resolve().parent):
             if _state(self.path) != self._seen:
                 earlier = read_earlier(self.path)
-                require_same_device(self.path, earlier, mine.device, mine.arch)
+                require_same_device(self.path, earlier, header.device, header.arch)
                 self.earlier = earlier
             parts = merge(
-                self.earlier, dataclasses.asdict(mine), self._order, self._rows, self._failed, self._judgements
+                self.earlier, dataclasses.asdict(header), self._order, self._rows, self._failed, self._judgements
             )
             results.write_rows(self.path, **parts)
             self._seen = _state(self.path)

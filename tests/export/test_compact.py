@@ -324,5 +324,5 @@ def test_a_row_of_an_earlier_run_is_read_beside_the_tables_of_that_run(tmp_path:
         header = replace(HEADER, run=name, date=date)
         file = ResultsFile(path, [shape])
         file.record_outcome(shape, choice(shape, TILES["a"], 10.0))
-        file.write(lambda header=header: header)  # type: ignore[misc]
+        file.write(header)
     assert {one.problem for one in tuned.load(path).sizes} == {P, Q}

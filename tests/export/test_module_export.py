@@ -250,7 +250,7 @@ def test_rows_of_an_earlier_run_are_what_that_run_says(tmp_path: Path) -> None:
     size = replace(PLAIN, m=2)
     file = ResultsFile(path, [size])
     file.record_outcome(size, replace(choice(size, verified=Verified.INTERPRETED), source="predicted"))
-    file.write(lambda: later)
+    file.write(later)
     write_module(path, tmp_path / "timed.py")
     timed = loaded(tmp_path / "timed.py")
     assert "tuned for" in (timed.__doc__ or "") and "PREDICTED" not in (timed.__doc__ or "")

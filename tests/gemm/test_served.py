@@ -104,7 +104,7 @@ def test_a_merge_keeps_what_this_run_was_not_asked_to_serve(tmp_path: Path) -> N
     for new, kept in ((with_served(us=9.0), {"vllm"}), (with_served(sglang, us=8.0), {"vllm", "sglang"})):
         growing = results_file.ResultsFile(path, [PROBLEM])
         growing.record_outcome(PROBLEM, new)
-        growing.write(lambda: HEADER)
+        growing.write(HEADER)
         (row,) = results.read(path).rows
         assert {one.consumer for one in row.served} == kept and row.facts["median_us"] == new.median_us
 
@@ -116,13 +116,13 @@ def test_a_merge_drops_what_this_run_found_wrong(settles: bool, tmp_path: Path) 
     growing = results_file.ResultsFile(path, [PROBLEM])
     wrong = results_file.Judgement({TILE.name: "wrong: at 64 x 64 x 64"})
     growing.record_outcome(PROBLEM, with_served(us=9.0) if settles else None, judgement=wrong)
-    growing.write(lambda: HEADER)
+    growing.write(HEADER)
     (row,) = results.read(path).rows
     assert [one.consumer for one in row.served] == ["sglang"] and row.verified is Verified.TRUE
     growing = results_file.ResultsFile(path, [PROBLEM])
     both = results_file.Judgement({one.config.name: "" for one in (SERVED, other)})
     growing.record_outcome(PROBLEM, None, judgement=both)
-    growing.write(lambda: HEADER)
+    growing.write(HEADER)
     assert "stand_in" not in path.read_text() and results.read(path).rows[0].served == ()
 
 
@@ -134,13 +134,13 @@ def test_an_entry_goes_where_the_run_found_none_and_stays_with_its_date_where_it
         growing.record_outcome(
             PROBLEM, with_served(us=9.0), judgement=results_file.Judgement(asked=frozenset((asked,)))
         )
-        growing.write(lambda date=date: dataclasses.replace(HEADER, date=date))  # type: ignore[misc]
+        growing.write(dataclasses.replace(HEADER, date=date))
         found = results.read(path)
         assert {one.consumer: one.kept_from for one in found.rows[0].served} == dict.fromkeys(left, HEADER.date)
         assert [one["date"] for one in found.earlier_headers] == [HEADER.date]
     growing = results_file.ResultsFile(path, [PROBLEM])
     growing.record_outcome(PROBLEM, with_served(), judgement=results_file.Judgement(asked=frozenset(("vllm",))))
-    growing.write(lambda: HEADER)
+    growing.write(HEADER)
     found = results.read(path)
     assert found.rows[0].served == () and found.earlier_headers == ()
 

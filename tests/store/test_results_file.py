@@ -39,7 +39,7 @@ def settled(path: Path, order: list[GemmProblem], outcome: dict[GemmProblem, str
     for size, letter in outcome.items():
         found = choice(size, TILES[letter], 10.0, source=source) if letter else None
         file.record_outcome(size, found, "" if letter else "none is right")
-    file.write(lambda: dataclasses.replace(LATER, source=source))
+    file.write(dataclasses.replace(LATER, source=source))
 
 
 def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_row_stays_until_its_problem_has_a_new_one(path: Path) -> None:
     settled_header = dataclasses.replace(LATER, date="2026-03-31T12:00:00Z")
     file = ResultsFile(path, [THREE])
     file.record_outcome(THREE, choice(THREE, TILES["d"], 9.0))
-    file.write(lambda: settled_header)
+    file.write(settled_header)
     assert [kept for _, _, kept in rows(path)] == [HEADER.date, LATER.date, None, LATER.date]
     found = results.read(path)
     assert [one["date"] for one in found.earlier_headers] == [HEADER.date, LATER.date]
@@ -68,7 +68,7 @@ def test_runs_that_began_in_the_same_second_are_told_apart(tmp_path: Path) -> No
         run.outcomes.write()
     found = results.read(path)
     named = [str(found.header_of(row)["run"]) for row in found.rows]
-    assert named == [str(run.outcomes.header().run) for run in runs] and len(set(named)) == 3
+    assert named == [str(run.outcomes.header.run) for run in runs] and len(set(named)) == 3
 
 
 def test_a_row_that_stays_is_whole(path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_size_that_fails_now_keeps_its_row(path: Path) -> None:
     file = ResultsFile(path, [ONE, TWO])
     file.record_outcome(ONE, None, "none is right")
     file.record_outcome(TWO, None, "none is right")
-    file.write(lambda: LATER)
+    file.write(LATER)
     assert rows(path) == [(ONE, TILES["a"].name, None)]
     assert dict(results.read(path).without_config) == {TWO: "none is right", THREE: "failed"}
     assert file.kept_instead() == {ONE: "none is right"}
@@ -102,7 +102,7 @@ def test_rows_of_another_gpu_that_were_written_meanwhile_are_left_alone(path: Pa
     file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
     write_results(path, [choice(TWO, TILES["a"], 10.0)], dataclasses.replace(HEADER, device="NVIDIA H100"))
     with pytest.raises(UserError, match="holds rows of NVIDIA H100"):
-        file.write(lambda: HEADER)
+        file.write(HEADER)
     assert [size for size, _, _ in rows(path)] == [TWO]
 
 
@@ -125,7 +125,7 @@ def test_a_row_that_is_found_wrong_is_no_longer_verified(
     file.record_outcome(
         TWO, None, "none is right", Judgement({TILES["b"].name: "unstable"})
     )  # another one than the row's
-    file.write(lambda: dataclasses.replace(LATER, source=found_by))
+    file.write(dataclasses.replace(LATER, source=found_by))
     one, *others = results.read(path).rows
     assert one.verified is verified and [row.verified for row in others] == [Verified.TRUE] * 2
     if verified is Verified.FALSE:
@@ -192,10 +192,10 @@ def test_two_runs_at_one_file_keep_each_other_s_rows(path: Path) -> None:
     one, other = ResultsFile(path, [ONE, TWO]), ResultsFile(path, [THREE, FOUR])
     for file, first, second in ((one, ONE, TWO), (other, THREE, FOUR)):
         file.record_outcome(first, choice(first, TILES["a"], 10.0))
-        file.write(lambda: HEADER)
+        file.write(HEADER)
         file.record_outcome(second, choice(second, TILES["b"], 10.0))
-    one.write(lambda: HEADER)
-    other.write(lambda: HEADER)
+    one.write(HEADER)
+    other.write(HEADER)
     assert {size for size, _, _ in rows(path)} == {ONE, TWO, THREE, FOUR}
 
 
@@ -212,9 +212,9 @@ def rows_rendered(path: Path, sizes: int, monkeypatch: pytest.MonkeyPatch) -> in
     file = ResultsFile(path, order, lambda: clock[0])
     for size in order:
         file.record_outcome(size, choice(size, TILES["a"], 10.0))
-        file.write_when_due(lambda: HEADER)
+        file.write_when_due(HEADER)
         clock[0] += 0.1
-    file.write(lambda: HEADER)
+    file.write(HEADER)
     return written[0]
 
 
@@ -226,12 +226,12 @@ def test_settling_costs_the_same_however_many_sizes_there_are(path: Path, monkey
 def test_a_size_can_be_written_at_once(path: Path) -> None:
     file = ResultsFile(path, [ONE])
     file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
-    file.write_when_due(lambda: HEADER)
+    file.write_when_due(HEADER)
     assert len(rows(path)) == 1
 
 
 def test_nothing_settled_writes_nothing(path: Path) -> None:
-    ResultsFile(path, [ONE]).write(lambda: HEADER)
+    ResultsFile(path, [ONE]).write(HEADER)
     assert not path.exists()
 
 
@@ -240,5 +240,5 @@ def test_a_file_that_was_spoilt_meanwhile_is_left_alone(path: Path) -> None:
     file.record_outcome(ONE, choice(ONE, TILES["a"], 10.0))
     path.write_text("- mine\n")
     with pytest.raises(UserError, match="cannot be merged"):
-        file.write(lambda: HEADER)
+        file.write(HEADER)
     assert path.read_text() == "- mine\n"
