@@ -24,6 +24,7 @@ from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline import idle_flags, predict, prepare, serving, serving_space
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.serving_space import with_servers
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
@@ -281,10 +282,14 @@ def test_a_check_that_was_cut_short_is_no_check(tmp_path: Path) -> None:
     assert [name for name, _, _ in run.store.failures(OTHER)] == [GOOD.name]
 
 
-def test_a_benchmark_times_the_rows_own_and_what_is_served_again(tmp_path: Path) -> None:
+def test_a_benchmark_times_the_rows_own_and_what_is_served_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However fast another one is: a benchmark chooses nothing."""
     served = (ServedChoice("vllm", NEXT, 1.0, Verified.TRUE, 2.0),)
     entries = (SizeEntry(SIZE, SPLIT, served), SizeEntry(OTHER, WINNER))
+    monkeypatch.setattr(CompileStage, "compile_sizes", lambda *_: None)  # the GPU that stands in launches no kernel
+    monkeypatch.setattr(CompileStage, "compile", lambda *_: None)
     run = session(tmp_path, SIZE, OTHER, compile_stage=False)
     states = [prepare.given_state(entry.problem, entry.config, SM_90) for entry in entries if entry.config]
     served_to = serving.given(entries, SM_90)

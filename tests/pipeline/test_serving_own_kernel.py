@@ -22,6 +22,7 @@ from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.launch.plan import FINALS, SCREEN, VERIFY
 from gemm_tuner.pipeline import prepare, run_identity, serving, serving_space
+from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
@@ -120,8 +121,12 @@ def test_an_older_configuration_is_timed_with_the_own_kernel(tmp_path: Path, ker
     assert (one.config, one.time_us) == (older, 30.3)
 
 
-def test_a_benchmark_times_what_is_served_by_the_own_kernel(tmp_path: Path, kernel: ConsumerKernel) -> None:
+def test_a_benchmark_times_what_is_served_by_the_own_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: ConsumerKernel
+) -> None:
     entries = (SizeEntry(SIZE, WINNER, (ServedChoice("vllm", TILE, 1.0, Verified.TRUE, 2.0),)),)
+    monkeypatch.setattr(CompileStage, "compile_sizes", lambda *_: None)  # the GPU that stands in launches no kernel
+    monkeypatch.setattr(CompileStage, "compile", lambda *_: None)
     run = session(tmp_path, SIZE, compile_stage=False, kernels={"vllm": kernel})
     states = [prepare.given_state(SIZE, WINNER, SM_90)]
     servers = serving.given(entries, SM_90, {"vllm": kernel})

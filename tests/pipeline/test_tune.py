@@ -288,9 +288,9 @@ def test_an_older_choice_that_crashed_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real workers: 128 x 128 x 64 with 30 stages needs more shared memory than the GPU has."""
+    """Real workers: 64 x 64 x 64 with 15 stages needs more shared memory than the GPU has."""
     small = tuple(config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=16, num_warps=1, num_stages=s) for s in (1, 2))
-    too_large = config(num_stages=30)
+    too_large = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64, BLOCK_SIZE_K=64, num_stages=15)
     gpu = StandInGpu()
     run = Run(tmp_path, gpu, configs=small, search="quick", compile_stage=True, older={ONE: too_large})
     # The search does not ask for it: it is predicted to be slow.
