@@ -65,7 +65,6 @@ class Random:
 
     share: float
     seed: int
-    name: str = "random"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {size.problem: self._draw(size) for size in sizes if not (size.timed_us or size.failed)}

@@ -71,7 +71,7 @@ class Rounds:
             return []
         self.number += 1
         if self.number >= MOST_ROUNDS:
-            raise AssertionError(f"{self.search.name} asked for more than {MOST_ROUNDS} rounds")
+            raise AssertionError(f"{self.search!r} asked for more than {MOST_ROUNDS} rounds")
         self.log.count("search rounds", 1)
         return self._by_state(proposed)
 

@@ -101,10 +101,6 @@ class WithServers:
     inner: Search
     launchable: tuple[Mapping[Problem, frozenset[str]], ...]
 
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         own = [without_servers_kernels(size) for size in sizes]
         asked = {problem: list(names) for problem, names in self.inner.propose(own, device).items()}

@@ -43,7 +43,6 @@ class Guided:
     optimism: float = 0.5
     leaders: int = 3
     min_gain: float = 0.002
-    name: str = "guided"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         asked: dict[Problem, set[str]] = {size.problem: set() for size in sizes}

@@ -20,7 +20,6 @@ class Full:
 
     round_size: int
     first_round: int
-    name: str = "full"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         begun = any(size.timed_us or size.failed for size in sizes)
@@ -43,7 +42,6 @@ class Quick:
     """The ``count`` best of every size by prediction, in one round."""
 
     count: int
-    name: str = "quick"
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         chosen = {size.problem: not_asked(size, size.by_prediction()[: self.count], {}) for size in sizes}

@@ -48,9 +48,6 @@ class Search(Protocol):
     The caller must enter every name that was asked for in ``timed_us`` or ``failed``; other names are asked for again.
     """
 
-    @property
-    def name(self) -> str: ...
-
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         """The names of the next round by problem, best first, none of them known. Finished sizes are absent."""
 

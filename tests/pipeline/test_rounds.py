@@ -251,8 +251,6 @@ def test_without_a_budget_there_is_no_deadline(tmp_path: Path) -> None:
 class Stubborn:
     """Asks for the same name for ever."""
 
-    name = "stubborn"
-
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {ONE: [NAMES[0]]}
 
@@ -265,7 +263,7 @@ class Stubborn:
 def test_a_search_that_never_ends_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gemm_tuner.pipeline.rounds.MOST_ROUNDS", 4)
     batch = Batch(tmp_path, search=Stubborn())
-    with pytest.raises(AssertionError, match="stubborn asked for more than 4 rounds"):
+    with pytest.raises(AssertionError, match="asked for more than 4 rounds"):
         batch.run()
     assert len(batch.plans) == 1  # it was timed once all the same
 
