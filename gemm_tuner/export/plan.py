@@ -182,12 +182,10 @@ def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, 
     """The times at each M of the configs in a file. Of two tuned configs for one M the faster is kept."""
     names = {note.name for note in notes.values()}
     sizes = dict(old)
-    seen = set()
+    firsts: dict[str, Offer] = {}
     for offer in offers:
-        m = str(offer.problem.m)
-        if m in seen:
-            continue
-        seen.add(m)
+        firsts.setdefault(str(offer.problem.m), offer)
+    for m, offer in firsts.items():
         times = {name: us for name, us in offer.timings.items() if name in names}
         if offer.time_us is not None and offer.config.name in names:
             times[offer.config.name] = offer.time_us

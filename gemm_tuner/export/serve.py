@@ -86,9 +86,9 @@ def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[in
 
 
 def _serving(m: int, key: str, config: dict[str, Any], note: Note | None, timed: Timed | None) -> Serving:
-    time_us = timed.times_us.get(note.name) if note is not None and timed is not None else None
-    default_us = note.default_us if note is not None and note.m == m else None
-    tuned_us = timed.tuned_us if timed is not None else None
+    tuned_us = timed.tuned_us if timed else None
     if note is None:
         return Serving(m, key, config, tuned_us=tuned_us)
+    time_us = timed.times_us.get(note.name) if timed else None
+    default_us = note.default_us if note.m == m else None
     return Serving(m, key, config, note.kind, time_us, tuned_us, default_us, note.source == "predicted")
