@@ -25,10 +25,6 @@ MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
 class Launcher(Protocol):
     """A GPU, or a recording of one."""
 
-    @property
-    def source(self) -> str:
-        """'measured' or 'replayed'."""
-
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times the plan's entries."""
 

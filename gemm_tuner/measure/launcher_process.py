@@ -35,7 +35,6 @@ class LiveLauncher(Control):
     scripts_dir: Path
     backend: str
     gpu: int = 0
-    source: str = "measured"
     launch_limit_s: float = field(default=LAUNCH_LIMIT_S, kw_only=True)
 
     def environment(self) -> dict[str, str]:
@@ -115,7 +114,6 @@ class InterpreterLauncher(Control):
     language: Language
     cache_dir: Path
     scripts_dir: Path
-    source: str = "predicted"
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Raises EnvironmentFault for a language that has no interpreter."""

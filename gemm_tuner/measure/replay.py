@@ -140,7 +140,6 @@ class ReplayLauncher:
     """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
 
     recording: Recording
-    source: str = "replayed"
 
     def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[Event]]]:
         for where, plan in self.recording.starts(stage):

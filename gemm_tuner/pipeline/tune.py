@@ -113,7 +113,7 @@ class Tuning:
         shared = one.gpus, one.store, one.limits, one.log
         plan, published = self.picker.plan, one.outcomes.published
         self.finals = Finals(one.planner(scripts), self.fleet, *shared, plan, published=published)
-        by = one.device, self.launchers[0].source
+        by = one.device, one.environment.source
         self.settlement = Settlement(*by, one.store, one.outcomes, one.log, self.older, self.servers, self.finals)
         return scripts
 

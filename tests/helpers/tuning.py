@@ -131,7 +131,6 @@ class StandInGpu:
     before: Callable[[Plan], None] = ignore
     after_a_size: Callable[[Plan], None] = ignore
     wrong: frozenset[str] = frozenset()
-    source: str = "measured"
     plans: list[Plan] = field(default_factory=list)
     cancelled: bool = False
 
