@@ -25,14 +25,13 @@ MORE_FINALS = 3
 
 @dataclass(frozen=True)
 class FinalistPicker:
-    """states: all sizes of the run. measured: whether a GPU is timed, so that a budget matters."""
+    """states: all sizes of the run."""
 
     states: Sequence[SizeState]
     settings: Settings
     limits: Limits
     older: BaselineConfigs
     servers: Sequence[serving.Server]
-    measured: bool
 
     @property
     def plan(self) -> FinalsPlan:
@@ -47,7 +46,7 @@ class FinalistPicker:
 
     @property
     def _is_bounded(self) -> bool:
-        return self.limits.budget.bounded and self.measured
+        return self.limits.budget.bounded and self.limits.pace.measured
 
     def best(self, states: Iterable[SizeState]) -> Named:
         """The finalists of these sizes: the best by screening, the older configuration, what servers launch."""

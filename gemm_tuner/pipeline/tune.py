@@ -101,8 +101,7 @@ class Tuning:
         self.older = BaselineConfigs(settings.older, least_pct)
         asked = serving.servers(settings.serve, session.device, settings.older_served, least_pct, kernels)
         self.servers = asked if self.given is None else self.given
-        measured = session.environment.source == "measured"
-        self.picker = FinalistPicker(self.states, settings, session.limits, self.older, self.servers, measured)
+        self.picker = FinalistPicker(self.states, settings, session.limits, self.older, self.servers)
         self.fleet = Fleet(self.launchers, lambda text: print_line(session.log.console, text, "red"))
 
     def prepare(self) -> Scripts:
