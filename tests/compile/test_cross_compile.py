@@ -173,7 +173,7 @@ def test_the_symbol_in_the_binary_is_its_name(tmp_path: Path, arch: str, suffix:
 def test_accumulators_beyond_the_registers_spill(tmp_path: Path) -> None:
     device = space_of("sm_90").device
     fp16 = GemmProblem(4096, 4096, 4096, "fp16", "fp16", "fp16")
-    large = replace(config_for(device, 256, 256, 32), num_stages=3)
+    large = config_for(device, 256, 128, 16)
     spilling, fitting = compile_work(device, [(fp16, large), (fp16, replace(large, BLOCK_SIZE_N=64))], tmp_path)
     assert spilling.status == fitting.status == Status.OK
     assert spilling.spills > 64 and spilling.registers == 255

@@ -145,10 +145,10 @@ def kernel_cases() -> list[Any]:
         replace(LOST, name=f"{TILE}_BK64_GM4"),
         replace(FAILS, name="BM64_BN64"),
     ]
+    at_check = [replace(WRONG, name="BM128_BN128"), replace(RACY, name="BM128_BN64_BK64_GM2")]
     together = [
-        pytest.param(at_launch, LIMIT, id="at launch"),
+        pytest.param([*at_launch, *at_check], (*LIMIT, *ALL), id="all"),
         pytest.param([WRONG, replace(RACY, name=SECOND)], (), id="the fastest"),
-        pytest.param([replace(WRONG, name=TILE), replace(RACY, name="BM64_BN64")], ALL, id="compare all"),
     ]
     alone = [
         *([([HANGS], LIMIT), ([DIES], ()), ([LOST], ()), ([FAILS], ()), ([WRONG], ()), ([RACY], ())]),

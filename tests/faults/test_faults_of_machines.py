@@ -1,7 +1,7 @@
 """Full disks, folders that may not be written, two runs at once, Ctrl-C and SIGTERM; and a run that has ended.
 
-A run is disturbed several times, one after another, before it may end. ``make test`` asks a run of two sizes that has
-ended what it does, ``make test-all`` one of twenty too.
+A run is disturbed, some runs several times, before it may end. ``make test`` fills a disk once and asks a run of two
+sizes that has ended what it does; ``make test-all`` fills it twice, and asks a run of twenty sizes too.
 """
 
 from __future__ import annotations
@@ -42,9 +42,13 @@ def require_whole(machine: Machine, undisturbed: Undisturbed) -> None:
     assert rows_of(machine) == undisturbed.rows
 
 
-def test_files_that_cannot_grow(machine: Machine, undisturbed: Undisturbed) -> None:
+ONCE_OR_TWICE = pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.grid)])
+
+
+@ONCE_OR_TWICE
+def test_files_that_cannot_grow(times: int, machine: Machine, undisturbed: Undisturbed) -> None:
     """Writing stops at other files: the first ones, the store, a journal or a trace."""
-    for most_bytes in (16 * 1024, 150 * 1024):
+    for most_bytes in (16 * 1024, 150 * 1024)[-times:]:
         machine.prefix = ("sh", "-c", f'ulimit -f {most_bytes // 512}; exec "$@"', "sh")
         done = machine.run(*MEASURED)
         assert done.status == 3, done.err
@@ -66,9 +70,10 @@ def small_disk(at: Path, kib: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(at)], check=True)
 
 
-def test_a_full_disk(machine: Machine, undisturbed: Undisturbed) -> None:
+@ONCE_OR_TWICE
+def test_a_full_disk(times: int, machine: Machine, undisturbed: Undisturbed) -> None:
     with small_disk(machine.folder / "results", 60):
-        for larger in ("200k", "64m"):
+        for larger in ("200k", "64m")[-times:]:
             done = machine.run(*MEASURED)
             assert done.status == 3, done.err
             require_one_line(done.err, "free")
