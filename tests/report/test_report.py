@@ -26,6 +26,7 @@ from report_runs import (
 )
 from samples import ROOT
 
+from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import EXIT_INPUT
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import VENDOR
@@ -298,42 +299,39 @@ def test_without_samples_the_time_is_the_table_s(tmp_path: Path) -> None:
     assert times == [(10.0, "finals"), (10.5, "screen")]
 
 
-def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, str(ROOT / "tune_gemm.py"), "report", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, check=False)
-
-
-def test_the_command_writes_the_page_into_the_run_folder(tmp_path: Path) -> None:
+def test_the_command_writes_the_page_into_the_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path, size())
-    done = command(folder)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == ""
     assert Page((folder / "report.html").read_text()).json["summary"]["num_chosen"] == 1
 
 
 def test_json_is_the_only_thing_on_standard_output(tmp_path: Path) -> None:
-    done = command(hostile_run(tmp_path), "--json")
+    line = [sys.executable, str(ROOT / "tune_gemm.py"), "report", str(hostile_run(tmp_path)), "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert json.loads(done.stdout)["sizes"][1]["failure"] == HOSTILE
     assert not (tmp_path / "report.html").exists()
 
 
-def test_text_says_the_essentials_without_control_characters(tmp_path: Path) -> None:
+def test_text_says_the_essentials_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     funnel = ({**report_runs.FUNNEL[0], "why": "[red]odd\x1b[31m"},)
     folder = write_run(tmp_path, size(funnel=funnel), size(768, chosen="", failure="nothing was right"))
-    done = command(folder, "--text", "--top", "1")
-    assert done.returncode == 0
+    assert main(["report", str(folder), "--text", "--top", "1"]) == 0
+    said = capsys.readouterr().out
     for text in (
         *(configs()[1].name, "10.25", "10.00", "12.00", "1.200", "shared_memory_fits", "[red]odd", "early_stopped"),
         *("nothing was right", "torch.mm", "screen", "580.1", "kernels compiled", "1 of 2 sizes"),
     ):
-        assert text in done.stdout, text
-    assert "\x1b" not in done.stdout
-    assert configs()[0].name not in done.stdout
+        assert text in said, text
+    assert "\x1b" not in said
+    assert configs()[0].name not in said
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    done = command(tmp_path)
-    assert done.returncode == EXIT_INPUT
-    assert "holds no run" in done.stderr
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == EXIT_INPUT
+    assert "holds no run" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
 
 
