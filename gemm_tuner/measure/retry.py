@@ -43,7 +43,6 @@ class StageRun:
 
     timings: dict[Key, Timing] = field(default_factory=dict)
     compiled: int = 0
-    from_cache: int = 0
     starts: int = 0
     seconds: float = 0.0
 
@@ -162,7 +161,6 @@ class Stage:
 
     def _enter(self, part: Part, journal: Sequence[Event], found: dict[Key, Timing]) -> None:
         self.run.compiled += sum(e.compiled for e in journal if isinstance(e, Compiles))
-        self.run.from_cache += sum(e.from_cache for e in journal if isinstance(e, Compiles))
         if part.probe:
             found = {key: t for key, t in found.items() if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
         self.keep(found)
