@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,17 +32,22 @@ def page() -> str:
     from gemm_tuner.cli import options
     from gemm_tuner.cli.commands import SUBCOMMANDS, build_parser
 
-    parts = [INTRODUCTION, section(options.build_parser(), "tune a list of sizes")]
-    parts += [section(build_parser(name), what) for name, what in SUBCOMMANDS.items()]
+    tuning = options.build_parser()
+    shared = {flag for action in tuning._actions for flag in action.option_strings}
+    parts = [INTRODUCTION, section(tuning, "tune a list of sizes")]
+    for name, what in SUBCOMMANDS.items():
+        parser = build_parser(name)
+        tunes = "--search" in parser._option_string_actions
+        parts.append(section(parser, f"{what}, with the flags of tuning" if tunes else what, shared if tunes else ()))
     return "\n".join(parts)
 
 
-def section(parser: Parser, what: str) -> str:
-    """A parser's flags, group by group, that of tuning with its exit status."""
+def section(parser: Parser, what: str, but: Collection[str] = ()) -> str:
+    """A parser's flags, group by group, that of tuning with its exit status. but: flags that are left out."""
     tables: dict[str, list[str]] = {}
     for group in parser._action_groups:
         title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
-        tables.setdefault(title, []).extend(row(action) for action in group._group_actions if is_shown(action))
+        tables.setdefault(title, []).extend(row(action) for action in group._group_actions if is_shown(action, but))
     parts = [f"## {parser.prog}\n\n{what[0].upper()}{what[1:]}.\n"]
     parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
     status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
@@ -50,8 +56,8 @@ def section(parser: Parser, what: str) -> str:
     return "\n".join(parts)
 
 
-def is_shown(action: argparse.Action) -> bool:
-    return bool(action.help) and not set(EXPLAINED) & set(action.option_strings)
+def is_shown(action: argparse.Action, but: Collection[str]) -> bool:
+    return bool(action.help) and not {*EXPLAINED, *but} & set(action.option_strings)
 
 
 def row(action: argparse.Action) -> str:

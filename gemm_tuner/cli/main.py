@@ -85,12 +85,12 @@ def tell(text: str, *, after_echo: bool = False) -> None:
     print_line(log, f"{program.name()}: {text}")
 
 
-def run(arguments: argparse.Namespace, shown: Consoles) -> int:
-    """Dispatches to what was asked for."""
+def run(arguments: argparse.Namespace, shown: Consoles, entries: tuple[SizeEntry, ...] = ()) -> int:
+    """Dispatches to what was asked for. entries: what to tune, where the flags of sizes do not say it."""
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
             print_line(shown.log, f"--{name}: {why}")
-    settings = settings_from(arguments, read_sizes(arguments, shown.log))
+    settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
     if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
         print_line(shown.log, f"{program.name()}: {count}, starting")

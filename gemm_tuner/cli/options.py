@@ -101,14 +101,20 @@ def build_parser() -> Parser:
         "--version", action="version", version=f"tune_gemm {gemm_tuner.__version__}", help="print the version and stop"
     )
     _what_to_tune(parser)
-    _what_to_do(parser)
-    _space(parser)
-    _timing(parser)
-    _output(parser)
+    add_flags_of_a_run(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     replaced = parser.add_argument_group("flags of ROCm's tune_gemm.py that change nothing here (a line says why)")
     for name, why in REPLACED.items():
         replaced.add_argument(f"--{name}", action="store_true", help=why)
     return parser
+
+
+def add_flags_of_a_run(parser: Parser) -> None:
+    """All flags of tuning but those that say what."""
+    _what_to_do(parser)
+    _space(parser)
+    _timing(parser)
+    _output(parser)
 
 
 def _what_to_tune(parser: Parser) -> None:
@@ -274,4 +280,3 @@ def _output(parser: Parser) -> None:
     group.add_argument("--keep", action="store_true", help="keep the generated scripts and the profiler's raw output")
     group.add_argument("--verbose", action="store_true", help="print whole funnels and the time of each stage")
     group.add_argument("--time_breakdown", action="store_true", help="print the time of each stage")
-    group.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,15 @@ def launch_all(launches: Iterable[Launch]) -> None:
     """Starts the kernels of one call; does not wait for them."""
     for _, kernel, grid, positional, options in launches:
         kernel[grid](*positional, **options)
+
+
+@dataclass(frozen=True)
+class OwnSpace:
+    """A space that a problem brings with it. families: the values of axes by family. rules: (name, reason, predicate)
+    of each; the predicate takes columns, problem and device, and says True for what it keeps."""
+
+    families: Mapping[str, Mapping[str, Any]]
+    rules: tuple[tuple[str, str, Callable[[Any, Problem, Device], Any]], ...]
 
 
 class CallOperands(Protocol):
@@ -57,6 +67,9 @@ class Workload(Protocol):
         """Why the architecture cannot compute a problem, with what it can; None when it can."""
 
     # The space. Tables have the column family and one an axis.
+
+    def own_space(self, problem: Problem) -> OwnSpace | None:
+        """None where space files and rule files hold the space. All problems of a run have the same."""
 
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
         """The values of each axis of a family, as a space file gives them. Raises UserError naming the axis."""

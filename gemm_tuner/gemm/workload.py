@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.core.records import Config, Target
-from gemm_tuner.core.workload import Launch
+from gemm_tuner.core.records import Config, Problem, Target
+from gemm_tuner.core.workload import Launch, OwnSpace
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
@@ -31,6 +31,10 @@ class GemmWorkload:
     type_fault = staticmethod(combinations.type_fault)
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
+
+    def own_space(self, problem: Problem) -> OwnSpace | None:
+        return None
+
     configs_of = staticmethod(axes.configs_of)
     names = staticmethod(axes.names)
     specialization = staticmethod(specializations.specialization)

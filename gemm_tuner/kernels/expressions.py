@@ -87,7 +87,9 @@ def _tree(text: str, where: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"{show(text)} is no expression", where=where, accepted=FORM) from error
+        is_split = text.count("(") != text.count(")")
+        hint = "put it in quotes: in [...] and {...} YAML splits at commas" if is_split else ""
+        raise UserError(f"{show(text)} is no expression", where=where, accepted=FORM, hint=hint) from error
 
 
 def _names(node: ast.expr, text: str, where: str) -> set[str]:
@@ -95,7 +97,7 @@ def _names(node: ast.expr, text: str, where: str) -> set[str]:
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, str)):
             return set()
-        case ast.Name() | ast.Attribute(value=ast.Name()):
+        case ast.Name() | ast.Attribute(value=ast.Name(id="device")):
             return {ast.unparse(node)}
         case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY or isinstance(op, ast.Pow):
             parts = [left, right]

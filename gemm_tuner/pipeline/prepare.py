@@ -12,7 +12,7 @@ import pandas as pd
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Device, Problem
-from gemm_tuner.core.workload import workload_of
+from gemm_tuner.core.workload import OwnSpace, workload_of
 from gemm_tuner.gemm.served import STAND_IN
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure import host, replay
@@ -20,7 +20,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import Pruned
-from gemm_tuner.space.rule import Rule
+from gemm_tuner.space.rule import VALIDITY, Rule
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
 
@@ -111,10 +111,17 @@ def load_space(settings: Settings, device: Device) -> Space:
     arch = device.target.arch
     stands_in = any(name not in settings.kernels for name in settings.serve)
     families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
-    configs = of_families(space.frame(space.load(space_file(settings, arch), arch, settings.kind)), families)
-    rules = prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+    own = workload_of(settings.kind).own_space(settings.entries[0].problem) if settings.entries else None
+    loaded = space.load(space_file(settings, arch), arch, settings.kind, own.families if own else None)
+    configs = of_families(space.frame(loaded), families)
+    rules = rules_of(own) if own else prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     names = space.names(configs, settings.kind).to_numpy(dtype=object)
     return Space(configs, prune.columns_of(configs), names, rules)
+
+
+def rules_of(own: OwnSpace) -> tuple[Rule, ...]:
+    """The rules that problems bring: limits, which are never skipped."""
+    return tuple(Rule(name, VALIDITY, why, keep) for name, why, keep in own.rules)
 
 
 def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:

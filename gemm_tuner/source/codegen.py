@@ -60,13 +60,12 @@ def render(
     try:
         template = environment(template_dir, workload.templates_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
+            {"body": CONSUMER_TEMPLATE if kernel else f"{family}.py.j2", **values},
             family=family,
-            body=CONSUMER_TEMPLATE if kernel else f"{family}.py.j2",
             kernel=kernel,
             head=f"head_{workload.language}.j2",
             launch_options=language_of(workload.language).launch_options(target),
             has_tma=target.facts.tma,
-            **values,
         )
     except jinja2.TemplateError as error:
         raise UserError(

@@ -13,6 +13,7 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target
+from gemm_tuner.core.workload import OwnSpace
 from gemm_tuner.system.documents import show
 
 FORM = "a list of different integers, of true and false, of words, or of lists of integers"
@@ -48,6 +49,9 @@ class PlainWorkload:
 
     def names(self, configs: pd.DataFrame) -> pd.Series:
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
+
+    def own_space(self, problem: Problem) -> OwnSpace | None:
+        return None
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         """p: the problem, of which a template may use nothing but its signature. configs: one tuple a configuration, of

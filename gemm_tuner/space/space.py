@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,14 +83,19 @@ def stand_in_note(rules_dir: Path, arch: str) -> str:
     return "" if found == arch else f"{arch} is not known: space and rules are those of its nearest relative, {found}"
 
 
-def load(path: Path, arch: str, kind: str = FIRST_KIND) -> SpaceFile:
-    """Reads and checks the space file of a kind of problem. Raises UserError naming the file and the key."""
+def load(
+    path: Path, arch: str, kind: str = FIRST_KIND, own_families: Mapping[str, Mapping[str, Any]] | None = None
+) -> SpaceFile:
+    """Reads and checks the space file of a kind of problem. Raises UserError naming the file and the key.
+
+    own_families: in place of the file's.
+    """
     document, workload = load_yaml(path, "space file"), workload_of(kind)
     where = printable(path)
     accepted = "a mapping with the keys architecture, device and families"
     if not isinstance(document, dict) or not set(document) <= {*SECTIONS, "gpus"} or "families" not in document:
         raise UserError("is no space file", where=where, accepted=accepted)
-    families = document["families"]
+    families = document["families"] if own_families is None else own_families
     if not isinstance(families, dict) or not families:
         raise UserError("has no families", where=where, accepted="families: {gemm_tile: {BLOCK_SIZE_M: [...], ...}}")
     if len(families) > MAX_FAMILIES:

@@ -210,9 +210,13 @@ def rows_of(machine: Machine) -> dict[str, Any]:
 
 def statuses_of(machine: Machine) -> dict[str, dict[str, str]]:
     """Where each configuration ended, by size."""
+    return statuses_of_run(machine.run_folder())
+
+
+def statuses_of_run(folder: Path) -> dict[str, dict[str, str]]:
     return {
-        size.key: dict(run_record.read_table(machine.run_folder(), size.key).set_index("name")["status"])
-        for size in machine.record().sizes
+        size.key: dict(run_record.read_table(folder, size.key).set_index("name")["status"])
+        for size in run_record.read(folder).sizes
     }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gemm_tuner.cli.parser import Parser
 
 SUBCOMMANDS: dict[str, str] = {
+    "kernel": "tune a Triton kernel of yours",
     "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
     "serve-check": "say which config a consumer gets from such files, for each M",
     "check": "say what this machine has, what is wrong and what mends it",

@@ -1,0 +1,42 @@
+"""``tune_gemm.py kernel``: tunes a user's Triton kernel, with the flags of tuning."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gemm_tuner.cli import options
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.gemm.sizes import SizeEntry
+
+DESCRIPTION = """\
+Tunes a Triton kernel of yours. It is compiled without a GPU, pruned by the rules of the spec and by its own registers,
+timed under the profiler, and checked against the spec's reference; without a GPU it is checked in the interpreter. Of
+FILE.py only what the kernel needs is run.
+"""
+EXAMPLES = """\
+examples:
+  tune_gemm.py kernel --spec examples/kernels/softmax.yaml
+  without a GPU, for another architecture
+    tune_gemm.py kernel --spec examples/kernels/softmax.yaml --arch gfx942
+"""
+
+
+def add_flags(parser: Parser) -> None:
+    parser.usage = "tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]"
+    parser.add_argument("kernel", metavar="FILE.py:NAME", nargs="?", default="",
+                        help="a function under @triton.jit (default: the one that the spec names)")  # fmt: skip
+    parser.add_argument("--spec", metavar="SPEC.yaml", type=Path, required=True,
+                        help="its cases, tensors, parameters and reference")  # fmt: skip
+    parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
+    options.add_flags_of_a_run(parser)
+
+
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
+    from gemm_tuner.cli.main import run
+    from gemm_tuner.kernels import kernel_spec
+    from gemm_tuner.kernels.problem import KernelProblem
+
+    spec, cases = kernel_spec.read(arguments.spec, arguments.kernel)
+    return run(arguments, shown, tuple(SizeEntry(KernelProblem.of(spec, case)) for case in cases))

@@ -1,0 +1,98 @@
+"""One case of a user's kernel, as a problem of the tuner."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
+
+import msgspec
+
+from gemm_tuner.kernels.expressions import Expression
+from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
+
+UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
+SHA_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class KernelProblem:
+    """sha: over the whole spec. spec: None where a results row was read, which names it only; equal problems need not
+    both have it."""
+
+    kind: ClassVar[str] = "kernels"
+    rate_key: ClassVar[str] = ""
+    name: str
+    sha: str
+    case: Case
+    spec: KernelSpec | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, spec: KernelSpec, case: Case) -> KernelProblem:
+        sha = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()[:SHA_DIGITS]
+        return cls(spec.name, sha, case, spec)
+
+    @property
+    def values(self) -> dict[str, Scalar]:
+        return dict(self.case)
+
+    @property
+    def key(self) -> str:
+        parts = [self.name, *(f"{name}{UNSAFE.sub('-', str(value))}" for name, value in self.case), self.sha]
+        return "_".join(parts)
+
+    @property
+    def signature(self) -> str:
+        return self.sha
+
+    @property
+    def shape(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.case)
+
+    @property
+    def flops(self) -> float:
+        return self._number(self.spec.flops) if self.spec else 0.0
+
+    @property
+    def bytes_moved(self) -> float:
+        return self._number(self.spec.bytes) if self.spec else 0.0
+
+    def _number(self, text: str) -> float:
+        return float(Expression.parse(text, "flops and bytes").value(self.values)) if text else 0.0
+
+    def with_case(self, case: Case) -> KernelProblem:
+        return replace(self, case=case)
+
+    def row(self) -> dict[str, Any]:
+        """What a results row says of it: no text of the kernel."""
+        return {"kind": self.kind, "kernel": self.name, "spec": self.sha, "case": self.values}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.row(), **({"text": asdict(self.spec)} if self.spec else {})}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> KernelProblem:
+        """What ``to_dict`` or ``row`` gave, without ``kind``. Raises ValueError for what no such problem is."""
+        try:
+            found = msgspec.convert(row, _Row)
+            spec = msgspec.convert(_tuples(found.text), KernelSpec) if found.text is not None else None
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        return cls(found.kernel, found.spec, tuple(found.case.items()), spec)
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    kernel: str
+    spec: str
+    case: dict[str, int | float | bool | str]
+    text: dict[str, Any] | None = None
+
+
+def _tuples(value: Any) -> Any:
+    """Lists of JSON as the tuples that they were."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_tuples(one) for one in value)
+    return {key: _tuples(one) for key, one in value.items()} if isinstance(value, dict) else value

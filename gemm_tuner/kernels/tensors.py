@@ -1,0 +1,61 @@
+"""The tensors of one case in memory. Needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, make_dataclass
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.kernels import arguments
+from gemm_tuner.kernels.kernel_spec import KernelSpec, Tensor
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Base of the tensors of one spec, by their names; the fields are made from the spec."""
+
+    def by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @staticmethod
+    def of(spec: KernelSpec, values: Mapping[str, Any], seed: int, device: str) -> Tensors:
+        """Shapes may not depend on a configuration. A seed gives the same values again."""
+        import torch
+
+        generator = torch.Generator(device=device).manual_seed(seed)
+
+        def make(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Any:
+            return filled(tensor.init, getattr(torch, DTYPES[dtype].torch_name), shape, generator)
+
+        names = arguments.names_of(spec, values, {}, 1) if not spec.args else _names(spec, values)
+        found = arguments.tensors_of(spec, names, make)
+        kind = make_dataclass("SpecTensors", list(found), bases=(Tensors,), frozen=True)
+        made: Tensors = kind(**found)
+        return made
+
+
+def _names(spec: KernelSpec, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that shapes may take: of the case, and of those args that need no parameter of a configuration."""
+    from gemm_tuner.kernels.expressions import Expression
+
+    names: dict[str, Any] = dict(values)
+    for name, text in spec.args:
+        expression = Expression.parse(text, f"args, {name}")
+        if expression.names <= names.keys():
+            names[name] = expression.value(names)
+    return names
+
+
+def filled(init: str, dtype: Any, shape: tuple[int, ...], generator: Any) -> Any:
+    """A tensor of the distribution: standard normal, uniform in [0, 1), integers from -3 to 3, or one value."""
+    import torch
+
+    device = generator.device
+    if init in ("zeros", "ones", "nan"):
+        value = {"zeros": 0, "ones": 1, "nan": float("nan") if dtype.is_floating_point else -1}[init]
+        return torch.full(shape, value, dtype=dtype, device=device)
+    if init == "integer" or not dtype.is_floating_point:
+        return torch.randint(-3, 4, shape, generator=generator, device=device).to(dtype)
+    make = torch.rand if init == "uniform" else torch.randn
+    return make(shape, generator=generator, device=device).to(dtype)

@@ -1,0 +1,147 @@
+"""What ``core.workload.Workload`` asks of a kind of problem, for a user's own kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.records import Config, Device, Problem, Verdict
+from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.kernels import arguments
+from gemm_tuner.kernels.expressions import Expression
+from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.space.plain_workload import PlainWorkload
+
+TEMPLATE = "user_kernel.py.j2"
+# Integers of a case are at most these where it is only checked: even, and ragged.
+SMALL, RAGGED = 128, 61
+
+
+class KernelWorkload(PlainWorkload):
+    kind = KernelProblem.kind
+    problem_keys = ("kernel", "spec", "case")
+    templates_dir: Path | None = None
+    rules_dir: Path | None = None
+
+    def problem_from_dict(self, row: Mapping[str, Any]) -> KernelProblem:
+        return KernelProblem.from_dict(row)
+
+    def row(self, problem: Problem) -> dict[str, Any]:
+        return of(problem).row()
+
+    def own_space(self, problem: Problem) -> OwnSpace:
+        spec = spec_of(problem)
+        family = re.sub(r"^[^a-z]+", "", spec.name.lower()) or "kernel"
+        rules = tuple(
+            (f"rule_{number}", why or text, rule_of(spec, text)) for number, (text, why) in enumerate(spec.rules, 1)
+        )
+        return OwnSpace({family: {name: list(values) for name, values in spec.params}}, rules)
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        spec, blank = spec_of(problem), of(problem).with_case(())
+        values = super().template_values(blank, configs)
+        return {**values, "body": TEMPLATE, "source": spec.kernel.source, "kernel_name": spec.kernel.name}
+
+    def specialization(self, problem: Problem, config: Config, target: object) -> str:
+        """Finer than Triton's: equal cases only. A binary that is there already is a cache hit."""
+        return of(problem).key
+
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        spec, names = spec_of(problem), names_in(problem, config, 1)
+        made = arguments.tensors_of(spec, names, lambda _, dtype, shape: blank(dtype, arguments.elements(shape)))
+        return call_of(script, config, problem, made, 1)
+
+    def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
+        from gemm_tuner.kernels.tensors import Tensors
+
+        return [Tensors.of(spec_of(problem), of(problem).values, seed, device)]
+
+    def launches(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
+    ) -> list[Launch]:
+        return call_of(script, config, problem, operands.by_name(), num_sms)
+
+    def check_problems(
+        self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+    ) -> tuple[Problem, ...]:
+        """The case, made small where kernels are interpreted, and the spec's check_cases, or a ragged one."""
+        spec, one = spec_of(problem), of(problem)
+        sized = one.with_case(at_most(one.case, SMALL)) if interpreted else one
+        others = spec.check_cases or (at_most(one.case, RAGGED),)
+        return tuple(dict.fromkeys((sized, *(one.with_case(case) for case in others))))
+
+    def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
+        from gemm_tuner.kernels.check import check
+
+        return check(self, script, of(problem), name, seed, device)
+
+    def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
+        """The roofline for all: nothing is known of how they differ."""
+        return np.full(len(columns.family), self.roofline_us(problem, device) or 1.0)
+
+    def roofline_us(self, problem: Problem, device: Device) -> float | None:
+        return problem.bytes_moved / (device.dram_gbps * 1e3) or None
+
+    def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
+        numbers = [name for name, values in spec_of(problem).params if all(isinstance(one, int) for one in values)]
+        return candidates[[*numbers, "predicted_us"]].to_numpy(np.float64)
+
+
+def of(problem: Problem) -> KernelProblem:
+    if not isinstance(problem, KernelProblem):
+        raise TypeError(f"{problem.key} is no case of a user's kernel")
+    return problem
+
+
+def spec_of(problem: Problem) -> KernelSpec:
+    """Raises ValueError for a problem of a results row, which holds no spec."""
+    spec = of(problem).spec
+    if spec is None:
+        raise ValueError(f"{problem.key} was read without its spec")
+    return spec
+
+
+def params_of(spec: KernelSpec, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: config[name] for name, _ in spec.params}
+
+
+def names_in(problem: Problem, config: Mapping[str, Any], num_sms: int) -> dict[str, Any]:
+    spec = spec_of(problem)
+    return arguments.names_of(spec, of(problem).values, params_of(spec, config), num_sms)
+
+
+def call_of(
+    script: ModuleType, config: dict[str, Any], problem: Problem, tensors: Mapping[str, Any], num_sms: int
+) -> list[Launch]:
+    spec = spec_of(problem)
+    launch = arguments.launch_of(spec, names_in(problem, config, num_sms), params_of(spec, config), tensors)
+    calls: list[Launch] = script.calls(config, *launch)
+    return calls
+
+
+def rule_of(spec: KernelSpec, text: str) -> Callable[[Any, Problem, Device], Any]:
+    """A rule of the spec over columns: True keeps."""
+
+    def keep(columns: Any, problem: Problem, device: Device) -> Any:
+        params = {name: np.asarray(getattr(columns, name)) for name, _ in spec.params}
+        names = arguments.names_of(spec, of(problem).values, params, device.num_sms)
+        found = Expression.parse(text, f"rules, {text}").value(names)
+        return np.broadcast_to(np.asarray(found, dtype=bool), (len(columns.family),))
+
+    return keep
+
+
+def at_most(case: Case, limit: int) -> Case:
+    """The case with its integers cut."""
+    return tuple((name, min(value, limit) if type(value) is int else value) for name, value in case)
+
+
+WORKLOAD = KernelWorkload()

@@ -1,0 +1,40 @@
+"""``tune_gemm.py kernel`` without a GPU: compiled, pruned, checked in the interpreter, written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from fault_runs import ROOT, statuses_of_run
+
+from gemm_tuner.core.records import Verified
+from gemm_tuner.store import results
+
+EXAMPLE = ROOT / "examples" / "kernels"
+
+
+def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
+    """One of its configurations is wrong, and one does not compile; the user's file also runs a benchmark."""
+    source = (EXAMPLE / "softmax.py").read_text()
+    assert "    values = values / tl.sum(values, 0)\n" in source
+    broken = (
+        "        values = values / tl.sum(values, 0) if ROWS != 2 else values\n        tl.static_assert(ROWS != 3)\n"
+    )
+    source = source.replace("        values = values / tl.sum(values, 0)\n", broken)
+    (tmp_path / "softmax.py").write_text(f'{source}\n\nraise SystemExit("a benchmark runs here")\n')
+    spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text())
+    spec |= {"cases": {"rows": 5, "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [2, 3, 4], "num_warps": [1]}}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "softmax.py:softmax_rows", "--spec", "spec.yaml"]
+    command += ["--arch", "sm_90", "--compare", "all", "-o", "tuned.yaml", "--num_threads", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = results.read(tmp_path / "tuned.yaml").rows
+    assert row.config is not None and row.config.options() == {"ROWS": 4, "num_warps": 1}
+    assert row.verified is Verified.INTERPRETED
+    (statuses,) = statuses_of_run(next((tmp_path / "results").glob("*-*"))).values()
+    assert {name.split("_")[2]: status for name, status in statuses.items()} == {
+        "ROWS2": "wrong", "ROWS3": "compile_error", "ROWS4": "ok",
+    }  # fmt: skip

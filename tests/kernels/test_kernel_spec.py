@@ -1,0 +1,127 @@
+"""Specs of a user's kernels: what they say of arguments and cases, and how bad ones are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.kernels import arguments, kernel_spec
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.workload import WORKLOAD, at_most
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "kernels" / "softmax.yaml"
+
+
+def changed(folder: Path, **keys: Any) -> Path:
+    """The example with other keys; None takes one away."""
+    row = {**yaml.safe_load(EXAMPLE.read_text()), **keys}
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in row.items() if value is not None}))
+    (folder / "softmax.py").write_text((EXAMPLE.parent / "softmax.py").read_text())
+    return path
+
+
+def test_a_case_and_a_configuration_give_a_launch() -> None:
+    spec, cases = kernel_spec.read(EXAMPLE)
+    assert cases == (
+        (("rows", 4096), ("cols", 1000), ("dtype", "fp16")),
+        (("rows", 4096), ("cols", 4096), ("dtype", "fp16")),
+    )
+    params = {"ROWS": 4, "num_warps": 8}
+    names = arguments.names_of(spec, dict(cases[0]), params, 132)
+    tensors = arguments.tensors_of(spec, names, lambda tensor, dtype, shape: (tensor.name, dtype, shape))
+    assert tensors == {"x": ("x", "fp16", (4096, 1000)), "out": ("out", "fp16", (4096, 1000))}
+    grid, given = arguments.launch_of(spec, names, params, tensors)
+    assert grid == (1024,)
+    scalars = {"stride": 1000, "n_rows": 4096, "n_cols": 1000, "BLOCK": 1024, "ROWS": 4, "num_warps": 8}
+    assert given == {**tensors, **scalars}
+
+
+def test_a_problem_comes_back_from_json_as_it_was() -> None:
+    spec, (case, other) = kernel_spec.read(EXAMPLE)
+    problem = KernelProblem.of(spec, case)
+    again = problem_from_dict(json.loads(json.dumps(problem.to_dict())))
+    assert isinstance(again, KernelProblem) and again == problem and again.spec == spec
+    row = problem_from_dict(problem.row())
+    assert row == problem and row.key == problem.key and isinstance(row, KernelProblem) and row.spec is None
+    assert KernelProblem.of(spec, other) != problem
+    assert problem.bytes_moved == 2 * 4096 * 1000 * 2
+
+
+def test_another_text_of_the_kernel_is_another_problem(tmp_path: Path) -> None:
+    path = changed(tmp_path)
+    spec, (case, _) = kernel_spec.read(path)
+    source = tmp_path / "softmax.py"
+    source.write_text(source.read_text().replace("tl.exp(", "tl.exp2("))
+    assert KernelProblem.of(kernel_spec.read(path)[0], case) != KernelProblem.of(spec, case)
+
+
+def test_rules_keep_the_same_rows_as_columns_and_one_by_one(tmp_path: Path) -> None:
+    rules = ["ROWS <= rows", {"keep": "BLOCK <= 2048 * num_warps", "why": "registers"}]
+    spec, cases = kernel_spec.read(changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"}))
+    problem = KernelProblem.of(spec, cases[0])
+    own = WORKLOAD.own_space(problem)
+    assert [(name, why) for name, why, _ in own.rules] == [("rule_1", "ROWS <= rows"), ("rule_2", "registers")]
+
+    class Columns:
+        family = np.array(["softmax_rows"] * 3)
+        ROWS = np.array([1, 4, 1])
+        num_warps = np.array([1, 2, 2])
+
+    kept = [keep(Columns, problem, _Device).tolist() for _, _, keep in own.rules]
+    assert kept == [[True, False, True], [False, True, True]]
+
+
+class _Device:
+    num_sms = 132
+
+
+def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
+    spec, (case, _) = kernel_spec.read(EXAMPLE)
+    sized, odd = WORKLOAD.check_problems(KernelProblem.of(spec, case), {}, descriptors=False, interpreted=True)
+    assert dict(sized.case)["cols"] == 128 and dict(odd.case)["cols"] % 2 == 1
+    sized, _ = WORKLOAD.check_problems(KernelProblem.of(spec, case), {}, descriptors=False, interpreted=False)
+    assert sized.case == case
+    assert at_most((("rows", 3), ("causal", True), ("dtype", "fp16")), 61) == (
+        ("rows", 3), ("causal", True), ("dtype", "fp16"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"tenors": {}}, "did you mean tensors?"),
+        ({"kernel": None}, "names no kernel"),
+        ({"kernel": "softmax.py:softmax_row"}, "did you mean softmax_rows?"),
+        ({"kernel": "absent.py:f"}, "absent.py"),
+        ({"kernel": "softmax.py"}, "FILE.py:NAME"),
+        ({"reference": None}, "has no reference"),
+        ({"reference": "softmax.py:refrence"}, "did you mean reference?"),
+        ({"params": {}}, "No configurations to tune"),
+        ({"params": {"ROWS": [], "num_warps": [1]}}, "No configurations to tune"),
+        ({"params": {"ROWS": [1], "num_wraps": [1]}}, "did you mean num_warps?"),
+        ({"params": {"num_warps": [1]}, "grid": "rows"}, "ROWS, a parameter of softmax_rows, gets no value"),
+        ({"args": {"stride": "cols", "n_rows": "rows"}}, "n_cols, a parameter of softmax_rows, gets no value"),
+        ({"tensors": {"x": {"shape": ["rows"]}}}, "tensors, 'x'"),
+        ({"tensors": {"x": {"shape": "rows", "dtype": "fp61"}, "out": {"shape": "rows", "dtype": "fp16"}}}, "fp61"),
+        ({"grid": None}, "one to three expressions"),
+        ({"grid": ["cdiv(rows", "ROWS)"]}, "put it in quotes"),
+        ({"rules": [{"keep": "ROWS <= rows", "reason": "x"}]}, "unknown key 'reason'"),
+        ({"rules": ["ROWS.__class__"]}, "ROWS.__class__"),
+        ({"cases": [{"rows": [1, [2]]}]}, "holds a list"),
+        ({"check": {"rtol": "1e-2"}}, "rtol is '1e-2'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        kernel_spec.read(changed(tmp_path, **keys))
+    line = caught.value.one_line()
+    assert words in line and "\n" not in line
