@@ -271,9 +271,9 @@ def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
         ("stats fails", ["nsys ended with exit status 1", "the report cannot be opened", "export.log"]),
         ("no file", ["trace_cuda_gpu_trace.csv", "wrote no such file"]),
         ("empty file", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
-        ("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"]),
+        pytest.param("no kernels", ["trace_cuda_gpu_trace.csv", "no kernels recorded"], marks=pytest.mark.grid),
         ("cut short", ["trace_cuda_gpu_trace.csv, line"]),
-        ("shifted", ["trace_cuda_gpu_trace.csv, line 2"]),
+        pytest.param("shifted", ["trace_cuda_gpu_trace.csv, line 2"], marks=pytest.mark.grid),
         ("other kernels", ["nsys recorded none of 1 configurations", "the trace has 0 calls of good_1"]),
     ],
 )
@@ -484,7 +484,7 @@ def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_togeth
     assert marked == [False, True, True, True, True, False]
 
 
-@pytest.mark.parametrize("vendor", [True, False])
+@pytest.mark.parametrize("vendor", [True, pytest.param(False, marks=pytest.mark.grid)])
 def test_finals_that_die_together_only_cost_the_vendor_library_and_then_all(
     vendor: bool, run: Run, tmp_path: Path
 ) -> None:
