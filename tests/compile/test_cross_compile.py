@@ -156,7 +156,9 @@ def test_the_work_has_what_the_architecture_has(arch: str) -> None:
     assert any(c.WARP_SPECIALIZE for _, c in work) == (device.target.facts.matrix in SPECIALISING)
 
 
-@pytest.mark.parametrize(("arch", "suffix"), [("sm_90", "cubin"), ("gfx942", "hsaco")])
+@pytest.mark.parametrize(
+    ("arch", "suffix"), [("sm_90", "cubin"), pytest.param("gfx942", "hsaco", marks=pytest.mark.grid)]
+)
 def test_the_symbol_in_the_binary_is_its_name(tmp_path: Path, arch: str, suffix: str) -> None:
     device = space_of(arch).device
     configs = [small_config(device, family) for family in FAMILIES if family != "gemv"]

@@ -31,7 +31,7 @@ CONFIGS = {
     (64, 64, 4096): KernelConfig("gemm_tile", 64, 32, 64, 2, 4, 4, 2),
     (128, 192, 64): KernelConfig("gemm_persistent", 64, 96, 64, 1, 1, 4, 2, EPILOGUE_SUBTILE=3),
     (256, 256, 64): KernelConfig(
-        "gemm_persistent", 128, 128, 64, 8, 1, 4, 3, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, WARP_SPECIALIZE=1
+        "gemm_persistent", 64, 64, 64, 8, 1, 4, 3, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, WARP_SPECIALIZE=1
     ),
     (16, 64, 512): KernelConfig("gemm_split_k", 16, 64, 64, 1, 3, 4, 3),
     (192, 128, 256): KernelConfig("gemm_stream_k", 64, 64, 64, 1, 1, 4, 2, PROGRAMS_PER_SM=1),
