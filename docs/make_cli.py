@@ -21,6 +21,7 @@ Without a subcommand the flags tune. `-` and `_` mean the same in long flags, an
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
 error; `--json` makes a subcommand print one JSON document. Percentages are `2%`, `2 %` or `2`; a bare `0.02`
 is refused: it could be a share. Examples, and the exit status of each subcommand, are in the help.
+What a subcommand shares with tuning is listed there only.
 `python docs/make_cli.py` writes this page from the parsers.
 """
 # Flags that the introduction explains, once for all commands.
@@ -33,21 +34,22 @@ def page() -> str:
     from gemm_tuner.cli.commands import SUBCOMMANDS, build_parser
 
     tuning = options.build_parser()
-    shared = {flag for action in tuning._actions for flag in action.option_strings}
+    shared = {row(action) for action in tuning._actions if is_shown(action)}
     parts = [INTRODUCTION, section(tuning, "tune a list of sizes")]
     for name, what in SUBCOMMANDS.items():
         parser = build_parser(name)
         tunes = "--search" in parser._option_string_actions
-        parts.append(section(parser, f"{what}, with the flags of tuning" if tunes else what, shared if tunes else ()))
+        parts.append(section(parser, f"{what}, with the flags of tuning" if tunes else what, shared))
     return "\n".join(parts)
 
 
 def section(parser: Parser, what: str, but: Collection[str] = ()) -> str:
-    """A parser's flags, group by group, that of tuning with its exit status. but: flags that are left out."""
+    """A parser's flags, group by group, that of tuning with its exit status. but: rows that are left out."""
     tables: dict[str, list[str]] = {}
     for group in parser._action_groups:
         title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
-        tables.setdefault(title, []).extend(row(action) for action in group._group_actions if is_shown(action, but))
+        rows = [row(action) for action in group._group_actions if is_shown(action)]
+        tables.setdefault(title, []).extend(one for one in rows if one not in but)
     parts = [f"## {parser.prog}\n\n{what[0].upper()}{what[1:]}.\n"]
     parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
     status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
@@ -56,8 +58,8 @@ def section(parser: Parser, what: str, but: Collection[str] = ()) -> str:
     return "\n".join(parts)
 
 
-def is_shown(action: argparse.Action, but: Collection[str]) -> bool:
-    return bool(action.help) and not {*EXPLAINED, *but} & set(action.option_strings)
+def is_shown(action: argparse.Action) -> bool:
+    return bool(action.help) and not set(EXPLAINED) & set(action.option_strings)
 
 
 def row(action: argparse.Action) -> str:

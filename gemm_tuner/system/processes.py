@@ -48,12 +48,7 @@ class Ended:
         """How it ended, for a message: ``exit status 1``, ``signal SIGSEGV``, ``nothing moved for 180 s``."""
         if self.stalled:
             return f"nothing moved for {self.stall_limit_s:g} s"
-        if self.exit_status >= 0:
-            return f"exit status {self.exit_status}"
-        try:
-            return f"signal {signal.Signals(-self.exit_status).name}"
-        except ValueError:
-            return f"signal {-self.exit_status}"
+        return how_it_ended(self.exit_status)
 
     def log_tail(self) -> str:
         """The last lines that it printed, on one line, for an error message."""
@@ -62,6 +57,16 @@ class Ended:
             text = log.read().decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " | ".join(lines[-LOG_TAIL_LINES:])
+
+
+def how_it_ended(exit_status: int) -> str:
+    """``exit status 1``, or ``signal SIGSEGV`` for a negative one."""
+    if exit_status >= 0:
+        return f"exit status {exit_status}"
+    try:
+        return f"signal {signal.Signals(-exit_status).name}"
+    except ValueError:
+        return f"signal {-exit_status}"
 
 
 def run_watched(

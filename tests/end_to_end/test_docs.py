@@ -134,6 +134,8 @@ def prepare(words: list[str], run: Path) -> None:
         if flag == "--from":
             named = {"server.log": "vllm.log", "config.json": "llama_config.json", "FILE": "tunableop_untuned0.csv"}
             copy(DATA / "size_sources" / named.get(file, file), Path(file))
+    if words[0] == "spec":
+        copy(ROOT / "examples" / "kernels", Path(words[1]).parent)
     for word in words[1:]:
         if words[0] in SUBCOMMANDS and re.fullmatch(r"results/[^/]+(/tuned\.yaml)?", word):
             copy(run, Path(*Path(word).parts[:2]))

@@ -1,0 +1,82 @@
+"""One build or one run of a spec's program, in a process of its own, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.kernels import metrics
+from gemm_tuner.kernels.command_lines import Lines, filled, not_there
+from gemm_tuner.kernels.metrics import NoMetric, Reading
+from gemm_tuner.kernels.program_spec import Instance, ProgramSpec
+from gemm_tuner.system.child_output import ChildOutput, run_child
+from gemm_tuner.system.processes import how_it_ended
+
+REASON_CHARS = 300
+# A shell whose child is ended by a signal exits with 128 and its number.
+SHELL_SIGNAL = 128
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGTRAP)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """status: OK with a reading; else reason says in one line what happened."""
+
+    status: Status
+    reason: str = ""
+    reading: Reading | None = None
+
+
+def build(spec: ProgramSpec, lines: Lines) -> Outcome | None:
+    """Runs the build line; None when it succeeds."""
+    environ = {**os.environ, **lines.env}
+    if fault := not_there(lines.build, spec.cwd, environ):
+        return Outcome(Status.COMPILE_ERROR, f"build: {fault}")
+    child = run_child(lines.build, environ, spec.cwd, spec.build_timeout_s)
+    if child.timed_out:
+        return Outcome(Status.COMPILE_TIMEOUT, f"build: no end after {spec.build_timeout_s:g} s")
+    if child.exit_status:
+        return Outcome(Status.COMPILE_ERROR, f"build: {_ended(child)}")
+    return None
+
+
+def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
+    """Runs the program once and reads its metric."""
+    environ = {**os.environ, **lines.env}
+    if fault := not_there(lines.run, spec.cwd, environ):
+        return Outcome(Status.LAUNCH_ERROR, fault)
+    child = run_child(lines.run, environ, spec.cwd, spec.timeout_s)
+    if child.timed_out:
+        return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s")
+    if child.exit_status:
+        is_crash = child.exit_status < 0 or child.exit_status - SHELL_SIGNAL in CRASHES
+        return Outcome(Status.CRASHED if is_crash else Status.LAUNCH_ERROR, _ended(child))
+    try:
+        reading = metrics.read(spec.metric, child.stdout, child.stderr)
+    except NoMetric as error:
+        return Outcome(Status.WRONG, str(error))
+    if fault := other_name(spec, instance, reading, child.stdout):
+        return Outcome(Status.WRONG, fault)
+    return Outcome(Status.OK, reading=reading)
+
+
+def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: str) -> str:
+    """Why the program did not take its parameters, by what ``expect_name`` wants to see; "" when it did."""
+    expected = filled(spec.expect_name, instance.values)
+    if expected in (reading.case or stdout):
+        return ""
+    seen = f"its case is {reading.case!r}" if reading.case else "its output has none such"
+    return f"expect_name {expected!r}, but {seen}: it does not take a parameter"
+
+
+def _ended(child: ChildOutput) -> str:
+    """How a child ended and what it said last, on one line."""
+    how = how_it_ended(child.exit_status)
+    if child.exit_status - SHELL_SIGNAL in CRASHES:
+        how += f", {signal.Signals(child.exit_status - SHELL_SIGNAL).name} in a shell"
+    said = [line.strip() for line in (child.stderr.strip() or child.stdout).splitlines() if line.strip()]
+    errors = [line for line in said if "error" in line.lower()]
+    line = errors[0] if errors else said[-1] if said else ""
+    return f"{how}: {line[:REASON_CHARS]}" if line else how

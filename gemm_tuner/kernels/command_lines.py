@@ -1,0 +1,137 @@
+"""From a spec and one combination of its parameters to the command lines that build and run it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import string
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.kernels.program_spec import COMMAND, Instance, ProgramSpec
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.values import did_you_mean
+
+# In a build line and a command: a path of the build's own, in the run's folder.
+OUT = "out"
+SHELL = ("/bin/sh", "-c")
+MODULAR_PYTHON = "MODULAR_PYTHON"
+MOJO, PYTHON = (".mojo", ".🔥"), (".py",)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """build: empty where nothing is built. out: what {out} stood for. env: what the spec adds."""
+
+    run: tuple[str, ...]
+    build: tuple[str, ...]
+    out: str
+    env: Mapping[str, str]
+
+
+def placeholders(template: str, known: frozenset[str], where: str) -> tuple[str, ...]:
+    """The names in braces of a template, each of which is known. Raises UserError; {{ and }} are braces."""
+    hint = "write {{ and }} for braces that are not of a parameter"
+    try:
+        fields = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise UserError(f"{show(template)}: {error}", where=where, hint=hint) from None
+    names = []
+    for _, name, form, conversion in fields:
+        if name is None:
+            continue
+        if name.removeprefix("$") not in known or form or conversion:
+            near = did_you_mean(name, known)
+            written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            accepted = ", ".join(f"{{{one}}}" for one in sorted(known))
+            raise UserError(f"{{{written}}} is no parameter", where=where, accepted=accepted, hint=near or hint)
+        names.append(name.removeprefix("$"))
+    return tuple(names)
+
+
+def filled(template: str, values: Mapping[str, object]) -> str:
+    """A template with its placeholders replaced."""
+    parts = string.Formatter().parse(template)
+    return "".join(text + ("" if name is None else str(values[name.removeprefix("$")])) for text, name, _, _ in parts)
+
+
+def lines_of(spec: ProgramSpec, instance: Instance, build_folder: Path) -> Lines:
+    """The command lines of an instance. Raises EnvironmentFault when what runs its program is not installed."""
+    build: tuple[str, ...] = ()
+    out = ""
+    values: dict[str, object] = dict(instance.values)
+    if spec.build:
+        name = hashlib.sha256(filled(spec.build, {**values, OUT: ""}).encode()).hexdigest()[:16]
+        out = str(build_folder / name)
+        values[OUT] = out
+        build = _argv(spec.build, values, shell=spec.shell)
+    is_command = spec.kind == COMMAND
+    run = _argv(spec.target, values, shell=spec.shell) if is_command else _program(spec, instance)
+    return Lines(run, build, out, {name: filled(text, values) for name, text in spec.env.items()})
+
+
+def _argv(template: str, values: Mapping[str, object], *, shell: bool) -> tuple[str, ...]:
+    """A line's words, parted before values are put in: a blank in a value parts no word, and no shell reads it."""
+    if shell:
+        return (*SHELL, filled(template, {name: shlex.quote(str(value)) for name, value in values.items()}))
+    return tuple(filled(word, values) for word in shlex.split(template))
+
+
+def _program(spec: ProgramSpec, instance: Instance) -> tuple[str, ...]:
+    """A Mojo program gets its parameters as -D NAME=VALUE, a Python program as --NAME=VALUE; those of run time follow
+    the file as --NAME=VALUE."""
+    at_run_time = {param.name for param in spec.params if param.at_run_time}
+    is_python = spec.target.endswith(PYTHON)
+    defines: list[str] = []
+    words: list[str] = []
+    for name, value in instance.values.items():
+        if is_python or name in at_run_time:
+            words.append(f"--{name}={value}")
+        else:
+            defines += ["-D", f"{name}={value}"]
+    starter = _python(spec) if is_python else mojo(spec.program)
+    return (*starter, *defines, spec.target, *words)
+
+
+def _python(spec: ProgramSpec) -> tuple[str, ...]:
+    return tuple(shlex.split(spec.program)) or (os.environ.get(MODULAR_PYTHON) or sys.executable,)
+
+
+def mojo(program: str) -> tuple[str, ...]:
+    """What runs Mojo: what the spec says, or the mojo beside $MODULAR_PYTHON, or that of PATH."""
+    if program:
+        return tuple(shlex.split(program))
+    beside = Path(os.environ.get(MODULAR_PYTHON) or "-").with_name("mojo")
+    if beside.is_file():
+        return (str(beside),)
+    found = shutil.which("mojo")
+    if found is None:
+        hint = "pip install mojo, or name the program by mojo: in the spec"
+        raise EnvironmentFault("mojo is not on PATH, nor beside $MODULAR_PYTHON", hint=hint)
+    return (found,)
+
+
+def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> str:
+    """Why a command cannot be started; "" when it can."""
+    word = argv[0]
+    if "/" not in word:
+        return "" if shutil.which(word, path=environ.get("PATH")) else f"no such command: {word}"
+    path = cwd / word
+    if not path.is_file():
+        return f"no such program: {word}"
+    return "" if os.access(path, os.X_OK) else f"may not be run: {word}"
+
+
+def words_in(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a command line, those of a shell's line as well as they can be told."""
+    if argv[:2] != SHELL:
+        return argv
+    try:
+        return tuple(shlex.split(argv[2], comments=False))
+    except ValueError:
+        return tuple(argv[2].split())

@@ -1,0 +1,70 @@
+"""What a measured number depends on, as a key: a second start of a run takes what it has under the same keys."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from gemm_tuner.kernels.command_lines import Lines, filled, words_in
+from gemm_tuner.kernels.program_spec import COMMAND, Instance, ProgramSpec
+
+# Of the environment, beside what the spec sets.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MODULAR_PYTHON",
+    "LD_LIBRARY_PATH", "LD_PRELOAD", "CC", "CFLAGS",
+)  # fmt: skip
+OUTPUT_FLAGS = ("-o", "--output")
+
+
+class Identity:
+    """Keys of the instances of one run. A file is read once."""
+
+    def __init__(self, spec: ProgramSpec) -> None:
+        self._spec = spec
+        self._file = functools.cache(self._file_now)
+
+    def key(self, instance: Instance, lines: Lines) -> str:
+        """Command lines, environment, this host, and the content of the files that the lines name."""
+        spec = self._spec
+        words = self._named(lines)
+        facts = [
+            [word.replace(lines.out, "{out}") if lines.out else word for word in (*lines.build, "", *lines.run)],
+            dict(lines.env),
+            {name: os.environ[name] for name in VARIABLES if name in os.environ},
+            [platform.node(), platform.machine(), str(spec.cwd)],
+            [spec.metric.kind, spec.metric.pattern, spec.metric.unit, filled(spec.expect_name, instance.values)],
+            [spec.timeout_s, spec.build_timeout_s],
+            [self._file(word) for word in words],
+        ]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _named(self, lines: Lines) -> tuple[str, ...]:
+        """The words that may name a file, without what the build writes: what stands behind -o, and the program of a
+        command that was built."""
+        build, run = words_in(lines.build), words_in(lines.run)
+        written = {lines.out} | {after for word, after in itertools.pairwise(build) if word in OUTPUT_FLAGS}
+        if build and self._spec.kind == COMMAND:
+            run = run[1:]
+        return tuple(word for word in (*build, *run) if word not in written)
+
+    def _file_now(self, word: str) -> str:
+        """The content of a file in the spec's folders; a program of PATH by its size and time; "" for no file."""
+        path = self._spec.cwd / word
+        try:
+            if path.is_file():
+                return hashlib.sha256(path.read_bytes()).hexdigest()
+            found = shutil.which(word) if word and "/" not in word else None
+            return _stamp(Path(found)) if found else ""
+        except (OSError, ValueError):
+            return ""
+
+
+def _stamp(path: Path) -> str:
+    about = path.stat()
+    return f"{path.resolve()} {about.st_size} {about.st_mtime_ns}"

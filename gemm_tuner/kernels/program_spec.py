@@ -1,0 +1,133 @@
+"""A spec: a program or command with parameters, how it is built and run, and where its metric stands."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.expressions import Expression
+from gemm_tuner.system.documents import show
+
+Value = bool | int | float | str
+# Of metric units that are a time: milliseconds in one.
+MS_IN = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+TABLE, REGEX, JSON, CSV_COLUMN = "table", "regex", "json", "csv_column"
+LOWER, HIGHER = "lower", "higher"
+FILE, COMMAND = "file", "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """at_run_time: its name begins with '$' in the spec: another value needs no build of its own."""
+
+    name: str
+    values: tuple[Value, ...]
+    at_run_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A combination for which ``keep`` is false is cut. why: the user's reason."""
+
+    keep: Expression
+    why: str = ""
+
+    def keeps(self, values: Mapping[str, Value]) -> bool:
+        """Raises UserError where the expression has no value, such as a division by 0: that is an error, not a pass."""
+        try:
+            return bool(self.keep.value(values))
+        except UserError as error:
+            given = ", ".join(f"{name}={show(values[name])}" for name in sorted(self.keep.names & values.keys()))
+            raise UserError(f"{error.what} ({given})", where=error.where, hint=error.hint) from None
+
+    def __str__(self) -> str:
+        return f"{self.keep.text} ({self.why})" if self.why else self.keep.text
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """kind: TABLE, what Modular's Bench prints, or where else the number stands, which ``pattern`` says.
+
+    unit: of the number that the program prints; times are shown in ms.
+    """
+
+    kind: str = TABLE
+    pattern: str = ""
+    unit: str = "ms"
+    better: str = LOWER
+
+    @property
+    def is_time(self) -> bool:
+        return self.unit in MS_IN
+
+    @property
+    def title(self) -> str:
+        """The column's name."""
+        return f"met ({'ms' if self.is_time else self.unit})"
+
+    @property
+    def shown_unit(self) -> str:
+        return "ms" if self.is_time else self.unit
+
+    def order(self, value: float) -> float:
+        """A number that is smaller for what is better."""
+        return value if self.better == LOWER else -value
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A spec file.
+
+    path:    the file. document: what it holds, for the best spec that is written.
+    target:  the program of ``file:``, as written, or the line of ``command:``; ``kind`` says which.
+    program: of ``file:``, what runs it: the keys mojo and python; empty for the default.
+    cwd:     where builds and programs run. best: of a best spec that was written, the number in the unit shown.
+    """
+
+    path: Path
+    document: Mapping[str, Any]
+    name: str
+    kind: str
+    target: str
+    params: tuple[Param, ...]
+    cwd: Path
+    rules: tuple[Rule, ...] = ()
+    program: str = ""
+    shell: bool = False
+    build: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 60.0
+    build_timeout_s: float = 300.0
+    metric: Metric = Metric()
+    repeat: int = 1
+    expect_name: str = ""
+    best: float | None = None
+
+    @property
+    def count(self) -> int:
+        """Combinations, with those that rules cut."""
+        return math.prod(len(param.values) for param in self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One combination of a spec's parameters. mesh_idx: its place in the product of all, from 0. cut: by which rule."""
+
+    mesh_idx: int
+    name: str
+    values: Mapping[str, Value]
+    cut: Rule | None = None
+
+
+def instances(spec: ProgramSpec) -> Iterator[Instance]:
+    """All combinations, the last parameter changing fastest. Raises UserError for a rule that has no value."""
+    names = [param.name for param in spec.params]
+    for mesh_idx, chosen in enumerate(itertools.product(*(param.values for param in spec.params))):
+        values = dict(zip(names, chosen, strict=True))
+        cut = next((rule for rule in spec.rules if not rule.keeps(values)), None)
+        yield Instance(mesh_idx, "/".join([spec.name, *(f"{name}={values[name]}" for name in names)]), values, cut)

@@ -1,0 +1,230 @@
+"""The order of a run of a spec: rules, builds on all cores, runs one at a time, finals of the best."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.kernels import attempt
+from gemm_tuner.kernels.attempt import Outcome
+from gemm_tuner.kernels.command_lines import Lines, lines_of
+from gemm_tuner.kernels.identity import Identity
+from gemm_tuner.kernels.metrics import Reading
+from gemm_tuner.kernels.program_spec import Instance, ProgramSpec, instances
+from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
+from gemm_tuner.system.interruption import Interruption
+from gemm_tuner.system.progress import step
+
+FINALISTS, WITHIN = 5, 0.2
+
+
+@dataclass
+class Row:
+    """An instance and what came of it. outcome: None until it has run. values: of its runs that count, metric units."""
+
+    instance: Instance
+    outcome: Outcome | None = None
+    values: tuple[float, ...] = ()
+    is_finalist: bool = False
+
+    @property
+    def value(self) -> float | None:
+        """The median; one that a run really had, which ``outcome.reading`` is of."""
+        return statistics.median_low(self.values) if self.values else None
+
+    @property
+    def status(self) -> str:
+        return self.outcome.status.value if self.outcome else "not_run"
+
+    def overlaps(self, other: Row) -> bool:
+        return min(self.values) <= max(other.values) and min(other.values) <= max(self.values)
+
+
+@dataclass
+class SpecRun:
+    """A run of a spec. rounds: of finals. reused: programs not run again, since an earlier start had run them."""
+
+    spec: ProgramSpec
+    rows: list[Row]
+    rounds: int
+    reused: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
+    folder: Path = field(default_factory=Path)
+
+    @property
+    def ranked(self) -> list[Row]:
+        """The rows that have a value, the best first: those of finals before those that were only screened."""
+        order = self.spec.metric.order
+        with_value = [(row, value) for row in self.rows if (value := row.value) is not None]
+        with_value.sort(key=lambda one: (not one[0].is_finalist, order(one[1]), one[0].instance.mesh_idx))
+        return [row for row, _ in with_value]
+
+    @property
+    def ties(self) -> list[Row]:
+        """Finalists whose runs overlap with the winner's: these runs do not tell them apart."""
+        finalists = [row for row in self.ranked if row.is_finalist]
+        return [row for row in finalists[1:] if row.overlaps(finalists[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """tune: sort, and time the best again. rounds: of these finals. fresh: forget what earlier starts measured."""
+
+    tune: bool
+    rounds: int
+    fresh: bool
+    output_dir: Path
+
+
+def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
+    """Runs all instances that the rules keep. After Ctrl-C it returns what it has, as ``interrupted``.
+
+    Raises UserError for a rule without a value, EnvironmentFault for a program or a folder that cannot be used.
+    """
+    started = time.monotonic()
+    rows = [Row(one) for one in instances(spec)]
+    for row in rows:
+        if row.instance.cut is not None:
+            row.outcome = Outcome(Status.PRUNED, f"rule: {row.instance.cut}")
+    folder = folder_of(spec, asked.output_dir)
+    journal = SpecJournal(folder, fresh=asked.fresh)
+    try:
+        result = SpecRun(spec, rows, asked.rounds if asked.tune else 0, folder=folder)
+        with Interruption().listening() as interruption:
+            stages = _Stages(result, journal, interruption, log)
+            stages.screen([row for row in rows if row.outcome is None])
+            if asked.tune and asked.rounds and not interruption.asked:
+                stages.finals(finalists_of(result))
+            result.interrupted = interruption.asked
+    finally:
+        journal.close()
+    result.reused = stages.reused
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def finalists_of(result: SpecRun) -> list[Row]:
+    """The best few, and only those that are near the best."""
+    ranked = result.ranked
+    if not ranked:
+        return []
+    best = ranked[0].value or 0.0
+    return [row for row in ranked if abs((row.value or 0.0) - best) <= WITHIN * abs(best)][:FINALISTS]
+
+
+class _Stages:
+    """Runs the stages of one run and stores each outcome as it comes."""
+
+    def __init__(self, result: SpecRun, journal: SpecJournal, interruption: Interruption, log: Console) -> None:
+        self.result, self.journal, self.interruption, self.log = result, journal, interruption, log
+        self.spec = result.spec
+        self.reused = 0
+        self._identity = Identity(self.spec)
+        self._built: dict[tuple[str, ...], Outcome | None] = {}
+        self._lines: dict[int, Lines] = {}
+        self._keys: dict[int, str] = {}
+
+    def lines(self, row: Row) -> Lines:
+        at = row.instance.mesh_idx
+        if at not in self._lines:
+            self._lines[at] = lines_of(self.spec, row.instance, self.journal.builds)
+            self._keys[at] = self._identity.key(row.instance, self._lines[at])
+        return self._lines[at]
+
+    def known(self, row: Row, stage: str, number: int) -> Outcome | None:
+        self.lines(row)
+        return self.journal.known(self._keys[row.instance.mesh_idx], stage, number)
+
+    def screen(self, rows: Sequence[Row]) -> None:
+        repeat = range(self.spec.repeat)
+        self._build(row for row in rows if any(self.known(row, SCREEN, number) is None for number in repeat))
+        outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in rows}
+        self._run("specs", [(row, number) for row in rows for number in repeat], SCREEN, outcomes)
+        for row in rows:
+            _settle(row, outcomes[row.instance.mesh_idx], self.spec.repeat)
+
+    def finals(self, finalists: Sequence[Row]) -> None:
+        """Times the finalists anew in rounds, each of which begins with another one."""
+        rounds = range(self.result.rounds)
+        self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
+        outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
+        turns = (
+            [
+                (row, number)
+                for number in rounds
+                for row in (*finalists[number % len(finalists) :], *finalists[: number % len(finalists)])
+            ]
+            if finalists
+            else []
+        )
+        self._run("finals", turns, FINALS, outcomes)
+        if self.interruption.asked:
+            return  # what was screened stands
+        for row in finalists:
+            row.is_finalist = True
+            _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
+
+    def _build(self, rows: Iterable[Row]) -> None:
+        """Builds what the rows need, on all cores, each line once."""
+        wanted = {lines.build: lines for row in rows if (lines := self.lines(row)).build}
+        wanted = {build: lines for build, lines in wanted.items() if build not in self._built}
+        if not wanted:
+            return
+        with step("builds", len(wanted), self.log) as bar, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            started = {pool.submit(self._build_one, lines): build for build, lines in wanted.items()}
+            for done in as_completed(started):
+                self._built[started[done]] = done.result()
+                bar.advance()
+
+    def _build_one(self, lines: Lines) -> Outcome | None:
+        if self.interruption.asked:
+            return Outcome(Status.COMPILE_ERROR, "interrupted")  # no program is run after it
+        return attempt.build(self.spec, lines)
+
+    def _run(
+        self, title: str, turns: Sequence[tuple[Row, int]], stage: str, outcomes: dict[int, list[Outcome]]
+    ) -> None:
+        """Runs one program after another. One that failed is not run again in the same stage."""
+        with step(title, len(turns), self.log) as bar:
+            for row, number in turns:
+                if self.interruption.asked:
+                    return
+                found = outcomes[row.instance.mesh_idx]
+                if not found or found[-1].status is Status.OK:
+                    found.append(self._run_one(row, stage, number))
+                bar.advance()
+
+    def _run_one(self, row: Row, stage: str, number: int) -> Outcome:
+        known = self.known(row, stage, number)
+        if known is not None:
+            self.reused += 1
+            return known
+        lines = self.lines(row)
+        if (fault := self._built.get(lines.build)) is not None:
+            return fault  # not stored: what the compiler lacked may be there at the next start
+        outcome = attempt.run(self.spec, row.instance, lines)
+        if outcome.status is not Status.LAUNCH_ERROR or outcome.reason.startswith("exit"):
+            self.journal.add(Line(self._keys[row.instance.mesh_idx], stage, number, outcome))
+        return outcome
+
+
+def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
+    """What the runs of one row say together: the median of all, or the first fault; nothing of an unfinished row."""
+    fault = next((one for one in outcomes if one.status is not Status.OK), None)
+    if fault is not None:
+        row.outcome, row.values = fault, ()
+        return
+    if len(outcomes) < wanted:
+        return
+    readings: list[Reading] = [one.reading for one in outcomes if one.reading is not None]
+    row.values = tuple(reading.value for reading in readings)
+    row.outcome = next(one for one in outcomes if one.reading is not None and one.reading.value == row.value)

@@ -1,0 +1,88 @@
+"""What a spec's runs gave, one JSON line a run, written as it is known; a run that is killed goes on from it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
+from gemm_tuner.kernels.attempt import Outcome
+from gemm_tuner.kernels.program_spec import ProgramSpec
+from gemm_tuner.system.run_lock import RunLock
+
+FILE = "runs.jsonl"
+SCREEN, FINALS = "screen", "finals"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """key: of ``kernels.identity``. number: which of the runs of a stage."""
+
+    key: str
+    stage: str
+    number: int
+    outcome: Outcome
+
+
+def folder_of(spec: ProgramSpec, output_dir: Path) -> Path:
+    """Where the runs of a spec file are kept: one folder a file."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", spec.name)[:60]
+    return output_dir / f"spec-{name}-{hashlib.sha256(str(spec.path.resolve()).encode()).hexdigest()[:8]}"
+
+
+class SpecJournal:
+    """The journal of a folder, which this process alone writes until ``close``."""
+
+    def __init__(self, folder: Path, *, fresh: bool) -> None:
+        """Raises EnvironmentFault when the folder cannot be made, or another process has it."""
+        self.path = folder / FILE
+        try:
+            self.builds.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "choose another --output_dir"
+            raise EnvironmentFault(f"cannot make the folder: {error.strerror}", where=str(folder), hint=hint) from None
+        self._lock = RunLock(folder)
+        self._lock.take()
+        if fresh:
+            self.path.unlink(missing_ok=True)
+            shutil.rmtree(self.builds, ignore_errors=True)
+            self.builds.mkdir(exist_ok=True)
+        self._known = {(line.key, line.stage, line.number): line.outcome for line in _read(self.path)}
+
+    @property
+    def builds(self) -> Path:
+        """Where {out} of build lines is."""
+        return (self.path.parent / "build").resolve()
+
+    def known(self, key: str, stage: str, number: int) -> Outcome | None:
+        return self._known.get((key, stage, number))
+
+    def add(self, line: Line) -> None:
+        """Raises CannotWrite for a full disk."""
+        self._known[line.key, line.stage, line.number] = line.outcome
+        try:
+            with self.path.open("ab") as file:  # a torn line of a killed run ends here
+                file.write(b"\n" + msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            raise CannotWrite(f"cannot be written: {error.strerror}", where=str(self.path), hint=FREE_SPACE) from None
+
+    def close(self) -> None:
+        self._lock.release()
+
+
+def _read(path: Path) -> list[Line]:
+    """The lines that are whole: of a tuner that was killed the last may not be."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_bytes().splitlines():
+        try:
+            lines.append(msgspec.json.decode(text, type=Line))
+        except msgspec.DecodeError:
+            continue
+    return lines

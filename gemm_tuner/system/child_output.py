@@ -1,0 +1,77 @@
+"""One child process run to its end within a time limit, its output kept within a number of bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gemm_tuner.system.processes import MARK, OWNER, guarded_command, identity, kill_family
+
+MAX_BYTES = 8 * 2**20
+# For what is in a pipe when all that wrote to it are dead.
+DRAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildOutput:
+    """exit_status: negative for the signal that ended it. stdout, stderr: the last MAX_BYTES of each."""
+
+    exit_status: int
+    timed_out: bool
+    seconds: float
+    stdout: str
+    stderr: str
+
+
+def run_child(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, timeout_s: float) -> ChildOutput:
+    """Runs a command in a process group of its own, which dies with this process, and is killed with all that it
+    started at its end, at the limit, and when this call is left by an exception (Ctrl-C)."""
+    mark = secrets.token_hex(8)
+    started = time.monotonic()
+    process = subprocess.Popen(
+        guarded_command(argv),
+        env={**environ, MARK: mark, OWNER: identity(os.getpid())},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    kept = (bytearray(), bytearray())
+    readers = [
+        threading.Thread(target=_keep, args=one, daemon=True)
+        for one in zip((process.stdout, process.stderr), kept, strict=True)
+    ]
+    for reader in readers:
+        reader.start()
+    timed_out = False
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    finally:
+        kill_family(process.pid, mark)
+        process.wait()
+        seconds = time.monotonic() - started
+        for reader in readers:
+            reader.join(DRAIN_S)
+    texts = [bytes(one[-MAX_BYTES:]).decode("utf-8", "replace") for one in kept]
+    return ChildOutput(process.returncode, timed_out, seconds, texts[0], texts[1])
+
+
+def _keep(stream: IO[bytes], kept: bytearray) -> None:
+    """Reads a pipe to its end and keeps the last MAX_BYTES."""
+    with contextlib.suppress(OSError, ValueError), stream:
+        while chunk := os.read(stream.fileno(), 2**16):
+            kept += chunk
+            if len(kept) > 2 * MAX_BYTES:
+                del kept[:-MAX_BYTES]
