@@ -123,7 +123,7 @@ def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> s
         return "" if shutil.which(word, path=environ.get("PATH")) else f"no such command: {word}"
     path = cwd / word
     if not path.is_file():
-        return f"no such program: {word}"
+        return f"no such program: {word} in {cwd}"
     return "" if os.access(path, os.X_OK) else f"may not be run: {word}"
 
 

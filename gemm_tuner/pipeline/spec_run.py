@@ -102,8 +102,9 @@ def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
         with Interruption().listening() as interruption:
             stages = _Stages(result, journal, interruption, log)
             stages.screen([row for row in rows if row.outcome is None])
-            if asked.tune and asked.rounds and not interruption.asked:
-                stages.finals(finalists_of(result))
+            finalists = finalists_of(result) if asked.tune and asked.rounds and not interruption.asked else []
+            if finalists:
+                stages.finals(finalists)
             result.interrupted = interruption.asked
     finally:
         journal.close()
@@ -157,15 +158,11 @@ class _Stages:
         rounds = range(self.result.rounds)
         self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
         outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
-        turns = (
-            [
-                (row, number)
-                for number in rounds
-                for row in (*finalists[number % len(finalists) :], *finalists[: number % len(finalists)])
-            ]
-            if finalists
-            else []
-        )
+        turns = [
+            (row, number)
+            for number in rounds
+            for row in (*finalists[number % len(finalists) :], *finalists[: number % len(finalists)])
+        ]
         self._run("finals", turns, FINALS, outcomes)
         if self.interruption.asked:
             return  # what was screened stands

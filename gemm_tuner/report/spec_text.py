@@ -51,17 +51,18 @@ def _from(spec: ProgramSpec) -> str:
 
 
 def _table(run: SpecRun, rows: Sequence[Row], out: Console) -> None:
-    """One line a row. The parameters that vary have columns where the program gives several rows one name."""
+    """One line a row. Where the program gives several rows one name, the parameters that vary have columns, and narrow
+    terminals lose the name first."""
     metric, further = run.spec.metric, further_names(rows)
     told_apart = len({shown_name(row) for row in rows}) == len(rows)
     varied = [] if told_apart else [param.name for param in run.spec.params if len(param.values) > 1]
     columns = [
         Column(MESH_IDX, True),
-        Column(NAME, wraps=True),
+        Column(NAME, rank=0 if told_apart else 3, wraps=True),
         Column(metric.title, True),
         Column(ITERS, True),
-        *(Column(name, True, rank=1) for name in further),
-        *(Column(name, True, rank=2) for name in varied),
+        *(Column(name, True, rank=2) for name in further),
+        *(Column(name, True, rank=1) for name in varied),
     ]
     cells = []
     for row in rows:
@@ -101,7 +102,7 @@ def _failures(run: SpecRun, out: Console) -> None:
             if everything
             else f"{len(rows)} spec{'s' * (len(rows) > 1)} (mesh_idx {ids})"
         )
-        print_line(out, f"{status}: {count}: {'such as: ' if differ else ''}{first}")
+        print_line(out, f"{status}: {count}{', such as' if differ else ''}: {first}")
 
 
 def _finals(run: SpecRun, out: Console) -> None:

@@ -146,6 +146,8 @@ def test_all_failing_for_one_reason_is_said_once(run: Run) -> None:
 
 
 def test_a_program_that_is_not_there_is_said_so(run: Run) -> None:
+    assert run("--tune", spec="command: ./not-built\nparams: {T: [1, 2]}\n" + METRIC) == EXIT_UNVERIFIED
+    assert f"no such program: ./not-built in {run.folder}" in run.said and "finals" not in " ".join(run.log)
     assert run(spec="command: no-such-program-9\nparams: {T: [1, 2]}\n" + METRIC) == EXIT_UNVERIFIED
     assert "no such command: no-such-program-9" in run.said
 
@@ -341,3 +343,15 @@ def test_explain_and_dry_run_name_the_rule(run: Run) -> None:
     assert run("--dry_run") == EXIT_OK
     assert run.lines[0] == "3 of 6 specs of [r] would be run" and not (run.folder / "results").exists()
     assert [line.split()[0] for line in run.lines if "r/T" in line] == ["0", "1", "4"]
+
+
+def test_a_narrow_terminal_shows_what_tells_the_rows_apart(modular: Run) -> None:
+    """Modular's own example: the program gives all rows one long name."""
+    mojo = (modular.folder / "mojo").read_text(encoding="utf-8")
+    script(modular.folder / "mojo", mojo.replace("gemm/M=${M}/S=${S}", "gemm" + "/dtype=bfloat16" * 4))
+    assert modular("--tune", "--rounds", "0") == EXIT_OK
+    heading = next(at for at, line in enumerate(modular.lines) if line.startswith("mesh_idx"))
+    assert modular.lines[heading].split()[-2:] == ["M", "S"] and modular.lines[heading + 1].split()[-2:] == ["2", "4"]
+    assert "not shown for the width: name" in modular.said
+    assert modular("--tune", "--rounds", "0", width=120) == EXIT_OK
+    assert "not shown" not in modular.said and "/dtype=bfloat16" in modular.said

@@ -15,6 +15,8 @@ from gemm_tuner.pipeline import spec_run
 from gemm_tuner.pipeline.spec_run import Asked, SpecRun
 from gemm_tuner.report import spec_files, spec_preview, spec_text
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.store.spec_journal import folder_of
+from gemm_tuner.system import bug_report
 from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
@@ -75,12 +77,13 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     tune = arguments.tune and not checks
     spec_files.check_output(arguments.output, spec.path, tune=tune)
     asked = Asked(tune, arguments.rounds, arguments.fresh or checks, arguments.output_dir)
-    run = spec_run.run(spec, asked, shown.log)
-    spec_text.show_run(run, shown.out, tune=tune)
-    if arguments.output and spec_files.write_output(run, arguments.output, tune=tune):
-        print_line(shown.log, f"written: {arguments.output}")
-    if run.interrupted:
-        raise KeyboardInterrupt
+    with bug_report.belongs_to(folder_of(spec, arguments.output_dir)):
+        run = spec_run.run(spec, asked, shown.log)
+        spec_text.show_run(run, shown.out, tune=tune)
+        if arguments.output and spec_files.write_output(run, arguments.output, tune=tune):
+            print_line(shown.log, f"written: {arguments.output}")
+        if run.interrupted:
+            raise KeyboardInterrupt
     if checks and run.ranked:
         print_line(shown.out, _compared(spec, run))
     return EXIT_OK if run.ranked else EXIT_UNVERIFIED
