@@ -16,6 +16,7 @@ from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 RULE_CHARS = 80
 SHOWN_IDS = 8
+LONG_NUMBER = re.compile(r"-?\d+\.\d{7,}")
 
 
 def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
@@ -68,13 +69,18 @@ def _table(run: SpecRun, rows: Sequence[Row], out: Console) -> None:
     for row in rows:
         reading = row.outcome.reading if row.outcome else None
         assert reading is not None
-        others = [reading.further.get(name, "") for name in further]
+        others = [_short(reading.further.get(name, "")) for name in further]
         values = [str(row.instance.values[name]) for name in varied]
         index = str(row.instance.mesh_idx)
         cells.append([index, shown_name(row), number(reading.value), reading.iters, *others, *values])
     left_out = print_table(out, "", columns, cells)
     if left_out:
         print_line(out, f"not shown for the width: {', '.join(left_out)}; --output table.csv has all", "dim")
+
+
+def _short(text: str) -> str:
+    """A number of a program's table with as many digits as its time."""
+    return number(float(text)) if LONG_NUMBER.fullmatch(text) else text
 
 
 def number(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ echo "$@" >> calls
 for word in "$@"; do case $word in *=*) eval "${word#--}";; esac; done
 echo "| name | met (ms) | iters | Arithmetic (GFLOPS/s) |"
 echo "| ---- | -------- | ----- | --------------------- |"
-echo "| gemm/M=${M}/S=${S} | 0.${M}${S} | 2 | 17${S} |"
+echo "| gemm/M=${M}/S=${S} | 0.${M}${S} | 2 | 17${S}.123456789 |"
 """
 
 
@@ -184,9 +185,9 @@ Tuning [gemm] from [sample.mojo]
 ----
 Number of valid specs: 3
 mesh_idx name met (ms) iters Arithmetic (GFLOPS/s)
-3 gemm/M=2/S=8 0.280000 2 178
-0 gemm/M=3/S=4 0.340000 2 174
-1 gemm/M=3/S=8 0.380000 2 178
+3 gemm/M=2/S=8 0.280000 2 178.123457
+0 gemm/M=3/S=4 0.340000 2 174.123457
+1 gemm/M=3/S=8 0.380000 2 178.123457
 pruned: 1 spec (mesh_idx 2): rule: M != 2 or S != 4
 top_spec_idx: 3
 finals: the first row is the median of 3 more runs each, which spread by up to 0.0 %
@@ -205,7 +206,7 @@ met: 0.28
 unit: ms
 runs: 3
 iters: 2
-Arithmetic (GFLOPS/s): 178
+Arithmetic (GFLOPS/s): 178.123456789
 tie: false
 ----
 Elapsed tuning time: T (s)
@@ -306,6 +307,19 @@ def test_neither_torch_nor_triton_is_loaded(tmp_path: Path) -> None:
     )
     assert "top_spec_idx: 0" in done.stdout
     assert {"torch", "triton", "pandas"} & set(done.stdout.split()) == set()
+
+
+@pytest.mark.skipif(shutil.which("mojo") is None, reason="Mojo is not installed (pip install mojo)")
+def test_the_example_in_mojo_is_run(run: Run) -> None:
+    """Modular's own Bench, compile-time parameters, and a constraint that does not hold."""
+    for name in ("matmul.mojo", "matmul_mojo.yaml"):
+        (run.folder / name).write_text((ROOT / "examples" / "kernels" / name).read_text("utf-8"), encoding="utf-8")
+    text = (run.folder / "matmul_mojo.yaml").read_text(encoding="utf-8").replace("128", "16")
+    spec = text.replace("[1, 4, 16, 64, 48]", "[8, 3]") + "expect_name: N={N}/TILE={TILE}\n"
+    assert run("-o", "t.csv", spec=spec) == EXIT_OK
+    good, bad = run.table()
+    assert good["status"] == "ok" and float(good["met (ms)"]) > 0 and float(good["Arithmetic (GFLOPS/s)"]) > 0
+    assert bad["status"] == "launch_error" and "error" in bad["reason"]
 
 
 REFUSED = {
