@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import dataclass
 
@@ -65,7 +66,8 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
 def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: str) -> str:
     """Why the program did not take its parameters, by what ``expect_name`` wants to see; "" when it did."""
     expected = filled(spec.expect_name, instance.values)
-    if expected in (reading.case or stdout):
+    # M=1 does not stand in M=16, M=1.5 or BM=1.
+    if not expected or re.search(rf"(?<![\w.]){re.escape(expected)}(?!\w|\.\d)", reading.case or stdout):
         return ""
     seen = f"its case is {reading.case!r}" if reading.case else "its output has none such"
     return f"expect_name {expected!r}, but {seen}: it does not take a parameter"

@@ -60,11 +60,11 @@ class SpecJournal:
         return (self.path.parent / "build").resolve()
 
     def known(self, key: str, stage: str, number: int) -> Outcome | None:
+        """What an earlier start has found; two like combinations of one run are run twice."""
         return self._known.get((key, stage, number))
 
     def add(self, line: Line) -> None:
         """Raises CannotWrite for a full disk."""
-        self._known[line.key, line.stage, line.number] = line.outcome
         try:
             with self.path.open("ab") as file:  # a torn line of a killed run ends here
                 file.write(b"\n" + msgspec.json.encode(line) + b"\n")

@@ -18,6 +18,9 @@ from screens import Screen
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.kernels.attempt import other_name
+from gemm_tuner.kernels.metrics import Reading
+from gemm_tuner.kernels.program_spec import COMMAND, Instance, ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
 
 # A stand-in of Modular's Bench: its time and its case follow from what it is given. It notes its arguments.
@@ -169,6 +172,16 @@ def test_parameters_arrive_as_defines_and_those_of_run_time_as_words(modular: Ru
     assert modular(spec=spec) == EXIT_OK
     (call,) = (modular.folder / "calls").read_text(encoding="utf-8").splitlines()
     assert call == "-D DTYPE=DType.float16 -D M=3 -D T=False sample.mojo --S=4"
+
+
+@pytest.mark.parametrize(("printed", "is_it"), [
+    ("toy/M=1", True), ("M=1/N=2", True), ("(M=1)", True), ("M=1.", True), ("toy/M=16", False), ("BM=1", False),
+    ("M=1.5", False), ("M=-1", False), ("N=1", False),
+])  # fmt: skip
+def test_a_case_has_the_value_that_is_expected_and_not_one_that_begins_like_it(printed: str, is_it: bool) -> None:
+    spec = ProgramSpec(Path(), {}, "t", COMMAND, "", (), Path(), expect_name="M={M}")
+    fault = other_name(spec, Instance(0, "", {"M": 1}), Reading(1.0, printed), "")
+    assert (not fault) == is_it
 
 
 def test_a_program_that_ignores_a_parameter_is_reported_and_not_ranked(modular: Run) -> None:

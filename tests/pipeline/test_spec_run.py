@@ -108,6 +108,13 @@ def test_a_second_start_measures_only_what_is_new(folder: Path) -> None:
     assert ran(folder) == "abcdadbadb"
 
 
+def test_a_value_that_is_given_twice_is_run_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script_times(folder, a="1 2")
+    (folder / "t.yaml").write_text(SPEC.replace("[a, b, c]", "[a, a]"), encoding="utf-8")
+    assert main(["spec", "t.yaml"]) == EXIT_OK
+    assert ran(folder) == "aa" and "earlier starts" not in capsys.readouterr().out
+
+
 def test_a_torn_line_of_a_killed_run_is_measured_again(folder: Path) -> None:
     script_times(folder, a="1", b="2", c="3")
     assert main(["spec", "t.yaml"]) == EXIT_OK
