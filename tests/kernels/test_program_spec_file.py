@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gemm_tuner.cli.commands.spec import DESCRIPTION
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.command_lines import lines_of
 from gemm_tuner.kernels.program_spec import instances
@@ -38,6 +39,12 @@ def test_modulars_file_expands_to_24_specs_in_the_order_given(tmp_path: Path) ->
     assert list(found[0].values.items()) == [("DTYPE", "DType.float16"), ("M", 1024), ("N", 1024), ("STAGES", 4)]
     assert [one.values["STAGES"] for one in found[:4]] == [4, 8, 12, 4]
     assert list(found[-1].values.values()) == ["DType.float16", 512, 64, 12]
+
+
+def test_the_spec_in_the_help_is_one(tmp_path: Path) -> None:
+    shown = "\n".join(line for line in DESCRIPTION.splitlines() if line.startswith("  "))
+    spec = read_spec(write(tmp_path, shown))
+    assert (spec.name, spec.count, len(spec.rules), spec.metric.kind) == ("matmul", 3, 1, "regex")
 
 
 def test_values_are_put_into_words_and_not_into_a_shells_text(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_greatest_wins_where_that_is_better(run: Run) -> None:
 FAULTS = """\
 case $1 in
   segv) kill -SEGV $$;;
-  hang) while :; do :; done;;
+  hang) sleep 60;;
   one) echo "no such tile" >&2; exit 1;;
   garbage) printf 'met=\\377\\000abc';;
   nan) echo met=nan;;
@@ -144,9 +144,9 @@ def test_a_crash_below_a_shell_is_a_crash(run: Run) -> None:
 
 
 def test_all_failing_for_one_reason_is_said_once(run: Run) -> None:
-    spec = f"command: \"sh -c 'echo no device {{T}} >&2; exit 3'\"\nparams: {{T: {list(range(12))}}}\n" + METRIC
+    spec = f"command: \"sh -c 'echo no device {{T}} >&2; exit 3'\"\nparams: {{T: {list(range(4))}}}\n" + METRIC
     assert run("--tune", spec=spec) == EXIT_UNVERIFIED
-    assert run.said.count("no device") == 1 and "all 12 specs fail for one reason" in run.said
+    assert run.said.count("no device") == 1 and "all 4 specs fail for one reason" in run.said
 
 
 def test_a_program_that_is_not_there_is_said_so(run: Run) -> None:

@@ -26,14 +26,18 @@ Modular's tune.py work unchanged. This runs what the spec names.
 
   # matmul.yaml
   name: matmul
-  command: "{out} --runs 5"            # or  file: sample.mojo
-  build: "cc -O3 -DTILE={TILE} matmul.c -o {out}"      # optional
-  params: {TILE: [8, 16, 32], $N: 256}     # $: a value of run time
-  rules: ["TILE <= N"]                 # or {keep: "TILE <= N", why: ...}
-  metric: {regex: "ms=([0-9.]+)"}      # json, csv_column; unit, better
+  command: "{out} --runs {RUNS}"         # or  file: sample.mojo
+  build: "cc -O3 -DTILE={TILE} matmul.c -o {out}"   # optional
+  params: {TILE: [8, 16, 32], $RUNS: 5}  # one value or several
+  rules: ["TILE <= 16"]                  # or {keep: ..., why: ...}
+  metric: {regex: "ms=([0-9.]+)"}        # or json, csv_column
 
-Without metric, the table of Modular's Bench is read. Further keys: env, cwd, timeout_s (60), build_timeout_s (300),
-repeat, expect_name, shell, mojo, python.
+{out} is a file of each build's own; a build is made once for all values of parameters with $. Words are parted before
+values are put in, and no shell reads them; with shell: true values are quoted, so that placeholders need no quotes.
+metric has unit (ms) and better (lower) besides; without metric, the table of Modular's Bench is read. A Mojo file gets
+-D NAME=VALUE, a Python file --NAME=VALUE; the keys mojo and python say what runs it. Further keys: env, cwd (the spec's
+folder), timeout_s (60), build_timeout_s (300), repeat (1), and expect_name, what the program's own name of its case
+must hold, such as "M={M}".
 """
 EXAMPLES = """\
 examples:
