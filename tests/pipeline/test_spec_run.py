@@ -64,7 +64,7 @@ def test_finals_decide_by_the_median_of_interleaved_rounds(folder: Path, capsys:
 
 
 def test_finalists_whose_runs_overlap_are_called_a_tie(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script_times(folder, a="1.0 1.1 1.0 1.2", b="1.0 1.15 1.3 1.4", c="1.01 2 2 2")
+    script_times(folder, a="1.0 1.1 1.0 1.2", b="1.0 1.15 1.3 1.4", c="2")
     assert main(["spec", "t.yaml", "--tune"]) == EXIT_OK
     said = capsys.readouterr().out
     assert "top_spec_idx: 0" in said and "tie: the runs of 1 overlap" in said and "tie: true" in said
@@ -79,8 +79,8 @@ def test_at_most_five_stand_in_the_finals(folder: Path) -> None:
 
 
 def test_a_finalist_that_fails_in_the_finals_is_not_the_best(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script_times(folder, a="1.0 1.0 nan", b="1.1", c="5")
-    assert main(["spec", "t.yaml", "--tune"]) == EXIT_OK
+    script_times(folder, a="1.0 nan", b="1.1", c="5")
+    assert main(["spec", "t.yaml", "--tune", "--rounds", "1"]) == EXIT_OK
     said = capsys.readouterr().out
     assert "top_spec_idx: 1" in said and "wrong: 1 spec (mesh_idx 0)" in said
 
@@ -98,14 +98,14 @@ def test_a_second_start_measures_only_what_is_new(folder: Path) -> None:
     assert main(["spec", "t.yaml"]) == EXIT_OK
     assert main(["spec", "t.yaml", "-o", "t.csv"]) == EXIT_OK
     assert ran(folder) == "abc" and table(folder)["c"]["met (ms)"] == "3.0"
-    (folder / "t.yaml").write_text(SPEC.replace("[a, b, c]", "[a, d, b]"), encoding="utf-8")
+    (folder / "t.yaml").write_text(SPEC.replace("[a, b, c]", "[a, d]"), encoding="utf-8")
     assert main(["spec", "t.yaml"]) == EXIT_OK
     assert ran(folder) == "abcd"
     (folder / "next.sh").write_text(NEXT + "# changed\n", encoding="utf-8")
     assert main(["spec", "t.yaml"]) == EXIT_OK
-    assert ran(folder) == "abcdadb"
+    assert ran(folder) == "abcdad"
     assert main(["spec", "t.yaml", "--fresh"]) == EXIT_OK
-    assert ran(folder) == "abcdadbadb"
+    assert ran(folder) == "abcdadad"
 
 
 def test_a_value_that_is_given_twice_is_run_twice(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +189,6 @@ def test_what_a_program_leaves_running_is_ended_with_it(folder: Path) -> None:
 
 
 def test_of_a_runaway_output_the_end_is_kept(folder: Path) -> None:
-    (folder / "next.sh").write_text("head -c 40000000 /dev/zero\necho\necho met=1\n", encoding="utf-8")
-    assert main(["spec", "t.yaml", "-o", "t.csv"]) == EXIT_OK
-    assert {row["met (ms)"] for row in table(folder).values()} == {"1.0"}
-    assert len(run_child(["sh", "next.sh"], os.environ, folder, 60).stdout) <= MAX_BYTES
+    (folder / "next.sh").write_text("head -c 20000000 /dev/zero\necho\necho met=1\n", encoding="utf-8")
+    said = run_child(["sh", "next.sh"], os.environ, folder, 60).stdout
+    assert len(said) <= MAX_BYTES and said.endswith("\nmet=1\n")
