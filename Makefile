@@ -24,7 +24,7 @@ unit: $(VENV)/installed-dev
 	$(RUN) -m pytest -n 2 --dist worksteal --timeout 300
 
 test-all: lint $(VENV)/installed-dev
-	FUZZ_EXAMPLES=2000 $(RUN) -m pytest -m "not gpu" -n 2 --dist worksteal --timeout 900
+	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 $(RUN) -m pytest -m "not gpu" -n 2 --dist worksteal --timeout 900
 
 test-gpu: $(VENV)/installed-dev
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults

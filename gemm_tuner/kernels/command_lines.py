@@ -69,15 +69,15 @@ def lines_of(spec: ProgramSpec, instance: Instance, build_folder: Path) -> Lines
         name = hashlib.sha256(filled(spec.build, {**values, OUT: ""}).encode()).hexdigest()[:16]
         out = str(build_folder / name)
         values[OUT] = out
-        build = _argv(spec.build, values, shell=spec.shell)
+        build = _argv(spec.build, values, by_shell=spec.shell)
     is_command = spec.kind == COMMAND
-    run = _argv(spec.target, values, shell=spec.shell) if is_command else _program(spec, instance)
+    run = _argv(spec.target, values, by_shell=spec.shell) if is_command else _program(spec, instance)
     return Lines(run, build, out, {name: filled(text, values) for name, text in spec.env.items()})
 
 
-def _argv(template: str, values: Mapping[str, object], *, shell: bool) -> tuple[str, ...]:
+def _argv(template: str, values: Mapping[str, object], *, by_shell: bool) -> tuple[str, ...]:
     """A line's words, parted before values are put in: a blank in a value parts no word, and no shell reads it."""
-    if shell:
+    if by_shell:
         return (*SHELL, filled(template, {name: shlex.quote(str(value)) for name, value in values.items()}))
     return tuple(filled(word, values) for word in shlex.split(template))
 

@@ -36,12 +36,14 @@ def called(node: ast.Call) -> str:
 
 
 def test_commands_are_lists_of_words() -> None:
-    """A text as the command of a subprocess would be split by nobody, or by a shell; none says ``shell=``."""
+    """A text as the command of a subprocess would be split by nobody, or by a shell; none says ``shell=``. (A program
+    of a spec that says ``shell: true`` is run as [sh, -c, ...].)"""
     for path in SOURCES:
         for node in calls(ast.parse(path.read_text(encoding="utf-8"))):
             if called(node) in ("subprocess.run", "subprocess.Popen", "subprocess.check_output") and node.args:
                 assert not isinstance(node.args[0], (ast.Constant, ast.JoinedStr)), f"{path}, line {node.lineno}"
-            assert "shell" not in {keyword.arg for keyword in node.keywords}, f"{path}, line {node.lineno}"
+            if called(node).startswith(("subprocess.", "psutil.")):
+                assert "shell" not in {keyword.arg for keyword in node.keywords}, f"{path}, line {node.lineno}"
 
 
 HOSTILE_CONFIGS: list[dict[str, object]] = [

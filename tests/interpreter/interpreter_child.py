@@ -106,7 +106,8 @@ def quicken() -> None:
 
     Triton puts interpreted functions into its language at a launch, and again whenever a kernel calls another function:
     here once a launch for each of the modules that hold the language. And each sum and product of int32 is computed a
-    second time to see whether it overflows, which no offset into matrices of a few hundred rows does.
+    second time to see whether it overflows, which no offset into matrices of a few hundred rows does: ``make test-all``
+    has that checked.
     """
     from triton import language
     from triton.runtime import interpreter
@@ -130,7 +131,8 @@ def quicken() -> None:
         return put_in(function)
 
     interpreter._patch_lang = put_in_once
-    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
+    is_checked = "CHECK_OVERFLOW" in os.environ
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=is_checked)
 
 
 def main() -> None:
