@@ -129,7 +129,6 @@ def language_of(name: str) -> Language:
 
     Raises ValueError for a name that is neither.
     """
-    found: Language | None = find(f"gemm_tuner.languages.{name}.language", "LANGUAGE", ENTRY_POINTS, name)
-    if found is None:
-        raise ValueError(f"there is no kernel language {name[:60]!r}")
+    module = f"gemm_tuner.languages.{name}.language"
+    found: Language = find(module, "LANGUAGE", ENTRY_POINTS, name, "kernel language")
     return found

@@ -8,11 +8,15 @@ import re
 from typing import Any
 
 
-def find(module: str, attribute: str, group: str, name: str) -> Any:
+def find(module: str, attribute: str, group: str, name: str, what: str) -> Any:
     """``attribute`` of ``module`` where there is such a module, else of the module that an entry point ``name`` of
-    ``group`` names. None when there is neither, or the name is no identifier in lower case."""
+    ``group`` names.
+
+    Raises ValueError, which says ``what`` there is none of, for a name that is neither or no identifier in lower case.
+    """
+    fault = ValueError(f"there is no {what} {name[:60]!r}")
     if not re.fullmatch("[a-z][a-z_0-9]*", name):
-        return None
+        raise fault
     package = module.rpartition(".")[0]
     if importlib.util.find_spec(package) and importlib.util.find_spec(module):
         found = getattr(importlib.import_module(module), attribute, None)
@@ -22,4 +26,4 @@ def find(module: str, attribute: str, group: str, name: str) -> Any:
 
     for entry in metadata.entry_points(group=group, name=name):
         return getattr(entry.load(), attribute)
-    return None
+    raise fault

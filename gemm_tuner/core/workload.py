@@ -157,9 +157,7 @@ def workload_of(kind: str) -> Workload:
 
     Raises ValueError for a kind that is neither.
     """
-    found: Workload | None = find(f"gemm_tuner.{kind}.workload", "WORKLOAD", ENTRY_POINTS, kind)
-    if found is None:
-        raise ValueError(f"there is no kind of problem {kind[:60]!r}")
+    found: Workload = find(f"gemm_tuner.{kind}.workload", "WORKLOAD", ENTRY_POINTS, kind, "kind of problem")
     return found
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.gemm.exact_operands import Wrong, count_sets, exact_fault, make_exact_operands, with_exact_factors
@@ -17,6 +15,7 @@ from gemm_tuner.gemm.kernels import call_size, make_scratch
 from gemm_tuner.gemm.operands import Operands, interpretable, make_operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.reference import ALL, batched, error_bound, reference
+from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Elements of A, B or C in one comparison: 0.5 GiB in float64.
@@ -160,18 +159,6 @@ def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProble
                 verdict, ok=False, stable=False, worst_element=at, message=f"C[{at[0]}, {at[1]}] is {values}"
             )
     return verdict
-
-
-def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
-    """The index of the first element whose bits differ; None when there is none."""
-    import torch
-
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[one.element_size()]
-    same = one.contiguous().view(bits) == other.contiguous().view(bits)
-    if bool(same.all()):
-        return None
-    flat = int((~same).flatten().to(torch.uint8).argmax())
-    return tuple(int(part) for part in np.unravel_index(flat, tuple(one.shape)))
 
 
 def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,12 +11,19 @@ from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, KernelSpec, Tensor
 Make = Callable[[Tensor, str, tuple[int, ...]], Any]
 
 
-def names_of(spec: KernelSpec, values: Mapping[str, Any], params: Mapping[str, Any], num_sms: int) -> dict[str, Any]:
+def names_of(
+    spec: KernelSpec, values: Mapping[str, Any], params: Mapping[str, Any] | None, num_sms: int
+) -> dict[str, Any]:
     """What expressions may take: a case's values, a configuration's parameters (numbers, or columns of many), the
-    device's SMs, and args, of which later ones may use earlier ones."""
-    names: dict[str, Any] = {"device.num_sms": num_sms, **values, **params}
+    device's SMs, and args, of which later ones may use earlier ones.
+
+    params: None for what all configurations share; args that need a parameter are then left out.
+    """
+    names: dict[str, Any] = {"device.num_sms": num_sms, **values, **(params or {})}
     for name, text in spec.args:
-        names[name] = Expression.parse(text, f"args, {name}").value(names)
+        expression = Expression.parse(text, f"args, {name}")
+        if params is not None or expression.names <= names.keys():
+            names[name] = expression.value(names)
     return names
 
 
@@ -39,7 +45,3 @@ def launch_of(
     given = {**names, **tensors}
     arguments = {name: given[name] for name in spec.kernel.parameters}
     return grid, {**arguments, **{name: params[name] for name in LAUNCH_OPTIONS if name in params}}
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)

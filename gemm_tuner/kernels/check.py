@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.records import Verdict
 from gemm_tuner.core.workload import launch_all
+from gemm_tuner.kernels import arguments
 from gemm_tuner.kernels.kernel_spec import Function, KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
-from gemm_tuner.kernels.tensors import _names
+from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.languages.scratch import count_sms
 
 if TYPE_CHECKING:
@@ -24,13 +25,11 @@ def check(
     workload: KernelWorkload, script: ModuleType, problem: KernelProblem, name: str, seed: int, device: str
 ) -> Verdict:
     """Outputs are NaN before the call. On a GPU the call is repeated and must give the same bits."""
-    import torch
-
     spec = problem.spec
     assert spec is not None
     (tensors,) = workload.operands(problem, 0, "", seed, device)
     before = {key: value.clone() for key, value in tensors.by_name().items()}
-    expected = results_of_reference(spec, problem, before)
+    expected = results_of_reference(spec, problem, before, count_sms(device))
     launches = workload.launches(script, script.CONFIGS[name], problem, tensors, None, count_sms(device))
     verdict = None
     first: list[Any] = []
@@ -42,20 +41,18 @@ def check(
         if turn == 0:
             first = [one.clone() for one in outputs]
             verdict = compared(spec, problem, name, outputs, expected)
-        elif not all(
-            torch.equal(one.view(torch.uint8), two.view(torch.uint8)) for one, two in zip(first, outputs, strict=True)
-        ):
+        elif any(first_difference(one, two) is not None for one, two in zip(first, outputs, strict=True)):
             return Verdict(problem, name, False, 0.0, 0.0, (0, 0), f"call {turn + 1} gave other bits", stable=False)
     assert verdict is not None
     return verdict
 
 
-def results_of_reference(spec: KernelSpec, problem: KernelProblem, tensors: dict[str, Any]) -> list[Any]:
+def results_of_reference(spec: KernelSpec, problem: KernelProblem, tensors: dict[str, Any], num_sms: int) -> list[Any]:
     """The outputs by the reference, in the order of the spec. Raises ValueError for another number or shape of them."""
     import torch
 
     given = {
-        **_names(spec, problem.values),
+        **arguments.names_of(spec, problem.values, None, num_sms),
         **{key: value.clone() for key, value in tensors.items()},
         "dtype": torch.float64,
     }

@@ -9,6 +9,7 @@ from typing import Any
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.kernels import arguments
 from gemm_tuner.kernels.kernel_spec import KernelSpec, Tensor
+from gemm_tuner.languages.scratch import count_sms
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,10 @@ class Tensors:
         def make(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Any:
             return filled(tensor.init, getattr(torch, DTYPES[dtype].torch_name), shape, generator)
 
-        names = arguments.names_of(spec, values, {}, 1) if not spec.args else _names(spec, values)
-        found = arguments.tensors_of(spec, names, make)
+        found = arguments.tensors_of(spec, arguments.names_of(spec, values, None, count_sms(device)), make)
         kind = make_dataclass("SpecTensors", list(found), bases=(Tensors,), frozen=True)
         made: Tensors = kind(**found)
         return made
-
-
-def _names(spec: KernelSpec, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that shapes may take: of the case, and of those args that need no parameter of a configuration."""
-    from gemm_tuner.kernels.expressions import Expression
-
-    names: dict[str, Any] = dict(values)
-    for name, text in spec.args:
-        expression = Expression.parse(text, f"args, {name}")
-        if expression.names <= names.keys():
-            names[name] = expression.value(names)
-    return names
 
 
 def filled(init: str, dtype: Any, shape: tuple[int, ...], generator: Any) -> Any:

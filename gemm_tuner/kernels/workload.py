@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ class KernelWorkload(PlainWorkload):
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
         spec, names = spec_of(problem), names_in(problem, config, 1)
-        made = arguments.tensors_of(spec, names, lambda _, dtype, shape: blank(dtype, arguments.elements(shape)))
+        made = arguments.tensors_of(spec, names, lambda _, dtype, shape: blank(dtype, math.prod(shape)))
         return call_of(script, config, problem, made, 1)
 
     def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:

@@ -125,3 +125,13 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, keys: dict[str
         kernel_spec.read(changed(tmp_path, **keys))
     line = caught.value.one_line()
     assert words in line and "\n" not in line
+
+
+def test_what_all_configurations_share_leaves_out_args_that_need_a_parameter(tmp_path: Path) -> None:
+    args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "next_power_of_2(cols)", "GROUP": "2 * ROWS"}
+    spec, (case, _) = kernel_spec.read(changed(tmp_path, args=args))
+    shared = arguments.names_of(spec, dict(case), None, 132)
+    assert shared["BLOCK"] == 1024 and "GROUP" not in shared
+    assert arguments.names_of(spec, dict(case), {"ROWS": 4}, 132)["GROUP"] == 8
+    with pytest.raises(UserError, match="takes ROWS"):
+        arguments.names_of(spec, dict(case), {}, 132)
