@@ -12,7 +12,7 @@ import yaml
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
-from gemm_tuner.kernels import arguments, kernel_spec
+from gemm_tuner.kernels import arguments, kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import WORKLOAD, at_most
 
@@ -30,7 +30,7 @@ def changed(folder: Path, **keys: Any) -> Path:
 
 
 def test_a_case_and_a_configuration_give_a_launch() -> None:
-    spec, cases = kernel_spec.read(EXAMPLE)
+    spec, cases = kernel_spec_file.read(EXAMPLE)
     assert cases == (
         (("rows", 4096), ("cols", 1000), ("dtype", "fp16")),
         (("rows", 4096), ("cols", 4096), ("dtype", "fp16")),
@@ -46,7 +46,7 @@ def test_a_case_and_a_configuration_give_a_launch() -> None:
 
 
 def test_a_problem_comes_back_from_json_as_it_was() -> None:
-    spec, (case, other) = kernel_spec.read(EXAMPLE)
+    spec, (case, other) = kernel_spec_file.read(EXAMPLE)
     problem = KernelProblem.of(spec, case)
     again = problem_from_dict(json.loads(json.dumps(problem.to_dict())))
     assert isinstance(again, KernelProblem) and again == problem and again.spec == spec
@@ -58,15 +58,15 @@ def test_a_problem_comes_back_from_json_as_it_was() -> None:
 
 def test_another_text_of_the_kernel_is_another_problem(tmp_path: Path) -> None:
     path = changed(tmp_path)
-    spec, (case, _) = kernel_spec.read(path)
+    spec, (case, _) = kernel_spec_file.read(path)
     source = tmp_path / "softmax.py"
     source.write_text(source.read_text().replace("tl.exp(", "tl.exp2("))
-    assert KernelProblem.of(kernel_spec.read(path)[0], case) != KernelProblem.of(spec, case)
+    assert KernelProblem.of(kernel_spec_file.read(path)[0], case) != KernelProblem.of(spec, case)
 
 
 def test_rules_keep_the_same_rows_as_columns_and_one_by_one(tmp_path: Path) -> None:
     rules = ["ROWS <= rows", {"keep": "BLOCK <= 2048 * num_warps", "why": "registers"}]
-    spec, cases = kernel_spec.read(changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"}))
+    spec, cases = kernel_spec_file.read(changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"}))
     problem = KernelProblem.of(spec, cases[0])
     own = WORKLOAD.own_space(problem)
     assert [(name, why) for name, why, _ in own.rules] == [("rule_1", "ROWS <= rows"), ("rule_2", "registers")]
@@ -85,7 +85,7 @@ class _Device:
 
 
 def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
-    spec, (case, _) = kernel_spec.read(EXAMPLE)
+    spec, (case, _) = kernel_spec_file.read(EXAMPLE)
     sized, odd = WORKLOAD.check_problems(KernelProblem.of(spec, case), {}, descriptors=False, interpreted=True)
     assert dict(sized.case)["cols"] == 128 and dict(odd.case)["cols"] % 2 == 1
     sized, _ = WORKLOAD.check_problems(KernelProblem.of(spec, case), {}, descriptors=False, interpreted=False)
@@ -122,14 +122,14 @@ def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
 )
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        kernel_spec.read(changed(tmp_path, **keys))
+        kernel_spec_file.read(changed(tmp_path, **keys))
     line = caught.value.one_line()
     assert words in line and "\n" not in line
 
 
 def test_what_all_configurations_share_leaves_out_args_that_need_a_parameter(tmp_path: Path) -> None:
     args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "next_power_of_2(cols)", "GROUP": "2 * ROWS"}
-    spec, (case, _) = kernel_spec.read(changed(tmp_path, args=args))
+    spec, (case, _) = kernel_spec_file.read(changed(tmp_path, args=args))
     shared = arguments.names_of(spec, dict(case), None, 132)
     assert shared["BLOCK"] == 1024 and "GROUP" not in shared
     assert arguments.names_of(spec, dict(case), {"ROWS": 4}, 132)["GROUP"] == 8

@@ -35,8 +35,8 @@ def add_flags(parser: Parser) -> None:
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
-    from gemm_tuner.kernels import kernel_spec
+    from gemm_tuner.kernels import kernel_spec_file
     from gemm_tuner.kernels.problem import KernelProblem
 
-    spec, cases = kernel_spec.read(arguments.spec, arguments.kernel)
+    spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
     return run(arguments, shown, tuple(SizeEntry(KernelProblem.of(spec, case)) for case in cases))

@@ -1,0 +1,215 @@
+"""Reads the spec of a user's kernel: what its arguments are, which configurations to try, and what is right.
+
+cases:     {rows: [1, 4096], cols: [1000, 8192], dtype: fp16}     products, or a list of such mappings
+tensors:   {x: {shape: [rows, cols], dtype: dtype}, out: {shape: [rows, cols], dtype: dtype, output: true}}
+args:      {stride: cols, BLOCK: next_power_of_2(cols)}           expressions; later ones may use earlier ones
+params:    {ROWS: [1, 2, 4], num_warps: [2, 4, 8]}
+grid:      ["cdiv(rows, ROWS)"]
+rules:     [ROWS <= rows, {keep: BLOCK / num_warps <= 2048, why: registers}]
+reference: softmax.py:reference
+check:     {rtol: 1.0e-2, atol: 1.0e-2}
+check_cases: {rows: 3, cols: 37, dtype: fp16}
+flops, bytes: expressions, for the roofline and to rank where nothing is timed
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.definitions import definitions, parameters
+from gemm_tuner.kernels.expressions import Expression
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Function, KernelSpec, Tensor
+from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
+from gemm_tuner.system.input_files import printable, read_text
+from gemm_tuner.system.values import choice, did_you_mean
+
+KEYS = (
+    *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "check", "check_cases"),
+    *("flops", "bytes"),
+)
+TENSOR_KEYS = ("shape", "dtype", "init", "output")
+INITS = ("randn", "uniform", "integer", "zeros", "ones", "nan")
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+MAX_SOURCE_BYTES = 4 * 2**20
+MAX_CASES = 10_000
+
+
+def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
+    """A spec file and its cases. target: FILE.py:NAME in place of the key ``kernel``.
+
+    Raises UserError naming the file and the key.
+    """
+    where, row = printable(path), load_yaml(path, "spec")
+    if not isinstance(row, dict):
+        raise UserError("is no spec", where=where, accepted=f"a mapping with {', '.join(KEYS)}")
+    refuse_unknown(row, KEYS, where)
+    named = target or row.get("kernel")
+    if not isinstance(named, str):
+        raise UserError("names no kernel", where=where, accepted="kernel: FILE.py:NAME, or the first argument")
+    kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
+    if "reference" not in row:
+        raise UserError(
+            "has no reference", where=where, accepted="reference: FILE.py:FUNCTION, which computes the outputs"
+        )
+    spec = KernelSpec(
+        name=_word(row.get("name", kernel.name), f"{where}, name"),
+        kernel=kernel,
+        tensors=tuple(_tensors(row.get("tensors"), f"{where}, tensors")),
+        args=_texts(row.get("args", {}), f"{where}, args"),
+        params=_params(row.get("params"), f"{where}, params"),
+        grid=_grid(row.get("grid"), f"{where}, grid"),
+        rules=tuple(_rules(row.get("rules", []), f"{where}, rules")),
+        reference=function(row["reference"], path.parent, f"{where}, reference"),
+        check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
+        flops=str(row.get("flops", "")),
+        bytes=str(row.get("bytes", "")),
+        **_tolerances(row.get("check", {}), f"{where}, check"),
+    )
+    cases = _cases(row.get("cases", {}), f"{where}, cases") or ((),)
+    _require_arguments(spec, cases, where)
+    return spec, cases
+
+
+def function(text: Any, folder: Path, where: str) -> Function:
+    """FILE.py:NAME, the file relative to ``folder``. Raises UserError."""
+    file, colon, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    if not colon or not WORD.fullmatch(name):
+        raise UserError(f"is {show(text)}", where=where, accepted="FILE.py:NAME")
+    path = folder / file
+    source = read_text(path, "Python file", "UTF-8 text", MAX_SOURCE_BYTES)
+    needed = definitions(source, name, printable(path))
+    return Function(name, needed, parameters(needed, name))
+
+
+def _word(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not WORD.fullmatch(value):
+        raise UserError(f"is {show(value)}", where=where, accepted="letters, digits and _")
+    return value
+
+
+def _tensors(value: Any, where: str) -> Iterator[Tensor]:
+    if not isinstance(value, dict) or not value:
+        raise UserError(
+            f"is {show(value)}", where=where, accepted="tensors by the kernel's parameter: {x: {shape: ...}}"
+        )
+    for name, row in value.items():
+        at = f"{where}, {show(name)}"
+        if not isinstance(row, dict) or "shape" not in row or "dtype" not in row:
+            raise UserError(f"is {show(row)}", where=at, accepted="{shape: [rows, cols], dtype: fp16}")
+        refuse_unknown(row, TENSOR_KEYS, at)
+        shape = row["shape"] if isinstance(row["shape"], list) else [row["shape"]]
+        output = row.get("output", False)
+        if type(output) is not bool:
+            raise UserError(f"output is {show(output)}", where=at, accepted="true, false")
+        init = choice(row, "init", INITS, at) if "init" in row else "nan" if output else "randn"
+        yield Tensor(_word(name, at), tuple(_text(one, at) for one in shape), _text(row["dtype"], at), init, output)
+
+
+def _text(value: Any, where: str) -> str:
+    """An expression's text, which parses."""
+    if type(value) not in (int, float, str):
+        raise UserError(f"is {show(value)}", where=where, accepted="a number or an expression such as cdiv(rows, ROWS)")
+    return Expression.parse(str(value), where).text
+
+
+def _texts(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise UserError(f"is {show(value)}", where=where, accepted="expressions by name: {stride: cols}")
+    return tuple((_word(name, where), _text(one, f"{where}, {name}")) for name, one in value.items())
+
+
+def _params(value: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """The values are checked as axes of a space."""
+    if not isinstance(value, dict) or not value:
+        raise UserError("No configurations to tune", where=where, accepted="lists by name: {num_warps: [2, 4, 8]}")
+    rows = {name: one if isinstance(one, list) else [one] for name, one in value.items()}
+    for name, values in rows.items():
+        if not values:
+            raise UserError("No configurations to tune", where=f"{where}, {name}", accepted="at least one value")
+    return tuple(
+        (_word(name, where), tuple(tuple(one) if isinstance(one, list) else one for one in values))
+        for name, values in rows.items()
+    )
+
+
+def _grid(value: Any, where: str) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else [value]
+    if value is None or not 1 <= len(texts) <= 3:
+        raise UserError(f"is {show(value)}", where=where, accepted="one to three expressions: [cdiv(rows, ROWS)]")
+    return tuple(_text(one, where) for one in texts)
+
+
+def _rules(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """(expression, reason) of each."""
+    for number, row in enumerate(value if isinstance(value, list) else [value], 1):
+        at = f"{where}, rule {number}"
+        if isinstance(row, dict):
+            refuse_unknown(row, ("keep", "why"), at)
+            yield _text(row.get("keep"), at), " ".join(str(row.get("why", "")).split())
+        else:
+            yield _text(row, at), ""
+
+
+def _cases(value: Any, where: str) -> tuple[Case, ...]:
+    rows = value if isinstance(value, list) else [value]
+    found: list[Case] = []
+    for row in rows:
+        if not isinstance(row, dict):
+            raise UserError(f"is {show(row)}", where=where, accepted="values by name: {rows: [1, 4096], dtype: fp16}")
+        names = [_word(name, where) for name in row]
+        values = [one if isinstance(one, list) else [one] for one in row.values()]
+        for one in itertools.chain(*values):
+            if not isinstance(one, (int, float, bool, str)) or (isinstance(one, str) and not WORD.fullmatch(one)):
+                raise UserError(f"holds {show(one)}", where=where, accepted="numbers, true, false and words")
+        found += [tuple(zip(names, point, strict=True)) for point in itertools.product(*values)] if names else []
+        if len(found) > MAX_CASES:
+            raise UserError(f"holds more than {MAX_CASES} cases", where=where)
+    return tuple(dict.fromkeys(found))
+
+
+def _tolerances(value: Any, where: str) -> Mapping[str, float]:
+    if not isinstance(value, dict):
+        raise UserError(f"is {show(value)}", where=where, accepted="{rtol: 1.0e-2, atol: 1.0e-2}")
+    refuse_unknown(value, ("rtol", "atol"), where)
+    for name, one in value.items():
+        if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one < 1e6:
+            raise UserError(f"{name} is {show(one)}", where=where, accepted="a number, 0 or more, such as 1.0e-2")
+    return {name: float(one) for name, one in value.items()}
+
+
+def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
+    """Every parameter of the kernel gets a value, and every name is a parameter or an option of a launch."""
+    of_case = set.intersection(*({name for name, _ in case} for case in cases))
+    tensors, args = [one.name for one in spec.tensors], [name for name, _ in spec.args]
+    params = [name for name, _ in spec.params]
+    given = {*tensors, *args, *params, *of_case}
+    for name in spec.kernel.parameters:
+        if name not in given:
+            accepted = "an entry of tensors, args, params or cases"
+            raise UserError(f"{name}, a parameter of {spec.kernel.name}, gets no value", where=where, accepted=accepted)
+    known = (*spec.kernel.parameters, *LAUNCH_OPTIONS)
+    for name in [*tensors, *(name for name in params if not _used(spec, name))]:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UserError(
+                f"{name} is no parameter of {spec.kernel.name}", where=where, accepted=", ".join(known), hint=hint
+            )
+    for tensor in spec.tensors:
+        dtypes = {dict(case).get(tensor.dtype, tensor.dtype) for case in cases}
+        for dtype in sorted(map(str, dtypes - DTYPES.keys())):
+            raise UserError(
+                f"dtype is {show(dtype)}", where=f"{where}, tensors, {tensor.name}", accepted=", ".join(DTYPES),
+                hint=did_you_mean(dtype, DTYPES),
+            )  # fmt: skip
+
+
+def _used(spec: KernelSpec, name: str) -> bool:
+    """Whether an expression of the spec takes a parameter that the kernel does not."""
+    texts = (*spec.grid, *(text for _, text in spec.args), *(text for tensor in spec.tensors for text in tensor.shape))
+    return any(name in Expression.parse(text, "").names for text in texts)
