@@ -66,7 +66,9 @@ def test_another_text_of_the_kernel_is_another_problem(tmp_path: Path) -> None:
 
 def test_rules_keep_the_same_rows_as_columns_and_one_by_one(tmp_path: Path) -> None:
     rules = ["ROWS <= rows", {"keep": "BLOCK <= 2048 * num_warps", "why": "registers"}]
-    spec, cases = kernel_spec_file.read(changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"}))
+    spec, cases = kernel_spec_file.read(
+        changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"})
+    )
     problem = KernelProblem.of(spec, cases[0])
     own = WORKLOAD.own_space(problem)
     assert [(name, why) for name, why, _ in own.rules] == [("rule_1", "ROWS <= rows"), ("rule_2", "registers")]
