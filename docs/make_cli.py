@@ -20,8 +20,8 @@ INTRODUCTION = """\
 Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
 error; `--json` makes a subcommand print one JSON document. Percentages are `2%`, `2 %` or `2`; a bare `0.02`
-is refused: it could be a share. Examples, and the exit status of each subcommand, are in the help.
-What a subcommand shares with tuning is listed there only.
+is refused: it could be a share. Of the subcommands, the flags that tuning has not are named here; `SUBCOMMAND --help`
+has their meanings, examples and exit statuses.
 `python docs/make_cli.py` writes this page from the parsers.
 """
 # Flags that the introduction explains, once for all commands.
@@ -39,21 +39,27 @@ def page() -> str:
     for name, what in SUBCOMMANDS.items():
         parser = build_parser(name)
         tunes = "--search" in parser._option_string_actions
-        parts.append(section(parser, f"{what}, with the flags of tuning" if tunes else what, shared))
+        parts.append(synopsis(parser, f"{what}, with the flags of tuning" if tunes else what, shared))
     return "\n".join(parts)
 
 
-def section(parser: Parser, what: str, but: Collection[str] = ()) -> str:
-    """A parser's flags, group by group, that of tuning with its exit status. but: rows that are left out."""
+def synopsis(parser: Parser, what: str, but: Collection[str]) -> str:
+    """A subcommand in one line, and its flags without their meanings. but: rows of flags that are left out."""
+    flags = [spellings(action) for action in parser._actions if is_shown(action) and row(action) not in but]
+    return f"## {parser.prog}\n\n{capital(what)}.\n\n{', '.join(f'`{flag}`' for flag in flags)}\n"
+
+
+def section(parser: Parser, what: str) -> str:
+    """A parser's flags, group by group, and its exit status."""
     tables: dict[str, list[str]] = {}
     for group in parser._action_groups:
         title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
         rows = [row(action) for action in group._group_actions if is_shown(action)]
-        tables.setdefault(title, []).extend(one for one in rows if one not in but)
-    parts = [f"## {parser.prog}\n\n{what[0].upper()}{what[1:]}.\n"]
+        tables.setdefault(title, []).extend(rows)
+    parts = [f"## {parser.prog}\n\n{capital(what)}.\n"]
     parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
     status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
-    if status and parser.everyday:
+    if status:
         parts.append(f"Exit status: {' '.join(status[1].split())}\n")
     return "\n".join(parts)
 
@@ -62,12 +68,20 @@ def is_shown(action: argparse.Action) -> bool:
     return bool(action.help) and not set(EXPLAINED) & set(action.option_strings)
 
 
+def capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def row(action: argparse.Action) -> str:
-    """A line of a table: all spellings with the name of the value, and the help on one line."""
-    formatter = argparse.HelpFormatter("")
+    """A line of a table: all spellings, and the help on one line."""
+    return f"`{spellings(action)}` | {' '.join(argparse.HelpFormatter('')._expand_help(action).split())}"
+
+
+def spellings(action: argparse.Action) -> str:
+    """All spellings of a flag with the name of its value."""
     flags = ", ".join(action.option_strings)
-    value = "" if action.nargs == 0 else formatter._format_args(action, action.dest.upper())
-    return f"`{' '.join(filter(None, (flags, value)))}` | {' '.join(formatter._expand_help(action).split())}"
+    value = "" if action.nargs == 0 else argparse.HelpFormatter("")._format_args(action, action.dest.upper())
+    return " ".join(filter(None, (flags, value)))
 
 
 if __name__ == "__main__":
