@@ -1,3 +1,39 @@
-"""A batch GEMM tuner: sizes in, tuned and checked kernel configurations out."""
+"""A batch GEMM tuner: sizes in, tuned and checked kernel configurations out.
+
+``import gemm_tuner as gt`` gives the names of ``__all__``, which tune functions and kernels of yours from Python; each
+is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
+    from gemm_tuner.surface.tuner import tune_callables
+
+__all__ = ["Call", "Check", "Effort", "NoBestKernel", "Row", "Tuned", "tune_callables"]
+
+_MODULE_OF = {
+    "Call": "records",
+    "Check": "records",
+    "Effort": "records",
+    "NoBestKernel": "records",
+    "Row": "records",
+    "Tuned": "records",
+    "tune_callables": "tuner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562: loads what is used, so that ``import gemm_tuner`` brings neither torch nor triton."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"gemm_tuner.surface.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -32,13 +32,19 @@ class StickyError(Exception):
     """The GPU context is lost; the configuration named in the journal's last line did it, or one of its round."""
 
 
+def status_of(error: BaseException) -> Status:
+    """CRASHED for an error after which every later call of the process fails; else whether a kernel did not fit."""
+    lower = f"{type(error).__name__}: {error}".lower()
+    if any(words in lower for words in STICKY_WORDS):
+        return Status.CRASHED
+    too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
+    return Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
+
+
 def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:
     """Journals why a configuration could not run. Raises StickyError when nothing more can."""
-    text = f"{type(error).__name__}: {error}"
-    lower = text.lower()
-    if any(words in lower for words in STICKY_WORDS):
-        journal.write(Fail(index, name, Status.CRASHED, text))
+    text, status = f"{type(error).__name__}: {error}", status_of(error)
+    if status is Status.CRASHED:
+        journal.write(Fail(index, name, status, text))
         raise StickyError(text) from error
-    too_large = any(words in lower for words in OUT_OF_RESOURCES_WORDS)
-    status = Status.OUT_OF_RESOURCES if too_large else Status.LAUNCH_ERROR
     journal.write(Fail(index, name, status, text[:2000]))

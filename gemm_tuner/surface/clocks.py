@@ -1,0 +1,229 @@
+"""The clocks of live functions: proton inside Triton, events of the GPU's stream, and the host's."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.surface.records import Call
+
+# Of a call that was timed: microseconds, or why it could not run; None where the clock saw nothing of it.
+Sample = float | Exception | None
+
+# The flush reads so many times the L2; at least this much also hides the host's work for a launch.
+FLUSH_L2_TIMES = 2
+LEAST_FLUSH_BYTES = 256 * 2**20
+# Calls between two waits for the GPU: events and outputs are held as long.
+BATCH = 64
+
+
+class Clock(Protocol):
+    """Times calls. name: for results."""
+
+    name: str
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        """Makes one call of each turn, in this order, its ``before`` first, and returns the time of each."""
+
+
+class HostClock:
+    """The host's clock: for functions that have ended when they return. Caches are as the calls leave them."""
+
+    name = "host"
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        return [self._one(call) for call in turns]
+
+    def _one(self, call: Call) -> Sample:
+        try:
+            if call.before:
+                call.before()
+            began_ns = time.perf_counter_ns()
+            call.run()
+            return (time.perf_counter_ns() - began_ns) / 1e3
+        except Exception as error:
+            return error
+
+
+class _Flushes:
+    """Empties L2 before a call, and so gives the host the time to launch it while the GPU is busy."""
+
+    @cached_property
+    def _flush(self) -> Callable[[], Any]:
+        import torch
+
+        device = torch.device("cuda", torch.cuda.current_device())
+        size = max(LEAST_FLUSH_BYTES, FLUSH_L2_TIMES * int(torch.cuda.get_device_properties(device).L2_cache_size))
+        if find_spec("triton") is None:
+            buffer = torch.empty(size, dtype=torch.uint8, device=device)
+            return lambda: buffer.zero_()
+        from gemm_tuner.core.language import language_of
+
+        return language_of("triton").support_calls(size, str(device))[FLUSH_SYMBOL]
+
+    def prepare(self, call: Call) -> None:
+        if call.before:
+            call.before()
+        self._flush()
+
+
+class EventClock(_Flushes):
+    """Events of the stream before and after each call. Shorter calls than the host needs to launch them read longer
+    than their kernels take."""
+
+    name = "events"
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        return [one for at in range(0, len(turns), BATCH) for one in self._batch(turns[at : at + BATCH])]
+
+    def _batch(self, turns: Sequence[Call]) -> list[Sample]:
+        import torch
+
+        found: list[tuple[Any, Any] | Exception] = []
+        for call in turns:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            try:
+                self.prepare(call)
+                begin.record()
+                call.run()
+                end.record()
+                found.append((begin, end))
+            except Exception as error:
+                found.append(error)
+        torch.cuda.synchronize()
+        return [one if isinstance(one, Exception) else one[0].elapsed_time(one[1]) * 1e3 for one in found]
+
+
+class ProtonClock(_Flushes):
+    """Triton's profiler in this process (CUPTI, roctracer): the time of a call is the sum of its kernels' times."""
+
+    name = "proton"
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        """Raises ClockFault where proton cannot be started."""
+        import torch
+        import triton.profiler as proton
+
+        from gemm_tuner.profilers.base import TraceError
+        from gemm_tuner.profilers.proton import OUTPUT, read_file
+
+        errors: dict[int, Exception] = {}
+        with tempfile.TemporaryDirectory(prefix="gemm_tuner-") as folder:
+            session = _started(str(Path(folder, "trace")))
+            try:
+                for number, call in enumerate(turns):
+                    try:
+                        self.prepare(call)
+                        with proton.scope(f"L{number}"):
+                            call.run()
+                    except Exception as error:
+                        errors[number] = error
+                    if number % BATCH == BATCH - 1:
+                        torch.cuda.synchronize()
+                torch.cuda.synchronize()
+            finally:
+                proton.finalize(session)
+            try:
+                frame = read_file(Path(folder, OUTPUT))
+            except TraceError as error:
+                raise ClockFault(f"proton: {error.what}") from error
+        by_scope = frame.groupby("scope")["duration_ns"].sum()
+        times = {str(scope): float(ns) / 1e3 for scope, ns in by_scope.items()}
+        return [errors.get(number, times.get(f"L{number}")) for number in range(len(turns))]
+
+
+class ClockFault(Exception):
+    """A clock cannot be used here; another one may."""
+
+
+def _started(name: str) -> int:
+    """The number of a new session of proton. Raises ClockFault."""
+    import triton.profiler as proton
+
+    try:
+        session = proton.start(name, context="shadow")
+    except Exception as error:
+        raise ClockFault(f"proton: {error}") from error
+    if session is None:
+        raise ClockFault("proton is off, or this process runs under its command line")
+    return int(session)
+
+
+CLOCKS: dict[str, Callable[[], Clock]] = {"proton": ProtonClock, "events": EventClock, "host": HostClock}
+
+
+def gpu_in_use() -> bool:
+    """Whether this process has used a GPU through torch; imports nothing."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return bool(cuda is not None and cuda.is_initialized())
+
+
+def wait() -> None:
+    """Until the GPU has done what this process launched; raises what its kernels raised."""
+    if gpu_in_use():
+        sys.modules["torch"].cuda.synchronize()
+
+
+class ChosenClock:
+    """The clock by name or object; for "auto" the first of proton, events and the host's that sees the calls.
+
+    Chosen when the first calls have run, so that a program without a GPU never imports torch.
+    """
+
+    def __init__(self, asked: str | Clock) -> None:
+        """Raises UserError for an unknown name."""
+        if isinstance(asked, str) and asked not in (*CLOCKS, "auto"):
+            accepted = ", ".join(("auto", *CLOCKS))
+            raise UserError(f"there is no clock {asked!r}", where="clock", accepted=f"{accepted}, or an object")
+        self._asked = asked
+        self._chosen: Clock | None = None if isinstance(asked, str) else asked
+
+    @property
+    def name(self) -> str:
+        return self._chosen.name if self._chosen else "none"
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        """As Clock.measure. Raises UserError where the clock that was asked for cannot be used."""
+        if self._chosen is not None:
+            return self._chosen.measure(turns)
+        for name in self._candidates():
+            clock = CLOCKS[name]()
+            try:
+                found = clock.measure(turns)
+            except ClockFault as error:
+                if self._asked == name:
+                    raise UserError(str(error), where="clock", accepted="auto, events") from error
+                continue
+            seen = [one for one in found if not isinstance(one, Exception)]
+            if not seen:
+                return found
+            if self._asked == name or None not in seen:
+                self._chosen = clock
+                return found
+            if not any(seen):  # no kernel at all: functions of the CPU
+                break
+        self._chosen = HostClock()
+        return self._chosen.measure(turns)
+
+    def _candidates(self) -> list[str]:
+        if self._asked != "auto":
+            return [str(self._asked)]
+        if not gpu_in_use():
+            return ["host"]
+        return [*(["proton"] if _has_proton() else []), "events"]
+
+
+def _has_proton() -> bool:
+    with contextlib.suppress(ImportError, ValueError):
+        return find_spec("triton.profiler") is not None
+    return False

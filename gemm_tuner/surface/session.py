@@ -1,0 +1,259 @@
+"""The stages of a run of live functions: screening, agreement, finals."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
+from gemm_tuner.launch.failures import status_of
+from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
+from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
+from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.ranking import rank
+from gemm_tuner.surface.records import Call, Config, Effort, Row, Tuned, plain_config
+from gemm_tuner.surface.time_limit import TimeLimit, limited
+
+Ready = Call | Callable[[], Any]
+Build = Callable[[Config], Ready]
+
+# A call within this much of the best is never called a loser: the host's clock reads overhead too.
+SLACK_US = 100.0
+# Of the best screened time: what is slower has no finals.
+WITHIN = 1.3
+
+
+@dataclass
+class Session:
+    """One run of ``tune_callables``. rows: by name. held: what may have finals, by name."""
+
+    name: str
+    build: Build
+    judge: Judge
+    clock: ChosenClock
+    effort: Effort
+    folder: SessionFolder
+    rows: dict[str, Row] = field(default_factory=dict)
+    held: dict[str, Call] = field(default_factory=dict)
+    lost: str = ""
+    order: tuple[str, ...] = ()
+    ties: frozenset[str] = frozenset()
+    best_host_us: float = float("inf")
+
+    @property
+    def not_run(self) -> str:
+        return f"not run: {self.lost} took the GPU's context"
+
+    def record(self, row: Row) -> None:
+        self.rows[row.name] = row
+        self.folder.log(row)
+
+    def fail(self, row: Row, status: Status, reason: str) -> None:
+        self.held.pop(row.name, None)
+        self.record(replace(row, status=status, reason=reason, verified=Verified.FALSE))
+
+    def fail_by(self, row: Row, error: BaseException) -> None:
+        """Records an exception; after one that took the GPU's context nothing more is run."""
+        status = Status.TIMEOUT if isinstance(error, TimeLimit) else status_of(error)
+        self.fail(row, status, one_line(error))
+        if status is Status.CRASHED:
+            self.lost, self.held = row.name, {}
+
+    def screen(self, names: Sequence[str], configs: Sequence[Config]) -> None:
+        """Builds, checks and times some configurations; of all so far those that may have finals stay held."""
+        ready: dict[str, Call] = {}
+        for name, config in zip(names, configs, strict=True):
+            row = Row(config, name, Status.LAUNCH_ERROR)
+            if self.lost:
+                self.fail(row, Status.CRASHED, self.not_run)
+            elif call := self._built(row):
+                ready[name] = call
+        self._time(ready)
+        times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
+        keep = sorted(times, key=lambda name: times[name])[: self.effort.finalists]
+        self.held = {name: self.held[name] for name in keep}
+
+    def _built(self, row: Row) -> Call | None:
+        """The configuration, built, called once and found right; None when it is not."""
+        try:
+            with limited(self.effort.timeout_s):
+                made = self.build(dict(row.config))
+        except Exception as error:
+            status = Status.COMPILE_TIMEOUT if isinstance(error, TimeLimit) else Status.COMPILE_ERROR
+            self.fail(row, status, one_line(error))
+            return None
+        call = made if isinstance(made, Call) else Call(made)
+        row = replace(row, details=dict(call.details))
+        try:
+            returned = self._first_call(call)
+        except Exception as error:
+            self.fail_by(row, error)
+            return None
+        found = self.judge.judge(row.name, call, returned)
+        row = replace(row, max_abs_error=found.max_abs_error, mismatched_ratio=found.mismatched_ratio)
+        if found.reason:
+            self.fail(row, Status.WRONG, found.reason)
+            return None
+        self.rows[row.name] = replace(row, verified=found.verified)
+        return call
+
+    def _first_call(self, call: Call) -> Any:
+        if call.before:
+            call.before()
+        fill_with_nan(call.outputs)
+        with limited(self.effort.timeout_s):
+            returned = call.run()
+            wait()
+        return returned
+
+    def _time(self, ready: Mapping[str, Call]) -> None:
+        """Times a few calls of each; clear losers have been called twice, and are not."""
+        for name, call in list(ready.items()):
+            if self.lost:
+                self.fail(self.rows[name], Status.CRASHED, self.not_run)
+            else:
+                self._warm_up(name, call)
+        timed = {name: call for name, call in ready.items() if name in self.held}
+        turns = [(name, call) for _ in range(self.effort.screen_calls) for name, call in timed.items()]
+        for name, samples in self._samples(turns).items():
+            self.record(replace(self.rows[name], status=Status.OK, samples_us=samples, us=statistics.median(samples)))
+
+    def _warm_up(self, name: str, call: Call) -> None:
+        """Holds the configuration, unless it is a clear loser or fails."""
+        row = self.rows[name]
+        try:
+            least_us = float("inf")
+            for _ in range(max(1, self.effort.warmup - 1)):
+                if call.before:
+                    call.before()
+                began = time.perf_counter()
+                call.run()
+                wait()
+                least_us = min(least_us, (time.perf_counter() - began) * 1e6)
+        except Exception as error:
+            self.fail_by(row, error)
+            return
+        limit_us = self.effort.early_stop_ratio * self.best_host_us + SLACK_US
+        if self.effort.early_stop_ratio and least_us > limit_us:
+            reason = f"{least_us:.6g} us by the host's clock, the best {self.best_host_us:.6g}"
+            self.record(replace(row, status=Status.EARLY_STOPPED, reason=reason))
+            return
+        self.best_host_us = min(self.best_host_us, least_us)
+        self.held[name] = call
+
+    def _samples(self, turns: Sequence[tuple[str, Call]]) -> dict[str, tuple[float, ...]]:
+        """The samples of those that ran each time, by name; the others are recorded as failed."""
+        if self.lost or not turns:
+            return {}
+        try:
+            found = self.clock.measure([call for _, call in turns])
+        except UserError:
+            raise
+        except Exception as error:  # of no single call: a wait for all of them
+            if status_of(error) is not Status.CRASHED:
+                raise
+            self._lose(turns, error)
+            return {}
+        by_name: dict[str, list[Sample]] = {}
+        for (name, _), sample in zip(turns, found, strict=True):
+            by_name.setdefault(name, []).append(sample)
+        sound = {}
+        for name, samples in by_name.items():
+            fault = next((one for one in samples if isinstance(one, Exception)), None)
+            if fault is not None:
+                self.fail_by(self.rows[name], fault)
+            elif None in samples:
+                self.fail(self.rows[name], Status.MISSING_IN_TRACE, f"{self.clock.name} saw nothing of it")
+            else:
+                sound[name] = tuple(float(one) for one in samples if isinstance(one, (int, float)))
+        return sound
+
+    def _lose(self, turns: Sequence[tuple[str, Call]], error: Exception) -> None:
+        """One of several calls took the GPU's context: nothing more can be run, and what had no time has none."""
+        for name in dict.fromkeys(name for name, _ in turns):
+            if self.rows[name].us is None:
+                self.fail(self.rows[name], Status.CRASHED, f"one of a round took the GPU's context: {one_line(error)}")
+        self.lost, self.held = "a round", {}
+
+    def settle_agreement(self) -> None:
+        """Where there is no reference: those that agree are right, those that do not agree with most are wrong."""
+        agreed, others = self.judge.agreed()
+        for name, row in list(self.rows.items()):
+            if name in others:
+                self.fail(row, Status.WRONG, others[name])
+            elif name in agreed and row.status is Status.OK:
+                self.rows[name] = replace(row, verified=Verified.AGREED)
+
+    def finals(self, baselines: Mapping[str, Ready], seed: int) -> None:
+        """Rounds over the finalists and the baselines, each in another order; ranks them."""
+        finalists = self._finalists()
+        beside = self._baselines(baselines)
+        order, entries = random.Random(seed), list({**finalists, **beside}.items())
+        turns: list[tuple[str, Call]] = []
+        for _ in range(self.effort.rounds if finalists or beside else 0):
+            order.shuffle(entries)
+            turns.extend(entries)
+        samples = self._samples(turns)
+        configs = {name: plain_config(self.rows[name].config) for name in finalists if name in samples}
+        if samples:
+            ranked = rank(self.problem, samples, configs)
+            self.order, self.ties = ranked.order, ranked.ties
+            for name in samples:
+                time_us = ranked.times[name]
+                self.record(replace(self.rows[name], us=time_us.us, samples_us=samples[name], finalist=name in configs))
+        if not self.order:  # the GPU's context is lost: what was screened stands
+            timed = [row for row in self.rows.values() if row.us is not None and not row.baseline and _is_right(row)]
+            self.order = tuple(row.name for row in sorted(timed, key=lambda row: row.us or 0.0))
+
+    def _finalists(self) -> dict[str, Call]:
+        times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
+        limit = WITHIN * min(times.values(), default=0.0)
+        return {name: self.held[name] for name, us in times.items() if us <= limit}
+
+    def _baselines(self, baselines: Mapping[str, Ready]) -> dict[str, Call]:
+        """Those that ran once; they are not checked."""
+        running = {}
+        for name, made in baselines.items():
+            if name in self.rows:
+                raise UserError(f"a baseline has the name of a configuration, {name!r}", where=self.name)
+            call = made if isinstance(made, Call) else Call(made)
+            self.rows[name] = Row({}, name, Status.OK, baseline=True, details=dict(call.details))
+            try:
+                self._first_call(call)
+            except Exception as error:
+                self.fail_by(self.rows[name], error)
+            else:
+                running[name] = call
+        return running
+
+    @property
+    def problem(self) -> KernelProblem:
+        return KernelProblem(self.name, "0" * SHA_DIGITS, ())
+
+    def result(self, seconds: float) -> Tuned:
+        ranked = [self.rows[name] for name in self.order]
+        others = [row for row in self.rows.values() if row.name not in self.order]
+        best = ranked[0] if ranked else None
+        kernel = self.held[best.name].product if best and best.name in self.held else None
+        tuned = Tuned(
+            name=self.name,
+            rows=(*ranked, *others),
+            best=best,
+            kernel=kernel,
+            ties=self.ties,
+            clock=self.clock.name,
+            seconds=seconds,
+            folder=self.folder.path,
+        )
+        self.folder.write(tuned)
+        return tuned
+
+
+def _is_right(row: Row) -> bool:
+    return row.status is Status.OK

@@ -1,0 +1,57 @@
+"""Tunes live functions in this process: each is built, checked and screened alone; the best have finals in rounds.
+
+An error of one configuration costs that one. What ends the process, or the GPU's context, ends the run: ``kernel`` and
+``spec`` of the command line survive that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface.clocks import ChosenClock, Clock
+from gemm_tuner.surface.compare import Judge
+from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.records import Check, Effort, Tuned, names_of
+from gemm_tuner.surface.session import Build, Ready, Session
+
+
+def tune_callables(
+    configs: Iterable[Mapping[str, Any]],
+    build: Build,
+    *,
+    name: str = "callables",
+    check: Check | None = None,
+    clock: str | Clock = "auto",
+    baselines: Mapping[str, Ready] | None = None,
+    effort: Effort | None = None,
+    output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
+    seed: int = 0,
+) -> Tuned:
+    """Finds the fastest right configuration of a function.
+
+    configs:   what to try. build: makes a configuration ready: a Call, or a function of no arguments.
+    check:     of outputs, for calls that bring none of their own.
+    clock:     "auto", "proton", "events", "host", or an object with ``name`` and ``measure``.
+    baselines: functions that stand in the finals and are never chosen, by name.
+    output_dir: where the folder of this run is made; None writes nothing.
+
+    Raises UserError without configurations, or where the reference fails. That none is right is told by ``Tuned.best``.
+    """
+    given = [dict(config) for config in configs]
+    if not given:
+        raise UserError("No configurations to tune", where=name, hint="give at least one, {} for the defaults")
+    started = time.monotonic()
+    folder = SessionFolder.make(output_dir, name)
+    session = Session(name, build, Judge(check), ChosenClock(clock), effort or Effort(), folder)
+    names = names_of(given)
+    for at in range(0, len(given), session.effort.chunk):
+        chunk = slice(at, at + session.effort.chunk)
+        session.screen(names[chunk], given[chunk])
+    session.settle_agreement()
+    session.finals(baselines or {}, seed)
+    return session.result(time.monotonic() - started)

@@ -1,0 +1,269 @@
+"""Live functions of the CPU are tuned in this process: errors, wrong results, ties, baselines, files."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import ROOT
+
+import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.surface.clocks import HostClock, Sample
+from gemm_tuner.surface.records import Call
+
+RIGHT = np.arange(4.0)
+
+
+class Said:
+    """A clock of stand-in functions: a call takes as long as it said last."""
+
+    name = "said"
+
+    def __init__(self) -> None:
+        self.us = 0.0
+        self.order: list[float] = []
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        return [self._one(call) for call in turns]
+
+    def _one(self, call: Call) -> Sample:
+        try:
+            if call.before:
+                call.before()
+            call.run()
+        except Exception as error:
+            return error
+        self.order.append(self.us)
+        return self.us
+
+    def call(self, us: float, result: Any = RIGHT) -> Callable[[], Any]:
+        def run() -> Any:
+            self.us = us
+            return result
+
+        return run
+
+
+def tune(configs: list[dict[str, Any]], build: Callable[..., Any], **more: Any) -> gt.Tuned:
+    return gt.tune_callables(configs, build, output_dir=None, effort=gt.Effort(early_stop_ratio=0), **more)
+
+
+def test_the_fastest_right_one_wins_and_each_fault_costs_one_row() -> None:
+    clock = Said()
+
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        kind = config["kind"]
+        if kind == "no build":
+            raise RuntimeError("cannot be built")
+        if kind == "too large":
+
+            def run() -> Any:
+                raise MemoryError("out of memory")
+
+            return run
+        result = {"wrong": RIGHT + 1, "nan": np.full(4, np.nan), "short": RIGHT[:2]}.get(kind, RIGHT)
+        return clock.call({"fast": 10.0, "slow": 12.0}.get(kind, 1.0), result)
+
+    kinds = ["slow", "no build", "wrong", "fast", "too large", "nan", "short"]
+    tuned = tune([{"kind": kind} for kind in kinds], build, check=gt.Check(RIGHT), clock=clock)
+    statuses = {row.config["kind"]: row.status for row in tuned.rows}
+    assert tuned.config == {"kind": "fast"} and tuned.latency_us == pytest.approx(10.0)
+    assert statuses == {
+        "fast": Status.OK, "slow": Status.OK, "no build": Status.COMPILE_ERROR, "too large": Status.OUT_OF_RESOURCES,
+        "wrong": Status.WRONG, "nan": Status.WRONG, "short": Status.WRONG,
+    }  # fmt: skip
+    assert {row.verified for row in tuned.rows if row.status is Status.OK} == {Verified.TRUE}
+    assert "cannot be built" in next(row.reason for row in tuned.rows if row.config["kind"] == "no build")
+    assert [row.config["kind"] for row in tuned.rows][:2] == ["fast", "slow"]
+    assert tuned.method == "in_process" and tuned.clock == "said" and tuned.kernel() is RIGHT
+
+
+def test_of_configurations_as_fast_the_simpler_one_is_taken() -> None:
+    clock = Said()
+    configs = [{"BLOCK": 64}, {"BLOCK": 16}, {"BLOCK": 32}]
+    tuned = tune(configs, lambda config: clock.call(9.0 if config["BLOCK"] == 32 else 5.0), clock=clock)
+    assert tuned.config == {"BLOCK": 16} and tuned.ties == {"BLOCK64", "BLOCK16"}
+
+
+def test_baselines_stand_in_the_finals_and_are_never_chosen() -> None:
+    clock = Said()
+    tuned = tune([{"B": 1}], lambda config: clock.call(5.0), clock=clock, baselines={"vendor": clock.call(2.0)})
+    vendor = next(row for row in tuned.rows if row.baseline)
+    assert tuned.config == {"B": 1} and vendor.us == pytest.approx(2.0) and vendor.status is Status.OK
+
+
+def test_without_a_reference_the_largest_group_that_agrees_is_right() -> None:
+    clock = Said()
+    tuned = tune(
+        [{"B": b} for b in (1, 2, 3)], lambda config: clock.call(config["B"], RIGHT + (config["B"] == 1)), clock=clock
+    )
+    assert tuned.config == {"B": 2} and tuned.winner.verified is Verified.AGREED
+    assert next(row.status for row in tuned.rows if row.config["B"] == 1) is Status.WRONG
+    alone = tune([{"B": 1}], lambda config: clock.call(1.0), clock=clock)
+    assert alone.winner.verified is Verified.FALSE
+
+
+@pytest.mark.parametrize(("wrong", "status"), [(9, Status.OK), (11, Status.WRONG)])
+def test_a_share_of_wrong_elements_may_be_let_pass(wrong: int, status: Status) -> None:
+    clock = Said()
+    result = np.zeros(1000)
+    result[:wrong] = 5
+    check = gt.Check(np.zeros(1000), max_mismatched_ratio=0.01)
+    (row,) = tune([{}], lambda config: clock.call(1.0, result), clock=clock, check=check).rows
+    assert row.status is status and row.mismatched_ratio == pytest.approx(wrong / 1000)
+
+
+def refuses(outputs: Any) -> bool:
+    return False
+
+
+def raises(outputs: Any) -> None:
+    raise AssertionError("not so")
+
+
+def test_a_check_by_hand_or_none() -> None:
+    clock = Said()
+
+    def row(check: gt.Check) -> gt.Row:
+        return tune([{}], lambda config: clock.call(1.0), clock=clock, check=check).rows[0]
+
+    assert row(gt.Check(manual=refuses)).status is Status.WRONG
+    assert "not so" in row(gt.Check(manual=raises)).reason
+    assert row(gt.Check(manual=lambda outputs: None)).verified is Verified.TRUE
+    skipped = row(gt.Check(RIGHT + 1, skip=True))
+    assert skipped.status is Status.OK and skipped.verified is Verified.FALSE
+
+
+def test_outputs_hold_nan_before_the_checked_call_and_before_restores_each() -> None:
+    out, calls = np.zeros(4), []
+
+    def run() -> None:
+        calls.append("run")
+        out[:3] = RIGHT[:3]  # the last element is never written
+
+    call = gt.Call(run, outputs=[out], before=lambda: calls.append("before"))
+    (row,) = tune([{}], lambda config: call, check=gt.Check(np.array([0.0, 1, 2, 0]))).rows
+    assert row.status is Status.WRONG and "element 3 is nan" in row.reason
+    assert calls == ["before", "run"]
+    call = gt.Call(run, outputs=[out[:3]], before=lambda: calls.append("before"))
+    tune([{}], lambda config: call, check=gt.Check(RIGHT[:3]))
+    assert calls[::2] == ["before"] * (len(calls) // 2)
+
+
+def test_all_failing_names_the_commonest_reason() -> None:
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        raise RuntimeError("odd" if config["B"] == 1 else "no such tile")
+
+    tuned = tune([{"B": b} for b in range(3)], build)
+    with pytest.raises(ValueError, match=r"No best kernel found: 2 of 3 .*no such tile"):
+        _ = tuned.config
+    with pytest.raises(UserError, match="No configurations to tune"):
+        tune([], build)
+
+
+def test_a_reference_that_fails_is_no_fault_of_configurations() -> None:
+    def reference() -> Any:
+        raise KeyError("x")
+
+    with pytest.raises(UserError, match="the reference: raised KeyError"):
+        tune([{}], lambda config: lambda: RIGHT, check=gt.Check(reference))
+
+
+def test_what_hangs_in_python_ends_at_the_limit() -> None:
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            while config["hang"]:
+                pass
+            return RIGHT
+
+        return run
+
+    effort = gt.Effort(timeout_s=0.2)
+    tuned = gt.tune_callables([{"hang": True}, {"hang": False}], build, output_dir=None, effort=effort)
+    assert [(row.config["hang"], row.status) for row in tuned.rows] == [(False, Status.OK), (True, Status.TIMEOUT)]
+
+
+def test_nothing_runs_after_the_gpus_context_is_lost() -> None:
+    clock, built = Said(), []
+
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        built.append(config["B"])
+        run = clock.call(config["B"])
+
+        def crash() -> Any:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        return crash if config["B"] == 5 else run
+
+    effort = gt.Effort(chunk=2)
+    tuned = gt.tune_callables([{"B": b} for b in (3, 4, 1, 5, 2)], build, clock=clock, output_dir=None, effort=effort)
+    crashed = {row.config["B"]: row.reason for row in tuned.rows if row.status is Status.CRASHED}
+    assert set(crashed) == {1, 5, 2} and "not run" in crashed[2] and "illegal" in crashed[5]
+    assert tuned.config == {"B": 3} and built == [3, 4, 1, 5]
+
+
+def test_only_finalists_and_a_chunk_are_held_at_once() -> None:
+    clock = Said()
+    alive, most = 0, 0
+
+    class Inputs:
+        def __init__(self) -> None:
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        inputs, run = Inputs(), clock.call(config["B"])
+        return lambda: (run(), inputs)[0]
+
+    effort = gt.Effort(chunk=4, finalists=2, early_stop_ratio=0)
+    tuned = gt.tune_callables([{"B": 40 - b} for b in range(20)], build, clock=clock, output_dir=None, effort=effort)
+    assert tuned.config == {"B": 21} and most <= 4 + 2 + 1
+
+
+def test_the_clock_of_the_host_tells_slow_from_fast() -> None:
+    tuned = tune([{"n": n} for n in (200_000, 200)], lambda config: lambda: sum(range(config["n"])),
+                 check=gt.Check(skip=True))  # fmt: skip
+    assert tuned.config == {"n": 200} and tuned.clock == HostClock.name
+    with pytest.raises(UserError, match="no clock 'sundial'"):
+        tune([{}], lambda config: lambda: None, clock="sundial")
+
+
+def test_a_run_leaves_log_table_and_best(tmp_path: Path) -> None:
+    clock = Said()
+    tuned = gt.tune_callables(
+        [{"B": 2, "tile": (8, 4)}, {"B": 1, "tile": (4, 4)}], lambda config: clock.call(config["B"]), name="my sum",
+        check=gt.Check(RIGHT), clock=clock, output_dir=tmp_path,
+    )  # fmt: skip
+    assert tuned.folder is not None and tuned.folder.parent == tmp_path
+    with (tuned.folder / "table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["B"] for row in rows] == ["1", "2"] and rows[0]["status"] == "ok" and rows[0]["method"] == "in_process"
+    assert "B1_tile4x4: ok" in (tuned.folder / "tune.log").read_text()
+    assert (tuned.folder / "tuned.yaml").exists()
+
+
+def test_importing_the_package_loads_neither_torch_nor_triton() -> None:
+    names = "'torch', 'triton', 'numpy', 'yaml'"
+    code = f"import sys, gemm_tuner as gt; print(*(m for m in ({names}) if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_every_name_of_the_surface_is_there() -> None:
+    assert {name for name in gt.__all__ if not hasattr(gt, name)} == set()
+    assert set(gt.__all__) <= set(dir(gt))
+    with pytest.raises(AttributeError):
+        _ = gt.no_such_name
