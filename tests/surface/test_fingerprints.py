@@ -1,0 +1,97 @@
+"""What makes a tuned result another one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from gemm_tuner.surface import fingerprints
+from gemm_tuner.surface.fingerprints import NoFingerprint
+
+SOURCE = """
+import functools
+
+SCALE = {scale}
+
+def helper(x):
+    return x + {step}
+
+def decorated(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+    return call
+
+@decorated
+def uses(x, block={block}):
+    return helper(x) * SCALE
+
+def unrelated():
+    return {unrelated}
+
+def closed(over):
+    def inside(x):
+        return x * over
+    return inside
+"""
+VALUES = {"scale": 2, "step": 1, "block": 64, "unrelated": 0}
+
+
+def module(folder: Path, **changed: int) -> Any:
+    path = folder / "kernels.py"
+    path.write_text(SOURCE.format(**{**VALUES, **changed}), encoding="utf-8")
+    made = ModuleType("kernels")
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
+    __import__("linecache").checkcache(str(path))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"), [({}, True), ({"unrelated": 5}, True), ({"step": 2}, False), ({"scale": 3}, False)]
+)
+def test_a_function_is_its_source_and_what_it_uses(tmp_path: Path, changed: dict[str, int], same: bool) -> None:
+    before = fingerprints.of(module(tmp_path).uses)
+    assert (fingerprints.of(module(tmp_path, **changed).uses) == before) is same
+
+
+def test_closures_defaults_and_bound_arguments_count(tmp_path: Path) -> None:
+    made = module(tmp_path)
+    ones = [made.closed(1), made.closed(2), partial(made.closed, 1), partial(made.closed, 2), made.uses, made.helper]
+    assert len({fingerprints.of(one) for one in ones}) == len(ones)
+    assert fingerprints.of(made.closed(1)) == fingerprints.of(made.closed(1))
+    assert fingerprints.of(module(tmp_path, block=32).uses) != fingerprints.of(made.uses)
+
+
+def test_tensors_count_by_type_shape_and_strides() -> None:
+    square = torch.zeros(4, 4)
+    assert fingerprints.of(square) == fingerprints.of(torch.ones(4, 4))
+    others = [square, torch.zeros(4, 5), torch.zeros(4, 4, dtype=torch.float16), torch.zeros(5, 4).t()[:4]]
+    assert len({fingerprints.of(one) for one in others}) == len(others)
+
+
+def test_values_of_unlike_types_differ_and_what_says_nothing_is_named() -> None:
+    values: list[Any] = [1, True, 1.0, "1", (1,), [1], {1: 1}, {1}, None, torch.float16]
+    values += [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 64}, num_warps=8)]
+    assert len({fingerprints.of(one) for one in values}) == len(values)
+    with pytest.raises(NoFingerprint, match="object"):
+        fingerprints.of({"a": object()})
+
+
+def test_a_value_that_holds_itself_ends() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert fingerprints.of(loop) != fingerprints.of([])
+
+
+def test_equal_in_another_process() -> None:
+    call = "from gemm_tuner.surface import fingerprints as f; print(f.of(f.of), f.of({'a': {1, 2, 'x'}, 'b': print}))"
+    other = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True).stdout.split()
+    assert other == [fingerprints.of(fingerprints.of), fingerprints.of({"a": {1, 2, "x"}, "b": print})]
