@@ -1,4 +1,4 @@
-"""Configurations as users give them: mappings or ``triton.Config`` in a list, a generator, or a function of the call."""
+"""Configurations as users give them: mappings or triton.Config, in a list, a generator or a function of the call."""
 
 from __future__ import annotations
 
