@@ -218,6 +218,7 @@ class Verdict:
     error_over_bound: largest |error| / bound over all elements; at most 1 when right.
     worst_element:    (row, column) of that element.
     stable:           the same call gave the same bits each time; else worst_element is the first that differed.
+    how:              AGREED or FALSE; None where it was compared with a reference.
     """
 
     problem: Problem
@@ -228,3 +229,4 @@ class Verdict:
     worst_element: tuple[int, int] = (0, 0)
     message: str = ""
     stable: bool = True
+    how: Verified | None = None

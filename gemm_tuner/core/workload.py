@@ -40,6 +40,16 @@ class CallOperands(Protocol):
     """Tensors and factors of one call, as a dataclass: None for those that the problem does not have."""
 
 
+class Jury(Protocol):
+    """Compares the results of configurations with each other."""
+
+    def hear(self, script: ModuleType, name: str) -> None:
+        """Runs one configuration. Raises what its launch raises."""
+
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Of all that were heard, by name."""
+
+
 class Workload(Protocol):
     """Everything specific to one kind of problem. Methods that need torch import it when they are called."""
 
@@ -135,6 +145,12 @@ class Workload(Protocol):
 
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
         """Runs one configuration and compares it with the reference."""
+
+    def compares_configs(self, problem: Problem) -> bool:
+        """Whether there is no reference: configurations are then compared with each other, by a ``jury``."""
+
+    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
+        """Compares configurations of one size. Called where ``compares_configs``."""
 
     # Prediction. None where there is no model.
 

@@ -63,7 +63,7 @@ def measured_choice(
         problem=ranked.problem,
         config=config,
         source=source,
-        verified=Verified.TRUE,
+        verified=how_verified(verdicts, Verified.TRUE),
         median_us=ours.us,
         p20_us=p20,
         p80_us=p80,
@@ -96,7 +96,7 @@ def predicted_choice(
         problem=problem,
         config=kept[name],
         source="predicted",
-        verified=Verified.INTERPRETED,
+        verified=how_verified(verdicts, Verified.INTERPRETED),
         median_us=ours,
         p20_us=None,
         p80_us=None,
@@ -109,6 +109,12 @@ def predicted_choice(
         tie=False,
         roofline_pct=share_of_roofline_pct(problem, device, ours),
     )
+
+
+def how_verified(verdicts: Iterable[Verdict], where: Verified) -> Verified:
+    """The weakest of the checks of a configuration. where: what one with a reference shows."""
+    found = {verdict.how for verdict in verdicts}
+    return next((one for one in (Verified.FALSE, Verified.AGREED) if one in found), where)
 
 
 def share_of_roofline_pct(problem: Problem, device: Device, us: float) -> float:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.records import Config, Problem, Target
-from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.core.workload import Jury, Launch, OwnSpace
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
@@ -70,6 +70,12 @@ class GemmWorkload:
     def scratch(self, script: ModuleType, config: Any, problem: GemmProblem, num_sms: int) -> tuple[int, int]:
         elements, locks = script.scratch(config, call_size(problem), num_sms)
         return int(elements), int(locks)
+
+    def compares_configs(self, problem: Problem) -> bool:
+        return False
+
+    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
+        raise NotImplementedError("a GEMM has a reference")
 
     def launches(
         self,

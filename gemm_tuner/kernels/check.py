@@ -1,70 +1,121 @@
-"""Compares the outputs of a user's kernel with its reference. Needs torch."""
+"""Checks the outputs of a user's kernel by its reference or by the user's own check. Needs torch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.core.records import Verdict
-from gemm_tuner.core.workload import launch_all
+from gemm_tuner.core.records import Verdict, Verified
+from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.kernels import arguments
-from gemm_tuner.kernels.kernel_spec import Function, KernelSpec
+from gemm_tuner.kernels.compare import Comparison, compared
+from gemm_tuner.kernels.kernel_spec import Function
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.tensors import Tensors
 from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.languages.scratch import count_sms
 
 if TYPE_CHECKING:
     from gemm_tuner.kernels.workload import KernelWorkload
 
-# Of an element, where the spec gives none: relative and absolute, by bytes of its type.
-TOLERANCES = {4: 1e-4, 2: 1e-2, 1: 1e-1}
-REPEATS = 3
+REPEATS = 5
+
+
+class Unstable(Exception):
+    """The same call gave other bits; the text says which call."""
+
+
+class Trial:
+    """One case of a kernel with its tensors, on which configurations are run one after another."""
+
+    def __init__(self, workload: KernelWorkload, problem: KernelProblem, seed: int, device: str) -> None:
+        assert problem.spec is not None
+        self.spec, self.problem, self.device, self._workload = problem.spec, problem, device, workload
+        tensors: Tensors
+        (tensors,) = workload.operands(problem, 0, "", seed, device)
+        self._tensors, self._num_sms = tensors, count_sms(device)
+        self.before = {key: value.clone() for key, value in tensors.by_name().items()}
+
+    def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
+        """The outputs of one configuration, by name, copied. On a GPU the call is repeated: raises Unstable where
+        another one gives other bits, unless the spec allows that."""
+        launches: list[Launch] = self._workload.launches(
+            script, script.CONFIGS[name], self.problem, self._tensors, None, self._num_sms
+        )
+        once = self.device == "cpu" or self.spec.check.nondeterministic or self.spec.check.skip_check
+        tensors, first = self._tensors.by_name(), {}
+        for turn in range(1 if once else REPEATS):
+            for key, value in tensors.items():
+                value.copy_(self.before[key])
+            launch_all(launches)
+            outputs = {one.name: tensors[one.name] for one in self.spec.tensors if one.output}
+            if turn == 0:
+                first = {key: value.clone() for key, value in outputs.items()}
+            elif any(first_difference(first[key], value) is not None for key, value in outputs.items()):
+                hint = "say check: {nondeterministic: true} if it may"
+                raise Unstable(f"call {turn + 1} gave other bits; {hint}")
+        return first
+
+    def given(self) -> dict[str, Any]:
+        """What the user's functions may take by name: the case's values, args, and tensors as before the call."""
+        names = arguments.names_of(self.spec, self.problem.values, None, self._num_sms)
+        return {**names, **{key: value.clone() for key, value in self.before.items()}}
+
+    def expected(self) -> dict[str, Any]:
+        """The outputs by the reference. Raises ValueError for another number or shape of them, and for no tensors."""
+        import torch
+
+        assert self.spec.reference is not None
+        given = {**self.given(), "dtype": torch.float64}
+        function = loaded(self.spec.reference)
+        found = function(**{name: given[name] for name in self.spec.reference.parameters if name in given})
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        outputs = [one.name for one in self.spec.tensors if one.output]
+        if not all(isinstance(one, torch.Tensor) for one in results):
+            kinds = ", ".join(type(one).__name__ for one in results)
+            raise ValueError(f"the reference returned {kinds} and no tensors; one that judges is a manual_check")
+        shapes = [tuple(self.before[name].shape) for name in outputs]
+        if [tuple(one.shape) for one in results] != shapes:
+            told = ", ".join(str(tuple(one.shape)) for one in results)
+            raise ValueError(f"the reference returned {told} for outputs of {', '.join(map(str, shapes))}")
+        return dict(zip(outputs, results, strict=True))
+
+    def verdict(self, name: str, found: Comparison, how: Verified | None = None) -> Verdict:
+        return Verdict(self.problem, name, found.ok, found.max_abs_error, found.over, found.at, found.message, how=how)
+
+    def unstable(self, name: str, error: Unstable) -> Verdict:
+        return Verdict(self.problem, name, False, 0.0, 0.0, (0, 0), str(error), stable=False)
 
 
 def check(
     workload: KernelWorkload, script: ModuleType, problem: KernelProblem, name: str, seed: int, device: str
 ) -> Verdict:
-    """Outputs are NaN before the call. On a GPU the call is repeated and must give the same bits."""
-    spec = problem.spec
-    assert spec is not None
-    (tensors,) = workload.operands(problem, 0, "", seed, device)
-    before = {key: value.clone() for key, value in tensors.by_name().items()}
-    expected = results_of_reference(spec, problem, before, count_sms(device))
-    launches = workload.launches(script, script.CONFIGS[name], problem, tensors, None, count_sms(device))
-    verdict = None
-    first: list[Any] = []
-    for turn in range(1 if device == "cpu" else REPEATS):
-        for key, value in tensors.by_name().items():
-            value.copy_(before[key])
-        launch_all(launches)
-        outputs = [tensors.by_name()[one.name] for one in spec.tensors if one.output]
-        if turn == 0:
-            first = [one.clone() for one in outputs]
-            verdict = compared(spec, problem, name, outputs, expected)
-        elif any(first_difference(one, two) is not None for one, two in zip(first, outputs, strict=True)):
-            return Verdict(problem, name, False, 0.0, 0.0, (0, 0), f"call {turn + 1} gave other bits", stable=False)
-    assert verdict is not None
-    return verdict
+    """Outputs are NaN before the call."""
+    trial = Trial(workload, problem, seed, device)
+    spec = trial.spec
+    try:
+        outputs = trial.outputs(script, name)
+    except Unstable as error:
+        return trial.unstable(name, error)
+    if spec.check.skip_check:
+        return trial.verdict(name, Comparison(), Verified.FALSE)
+    if spec.manual_check is not None:
+        return trial.verdict(name, judged_by(spec.manual_check, outputs, trial.given()))
+    return trial.verdict(name, compared(spec.check, outputs, trial.expected()))
 
 
-def results_of_reference(spec: KernelSpec, problem: KernelProblem, tensors: dict[str, Any], num_sms: int) -> list[Any]:
-    """The outputs by the reference, in the order of the spec. Raises ValueError for another number or shape of them."""
-    import torch
-
-    given = {
-        **arguments.names_of(spec, problem.values, None, num_sms),
-        **{key: value.clone() for key, value in tensors.items()},
-        "dtype": torch.float64,
-    }
-    function = loaded(spec.reference)
-    found = function(**{name: given[name] for name in spec.reference.parameters if name in given})
-    results = list(found) if isinstance(found, (tuple, list)) else [found]
-    outputs = [one for one in spec.tensors if one.output]
-    shapes = [tuple(tensors[one.name].shape) for one in outputs]
-    if [tuple(one.shape) for one in results] != shapes:
-        told = ", ".join(str(tuple(one.shape)) for one in results)
-        raise ValueError(f"the reference returned {told} for outputs of {', '.join(map(str, shapes))}")
-    return results
+def judged_by(function: Function, outputs: Mapping[str, Any], given: Mapping[str, Any]) -> Comparison:
+    """The verdict of the user's own check: it raises or returns False for what is wrong. A parameter that is no name of
+    the spec gets the list of outputs."""
+    known = {**given, **outputs}
+    try:
+        found = loaded(function)(**{name: known.get(name, list(outputs.values())) for name in function.parameters})
+    except Exception as error:
+        text = " ".join(str(error).split())
+        return Comparison(float("inf"), float("inf"), message=f"{function.name}: {type(error).__name__}: {text}")
+    wrong = found is not None and not bool(found)
+    return Comparison(float("inf"), float("inf"), message=f"{function.name} says {found}") if wrong else Comparison()
 
 
 def loaded(function: Function) -> Any:
@@ -72,26 +123,3 @@ def loaded(function: Function) -> Any:
     module = ModuleType(f"reference_{function.name}")
     exec(compile(function.source, f"<{module.__name__}>", "exec"), module.__dict__)  # noqa: S102
     return getattr(module, function.name)
-
-
-def compared(spec: KernelSpec, problem: KernelProblem, name: str, outputs: list[Any], expected: list[Any]) -> Verdict:
-    """The verdict over all outputs: an error is measured in rtol * |expected| + atol."""
-    worst: tuple[float, tuple[int, int], str, float] = (0.0, (0, 0), "", 0.0)
-    labels = [one.name for one in spec.tensors if one.output]
-    for label, actual, wanted in zip(labels, outputs, expected, strict=True):
-        default = TOLERANCES[min(4, actual.element_size())]
-        rtol = default if spec.rtol is None else spec.rtol
-        atol = default if spec.atol is None else spec.atol
-        wanted = wanted.double()
-        error = (actual.double() - wanted).abs()
-        same = (actual.isnan() & wanted.isnan()) | (actual.double() == wanted)
-        score = (error / (rtol * wanted.abs() + atol).clamp_min(1e-300)).masked_fill(same, 0.0)
-        score = score.nan_to_num(nan=float("inf"), posinf=float("inf"))
-        at = int(score.argmax())
-        over, columns = float(score.flatten()[at]), max(1, actual.shape[-1] if actual.dim() else 1)
-        if over >= worst[0]:
-            text = f"{label}[{at}] is {float(actual.flatten()[at]):.6g}, not {float(wanted.flatten()[at]):.6g}"
-            largest = float(error.masked_fill(same, 0.0).nan_to_num(nan=float("inf")).max())
-            worst = (over, divmod(at, columns), text, largest)
-    over, at_element, text, largest = worst
-    return Verdict(problem, name, over <= 1.0, largest, over, at_element, "" if over <= 1.0 else text)

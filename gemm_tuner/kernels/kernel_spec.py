@@ -37,8 +37,30 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """How results are judged.
+
+    rtol, atol: of an element, relative and absolute; None for those of its type. rms: the largest relative RMS of the
+    error of an output; None for what its type allows, or rtol where that is more.
+    max_mismatched_ratio: the share of elements that may be beyond rtol and atol. skip_check: results are not compared.
+    nondeterministic: equal calls may give other bits.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    rms: float | None = None
+    max_mismatched_ratio: float = 0.0
+    skip_check: bool = False
+    nondeterministic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """All texts of expressions are as the user wrote them. rtol, atol: of an element, relative and absolute."""
+    """All texts of expressions are as the user wrote them.
+
+    reference: computes the outputs; manual_check: judges them in its place. Without either, configurations are compared
+    with each other.
+    """
 
     name: str
     kernel: Function
@@ -47,9 +69,9 @@ class KernelSpec:
     params: tuple[tuple[str, tuple[Any, ...]], ...]
     grid: tuple[str, ...]
     rules: tuple[tuple[str, str], ...]
-    reference: Function
+    reference: Function | None = None
+    manual_check: Function | None = None
+    check: Check = Check()
     check_cases: tuple[Case, ...] = ()
-    rtol: float | None = None
-    atol: float | None = None
     flops: str = ""
     bytes: str = ""

@@ -6,8 +6,9 @@ args:      {stride: cols, BLOCK: next_power_of_2(cols)}           expressions; l
 params:    {ROWS: [1, 2, 4], num_warps: [2, 4, 8]}
 grid:      ["cdiv(rows, ROWS)"]
 rules:     [ROWS <= rows, {keep: BLOCK / num_warps <= 2048, why: registers}]
-reference: softmax.py:reference
-check:     {rtol: 1.0e-2, atol: 1.0e-2}
+reference: softmax.py:reference          takes tensors and values by name, and dtype: the precision to compute in
+manual_check: softmax.py:judge           in place of a reference: raises, or returns False, for outputs that are wrong
+check:     {rtol: 1.0e-2, atol: 1.0e-2, rms: 1.0e-2, max_mismatched_ratio: 0.01, nondeterministic: true}
 check_cases: {rows: 3, cols: 37, dtype: fp16}
 flops, bytes: expressions, for the roofline and to rank where nothing is timed
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,18 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.expressions import Expression
-from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Function, KernelSpec, Tensor
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Check, Function, KernelSpec, Tensor
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
 from gemm_tuner.system.values import choice, did_you_mean
 
 KEYS = (
-    *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "check", "check_cases"),
-    *("flops", "bytes"),
+    *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
+    *("check_cases", "flops", "bytes"),
 )
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
+CHECK_SWITCHES = ("skip_check", "nondeterministic")
+CHECK_KEYS = ("rtol", "atol", "rms", "max_mismatched_ratio", *CHECK_SWITCHES)
 INITS = ("randn", "uniform", "integer", "zeros", "ones", "nan")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_SOURCE_BYTES = 4 * 2**20
@@ -53,10 +56,8 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     if not isinstance(named, str):
         raise UserError("names no kernel", where=where, accepted="kernel: FILE.py:NAME, or the first argument")
     kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
-    if "reference" not in row:
-        raise UserError(
-            "has no reference", where=where, accepted="reference: FILE.py:FUNCTION, which computes the outputs"
-        )
+    if "reference" in row and "manual_check" in row:
+        raise UserError("has a reference and a manual_check", where=where, accepted="one of them")
     spec = KernelSpec(
         name=_word(row.get("name", kernel.name), f"{where}, name"),
         kernel=kernel,
@@ -65,11 +66,15 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         params=_params(row.get("params"), f"{where}, params"),
         grid=_grid(row.get("grid"), f"{where}, grid"),
         rules=tuple(_rules(row.get("rules", []), f"{where}, rules")),
-        reference=function(row["reference"], path.parent, f"{where}, reference"),
+        **{
+            key: function(row[key], path.parent, f"{where}, {key}")
+            for key in ("reference", "manual_check")
+            if key in row
+        },
+        check=_check(row.get("check", {}), f"{where}, check"),
         check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
         flops=str(row.get("flops", "")),
         bytes=str(row.get("bytes", "")),
-        **_tolerances(row.get("check", {}), f"{where}, check"),
     )
     cases = _cases(row.get("cases", {}), f"{where}, cases") or ((),)
     _require_arguments(spec, cases, where)
@@ -173,14 +178,18 @@ def _cases(value: Any, where: str) -> tuple[Case, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _tolerances(value: Any, where: str) -> Mapping[str, float]:
+def _check(value: Any, where: str) -> Check:
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)}", where=where, accepted="{rtol: 1.0e-2, atol: 1.0e-2}")
-    refuse_unknown(value, ("rtol", "atol"), where)
+    refuse_unknown(value, CHECK_KEYS, where)
     for name, one in value.items():
-        if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one < 1e6:
-            raise UserError(f"{name} is {show(one)}", where=where, accepted="a number, 0 or more, such as 1.0e-2")
-    return {name: float(one) for name, one in value.items()}
+        if name in CHECK_SWITCHES and type(one) is not bool:
+            raise UserError(f"{name} is {show(one)}", where=where, accepted="true, false")
+        most = 1.0 if name == "max_mismatched_ratio" else 1e6
+        if name not in CHECK_SWITCHES and (type(one) not in (int, float) or not 0 <= one <= most):
+            raise UserError(f"{name} is {show(one)}", where=where, accepted=f"0 to {most:g}, such as 1.0e-2")
+    given: dict[str, Any] = {name: one if name in CHECK_SWITCHES else float(one) for name, one in value.items()}
+    return Check(**given)
 
 
 def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:

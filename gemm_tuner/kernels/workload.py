@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.space.plain_workload import PlainWorkload
+
+if TYPE_CHECKING:
+    from gemm_tuner.kernels.jury import Jury
 
 TEMPLATE = "user_kernel.py.j2"
 # Integers of a case are at most these where it is only checked: even, and ragged.
@@ -83,6 +86,16 @@ class KernelWorkload(PlainWorkload):
         from gemm_tuner.kernels.check import check
 
         return check(self, script, of(problem), name, seed, device)
+
+    def compares_configs(self, problem: Problem) -> bool:
+        spec = spec_of(problem)
+        return spec.reference is None and spec.manual_check is None and not spec.check.skip_check
+
+    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
+        from gemm_tuner.kernels.check import Trial
+        from gemm_tuner.kernels.jury import Jury
+
+        return Jury(Trial(self, of(problem), seed, device))
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
         """The roofline for all: nothing is known of how they differ."""

@@ -11,7 +11,7 @@ def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
     """The index of the first element whose bits differ; None when there is none."""
     import torch
 
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[one.element_size()]
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.element_size()]
     same = one.contiguous().view(bits) == other.contiguous().view(bits)
     if bool(same.all()):
         return None

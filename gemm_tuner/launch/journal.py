@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias
 import msgspec
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Problem, Status, Verdict
+from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable, read_text
 from gemm_tuner.system.json_records import Count, parse_json, record_of
@@ -93,6 +93,7 @@ class Judged(_Event, frozen=True, tag="verdict"):
     worst_element: tuple[Count, Count]
     message: str
     stable: bool = True
+    how: Verified | None = None
 
     @classmethod
     def of(cls, work: int, verdict: Verdict) -> Judged:

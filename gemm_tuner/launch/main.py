@@ -12,13 +12,14 @@ from types import ModuleType
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language, language_of
-from gemm_tuner.core.workload import FIRST_KIND, workload_of
+from gemm_tuner.core.records import Problem
+from gemm_tuner.core.workload import FIRST_KIND, Jury, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.system.documents import show
@@ -143,27 +144,75 @@ def warm_vendor(plan: Plan, processor: Processor) -> None:
 
 def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:
     """Checks each work's entries best first, each at the tuned size and at odd sizes; small ones where kernels are
-    interpreted."""
+    interpreted. Entries without a reference are all run before any is judged."""
+
+    def over() -> bool:
+        return stop.exists() or plan.is_over()
+
     for index, work in enumerate(plan.work):
-        for script, name in work.entries:
-            if stop.exists() or plan.is_over():
-                return
-            journal.write(Begin(index, name))
-            workload, right = workload_of(work.problem.kind), True
-            config, descriptors = scripts[script].CONFIGS[name], scripts[script].DESCRIPTORS
-            try:
-                for problem in workload.check_problems(
-                    work.problem, config, descriptors=descriptors, interpreted=interpreted
-                ):
-                    verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
-                    journal.write(Judged.of(index, verdict))
-                    right = right and verdict.ok
-            except Exception as error:
-                report_failure(journal, index, name, error)
-                right = False
+        workload = workload_of(work.problem.kind)
+        together = workload.compares_configs(work.problem)
+        (compare_entries if together else check_entries)(plan, journal, scripts, index, over, interpreted)
+        if over():
+            return
+
+
+def check_entries(
+    plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
+) -> None:
+    """Compares the entries of a work with the reference, until one is right if the plan says so."""
+    work = plan.work[index]
+    workload = workload_of(work.problem.kind)
+    for script, name in work.entries:
+        if over():
+            return
+        journal.write(Begin(index, name))
+        right = True
+        try:
+            for problem in sizes_of_check(work, scripts[script], name, interpreted):
+                verdict = workload.check(scripts[script], problem, name, plan.method.seed, plan.device)
+                journal.write(Judged.of(index, verdict))
+                right = right and verdict.ok
+        except Exception as error:
+            report_failure(journal, index, name, error)
+            right = False
+        journal.write(End(index, name))
+        if right and plan.stop_at_first_right:
+            break
+
+
+def compare_entries(
+    plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
+) -> None:
+    """Compares the entries of a work with each other. None has an end in the journal before all have run: after a crash
+    the others are run again."""
+    work = plan.work[index]
+    workload, juries = workload_of(work.problem.kind), dict[Problem, Jury]()
+    heard: list[str] = []
+    for script, name in work.entries:
+        if over():
+            return
+        journal.write(Begin(index, name))
+        try:
+            for problem in sizes_of_check(work, scripts[script], name, interpreted):
+                if problem not in juries:
+                    juries[problem] = workload.jury(problem, plan.method.seed, plan.device)
+                juries[problem].hear(scripts[script], name)
+            heard.append(name)
+        except Exception as error:
+            report_failure(journal, index, name, error)
             journal.write(End(index, name))
-            if right and plan.stop_at_first_right:
-                break
+    verdicts = [jury.verdicts() for jury in juries.values()]
+    for name in heard:
+        for of_size in verdicts:
+            journal.write(Judged.of(index, of_size[name]))
+        journal.write(End(index, name))
+
+
+def sizes_of_check(work: Work, script: ModuleType, name: str, interpreted: bool) -> tuple[Problem, ...]:
+    check_problems = workload_of(work.problem.kind).check_problems
+    config, descriptors = script.CONFIGS[name], script.DESCRIPTORS
+    return check_problems(work.problem, config, descriptors=descriptors, interpreted=interpreted)
 
 
 if __name__ == "__main__":

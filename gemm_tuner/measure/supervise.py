@@ -7,12 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, Process, Round, event_of, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.measure.parse_run import Key, at_end, crash_timing, from_on
@@ -219,9 +220,16 @@ def check_plan(
 
 def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:
     """What is left of a plan after the entry that was running, or that ended last. again: include the one that was
-    running."""
+    running. Entries that are compared with each other end together: those that have not are all left."""
     running = at_end(journal)
-    if running is not None:
-        return from_on(plan, *running, itself=again)
     ended = [(e.work, e.name) for e in journal if isinstance(e, End)]
-    return from_on(plan, *ended[-1], itself=False) if ended else plan
+    last = running or (ended[-1] if ended else None)
+    if last is None:
+        return plan
+    again = again and running is not None
+    index, work = last[0], plan.work[last[0]]
+    if not workload_of(work.problem.kind).compares_configs(work.problem):
+        return from_on(plan, *last, itself=again)
+    gone = {name for at, name in ended if at == index} | (set() if again else {last[1]})
+    left = replace(work, entries=tuple(entry for entry in work.entries if entry[1] not in gone))
+    return replace(plan, work=tuple(one for one in (left, *plan.work[index + 1 :]) if one.entries))

@@ -12,7 +12,7 @@ from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan
+from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan, with_jurors
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
@@ -60,7 +60,9 @@ class CheckStage:
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
             # Only now: waiting for the GPU does not count.
             begun, deadline = budget.clock(), budget.unix_time(budget.until())
-            plan = verify_plan(order, self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline)
+            plan = verify_plan(
+                with_jurors(order), self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline
+            )
             checker.verdicts(plan, self.folder.stage("verify"), verification.hear)
             if measured:
                 pace.count_check(len(order), budget.clock() - begun)
@@ -77,8 +79,10 @@ class CheckStage:
         order = []
         for state in states:
             known = self.store.checked(state.problem)
-            names = [name for name in state.timed() if name not in known]
-            if names:
+            together = workload_of(state.problem.kind).compares_configs(state.problem)
+            timed = state.timed()
+            names = [name for name in timed if together or name not in known]
+            if set(names) - known:
                 order.append((state, names))
         self.run(checker, order)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
-from gemm_tuner.core.records import Problem, Verdict
+from gemm_tuner.core.records import Problem, Verdict, Verified
 from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.pipeline import (
     finished_machine,
@@ -145,7 +145,7 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     found: list[str | None] = []
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-        found.append(name)
+        found.append(None if any(one.how is Verified.FALSE for one in verdicts) else name)
 
     checker = launchers[0] if launchers else predict.interpreter(session)
     with session.compile_stage(scripts) as compiling:

@@ -25,8 +25,8 @@ from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 # Rules that the funnel on one line names.
 MOST_CUTTING = 3
-EXACT = "exact"
-INTERPRETED = "interp."
+EXACT, INTERPRETED = "exact", "interp."
+RIGHT = {None: "right", Verified.AGREED: "agrees", Verified.FALSE: "not checked"}
 
 
 def funnel(
@@ -253,7 +253,7 @@ def verdicts_table(
         if not verdicts:
             cells.append((*begin, "", Text("could not run", style="red"), "", "", why_not.get(problem, "")))
         for v in verdicts:
-            verdict = Text("right") if v.ok else Text("wrong", style="red")
+            verdict = Text(RIGHT[v.how]) if v.ok else Text("wrong", style="red")
             cells.append(
                 (*begin, v.problem.shape, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message)
             )

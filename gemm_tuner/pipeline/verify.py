@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from gemm_tuner.core.records import Problem, Status, Verdict
 from gemm_tuner.core.script import Script
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
+
+# Configurations of a size without a reference that are compared with each other, if so many ran.
+COMPARED = 8
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
 
@@ -27,13 +31,33 @@ class Checker(Protocol):
 
 @dataclass
 class Checked:
-    """What is known of one size while its candidates are checked."""
+    """What is known of one size while its candidates are checked.
+
+    names: of the candidates; others may be checked beside them. left: those of which nothing is known yet.
+    """
 
     state: SizeState
+    names: tuple[str, ...]
     left: list[str]
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     right: str | None = None
     settled: bool = False
+
+
+def with_jurors(candidates: Named) -> Named:
+    """The candidates, and where there is no reference others to compare them with: of those that compiled and may run,
+    from the fastest to the slowest."""
+    return [(state, [*names, *_jurors(state, names)]) for state, names in candidates]
+
+
+def _jurors(state: SizeState, names: Sequence[str]) -> list[str]:
+    if not workload_of(state.problem.kind).compares_configs(state.problem):
+        return []
+    us = {**state.predicted_us, **state.screened_us()}
+    others = [name for name in state.own if name not in names and state.may_run(name) and state.has_binary(name)]
+    others.sort(key=lambda name: (us[name], name))
+    wanted = min(len(others), max(0, COMPARED - len(names)))
+    return [others[place * len(others) // wanted] for place in range(wanted)]
 
 
 class Verification:
@@ -54,7 +78,7 @@ class Verification:
         all_of_them: bool = False,
     ) -> None:
         self._all_of_them, self._store = all_of_them, store
-        self.sizes = {state.problem: Checked(state, list(names)) for state, names in candidates}
+        self.sizes = {state.problem: Checked(state, tuple(names), list(names)) for state, names in candidates}
         self._on_settled = on_settled
 
     def hear(self, problem: Problem, event: Heard) -> None:
@@ -86,7 +110,7 @@ class Verification:
             at = f"at {wrong[0].problem.shape}"
             status = Status.WRONG if wrong[0].stable else Status.UNSTABLE
             self._fail(size, name, status, f"{at}: {wrong[0].message}")
-        if verdicts and not wrong and size.right is None:
+        if verdicts and not wrong and size.right is None and name in size.names:
             size.right = name
         if name in size.left:
             size.left.remove(name)

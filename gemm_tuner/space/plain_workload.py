@@ -13,7 +13,7 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target
-from gemm_tuner.core.workload import OwnSpace
+from gemm_tuner.core.workload import Jury, OwnSpace
 from gemm_tuner.system.documents import show
 
 FORM = "a list of different integers, of true and false, of words, or of lists of integers"
@@ -83,6 +83,12 @@ class PlainWorkload:
 
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
         return None
+
+    def compares_configs(self, problem: Problem) -> bool:
+        return False
+
+    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
+        raise NotImplementedError(f"a {problem.kind} problem has a reference")
 
     def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
         return (config.name,)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
-from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing, Verdict
+from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing, Verdict, Verified
 from gemm_tuner.core.workload import problem_from_dict
 
 STORE_FILE = "run.sqlite"
@@ -207,7 +207,7 @@ class Store:
         def decode(text: str) -> Verdict:
             row = json.loads(text)
             row |= {"problem": problem_from_dict(row["problem"]), "worst_element": tuple(row["worst_element"])}
-            return Verdict(**row)
+            return Verdict(**{**row, "how": Verified(row["how"]) if row.get("how") else None})
 
         query = "SELECT verdict FROM verdicts WHERE size = ? AND name = ? ORDER BY id"
         return self._rows(query, (problem.key, name), decode)

@@ -63,7 +63,12 @@ def test_recorded_plans_and_journals_are_read_whole(start: Path, tmp_path: Path)
     for row, wrote in zip(rows, again, strict=True):
         if "problem" in row:
             row["problem"] = problem_from_dict(row["problem"]).to_dict()
-        later = {"flushes": None, "stable": True, "early_stopped": False}  # fields that this recording does not have
+        later = {
+            "flushes": None,
+            "stable": True,
+            "how": None,
+            "early_stopped": False,
+        }  # fields that this recording does not have
         assert wrote == {**{key: value for key, value in later.items() if key in wrote}, **row}
 
 

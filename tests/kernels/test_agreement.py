@@ -1,0 +1,103 @@
+"""Kernels without a reference: their configurations are compared with each other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from fault_runs import ROOT, statuses_of_run
+
+from gemm_tuner.core.records import Verdict, Verified
+from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.jury import Jury
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.launch.journal import Begin, End
+from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
+from gemm_tuner.measure.supervise import behind
+from gemm_tuner.store import results
+
+EXAMPLE = ROOT / "examples" / "kernels"
+
+
+def written(folder: Path, source: str = "", **keys: object) -> Path:
+    """The softmax example in a folder; None takes a key of its spec away."""
+    (folder / "softmax.py").write_text(source or (EXAMPLE / "softmax.py").read_text())
+    spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()) | keys
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in spec.items() if value is not None}))
+    return path
+
+
+def test_without_a_reference_what_most_configurations_compute_wins(tmp_path: Path) -> None:
+    """ROWS 2 writes another result, ROWS 3 leaves the last row unwritten: it stays NaN."""
+    source = (EXAMPLE / "softmax.py").read_text()
+    source = source.replace("values / tl.sum(values, 0)", "values / tl.sum(values, 0) * (1 + (ROWS == 2))")
+    source = source.replace("first + ROWS, n_rows", "first + ROWS, n_rows - (ROWS == 3)")
+    params = {"ROWS": [1, 2, 3, 4], "num_warps": [1]}
+    written(
+        tmp_path, source, reference=None, params=params, cases={"rows": 4, "cols": 16, "dtype": "fp16"},
+        check_cases={"rows": 5, "cols": 7, "dtype": "fp16"},
+    )  # fmt: skip
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--arch", "sm_90"]
+    command += ["--compare", "all", "-o", "tuned.yaml", "--num_threads", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = results.read(tmp_path / "tuned.yaml").rows
+    assert row.config is not None and row.config.options()["ROWS"] in (1, 4)
+    assert row.verified is Verified.AGREED
+    (statuses,) = statuses_of_run(next((tmp_path / "results").glob("*-*"))).values()
+    ended = {name.split("_")[2]: status for name, status in statuses.items()}
+    assert ended == {"ROWS1": "ok", "ROWS2": "wrong", "ROWS3": "wrong", "ROWS4": "ok"}
+
+
+class _Outputs:
+    """Stands for a trial whose configurations give one number each."""
+
+    def __init__(self, problem: KernelProblem, values: dict[str, float]) -> None:
+        assert problem.spec is not None
+        self.problem, self.spec, self._values = problem, problem.spec, values
+
+    def outputs(self, _: object, name: str) -> dict[str, object]:
+        import torch
+
+        return {"out": torch.tensor([1.0, self._values[name]])}
+
+    def verdict(self, name: str, found: object, how: Verified) -> Verdict:
+        return Verdict(self.problem, name, found.ok, 0.0, found.over, message=found.message, how=how)
+
+
+@pytest.mark.parametrize(
+    ("values", "right", "how"),
+    [
+        ({"a": 2.0, "b": 2.00001, "c": 3.0}, {"a", "b"}, Verified.AGREED),
+        ({"a": 3.0, "b": 2.0, "c": 2.0}, {"b", "c"}, Verified.AGREED),
+        ({"a": 3.0, "b": 2.0}, set(), Verified.AGREED),
+        ({"a": 3.0, "b": 3.0, "c": 2.0, "d": 2.0}, set(), Verified.AGREED),
+        ({"a": 3.0}, {"a"}, Verified.FALSE),
+    ],
+)
+def test_the_largest_group_is_right_and_one_alone_is_not_checked(
+    tmp_path: Path, values: dict[str, float], right: set[str], how: Verified
+) -> None:
+    spec, (case, *_) = kernel_spec_file.read(written(tmp_path, reference=None))
+    jury = Jury(_Outputs(KernelProblem.of(spec, case), values))  # type: ignore[arg-type]
+    for name in values:
+        jury.hear(None, name)  # type: ignore[arg-type]
+    verdicts = jury.verdicts()
+    assert {name for name, one in verdicts.items() if one.ok} == right
+    assert {one.how for one in verdicts.values()} == {how}
+
+
+def test_after_a_crash_the_others_are_compared_anew(tmp_path: Path) -> None:
+    """What ran before the crash has no verdict yet, so that it runs again; what failed does not."""
+    spec, (case, other) = kernel_spec_file.read(written(tmp_path, reference=None))
+    entries = tuple((0, name) for name in "abcd")
+    works = tuple(Work(KernelProblem.of(spec, one), entries) for one in (case, other))
+    journal = [Begin(0, "a"), Begin(0, "b"), End(0, "b"), Begin(0, "c")]
+    left = behind(Plan(VERIFY, ("s.py",), works, Method()), journal, again=False)
+    assert [[name for _, name in work.entries] for work in left.work] == [["a", "d"], ["a", "b", "c", "d"]]
+    again = behind(Plan(VERIFY, ("s.py",), works, Method()), journal, again=True)
+    assert [name for _, name in again.work[0].entries] == ["a", "c", "d"]
