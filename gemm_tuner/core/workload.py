@@ -132,6 +132,9 @@ class Workload(Protocol):
     ) -> list[Launch]:
         """The kernels of one call."""
 
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        """What makes these operands ready for the next call, outside of its time, as they are now; None for nothing."""
+
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
         """The vendor library's call for the same problem, or None where it has none."""
 

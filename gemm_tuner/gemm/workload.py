@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -70,6 +70,9 @@ class GemmWorkload:
     def scratch(self, script: ModuleType, config: Any, problem: GemmProblem, num_sms: int) -> tuple[int, int]:
         elements, locks = script.scratch(config, call_size(problem), num_sms)
         return int(elements), int(locks)
+
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        return None
 
     def compares_configs(self, problem: Problem) -> bool:
         return False

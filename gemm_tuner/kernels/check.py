@@ -35,6 +35,7 @@ class Trial:
         tensors: Tensors
         (tensors,) = workload.operands(problem, 0, "", seed, device)
         self._tensors, self._num_sms = tensors, count_sms(device)
+        self._ready = workload.before_call(problem, tensors)
         self.before = {key: value.clone() for key, value in tensors.by_name().items()}
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
@@ -48,6 +49,8 @@ class Trial:
         for turn in range(1 if once else REPEATS):
             for key, value in tensors.items():
                 value.copy_(self.before[key])
+            if self._ready is not None:
+                self._ready()
             launch_all(launches)
             outputs = {one.name: tensors[one.name] for one in self.spec.tensors if one.output}
             if turn == 0:

@@ -10,6 +10,7 @@ reference: softmax.py:reference          takes tensors and values by name, and d
 manual_check: softmax.py:judge           in place of a reference: raises, or returns False, for outputs that are wrong
 check:     {rtol: 1.0e-2, atol: 1.0e-2, rms: 1.0e-2, max_mismatched_ratio: 0.01, nondeterministic: true}
 check_cases: {rows: 3, cols: 37, dtype: fp16}
+reset, restore: [out]                    tensors that are zero, or as at first, before each call; not in its time
 flops, bytes: expressions, for the roofline and to rank where nothing is timed
 """
 
@@ -32,7 +33,7 @@ from gemm_tuner.system.values import choice, did_you_mean
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
-    *("check_cases", "flops", "bytes"),
+    *("check_cases", "reset", "restore", "flops", "bytes"),
 )
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
 CHECK_SWITCHES = ("skip_check", "nondeterministic")
@@ -73,6 +74,8 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         },
         check=_check(row.get("check", {}), f"{where}, check"),
         check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
+        reset=_names(row.get("reset", []), f"{where}, reset"),
+        restore=_names(row.get("restore", []), f"{where}, restore"),
         flops=str(row.get("flops", "")),
         bytes=str(row.get("bytes", "")),
     )
@@ -150,6 +153,10 @@ def _grid(value: Any, where: str) -> tuple[str, ...]:
     return tuple(_text(one, where) for one in texts)
 
 
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(_word(one, where) for one in (value if isinstance(value, list) else [value]))
+
+
 def _rules(value: Any, where: str) -> Iterator[tuple[str, str]]:
     """(expression, reason) of each."""
     for number, row in enumerate(value if isinstance(value, list) else [value], 1):
@@ -209,6 +216,12 @@ def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) ->
             raise UserError(
                 f"{name} is no parameter of {spec.kernel.name}", where=where, accepted=", ".join(known), hint=hint
             )
+    for key, named in (("reset", spec.reset), ("restore", spec.restore)):
+        for name in named:
+            if name not in tensors or (key == "restore" and name in spec.reset):
+                what = f"{name} is no tensor" if name not in tensors else f"{name} is in reset, too"
+                hint = did_you_mean(name, tensors)
+                raise UserError(what, where=f"{where}, {key}", accepted=", ".join(tensors), hint=hint)
     for tensor in spec.tensors:
         dtypes = {dict(case).get(tensor.dtype, tensor.dtype) for case in cases}
         for dtype in sorted(map(str, dtypes - DTYPES.keys())):

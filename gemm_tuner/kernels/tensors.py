@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, make_dataclass
 from typing import Any
 
@@ -33,6 +33,20 @@ class Tensors:
         kind = make_dataclass("SpecTensors", list(found), bases=(Tensors,), frozen=True)
         made: Tensors = kind(**found)
         return made
+
+
+def readied(spec: KernelSpec, tensors: Mapping[str, Any]) -> Callable[[], None]:
+    """Zeroes what the spec resets, and gives what it restores the values that it has now."""
+    resets = [tensors[name] for name in spec.reset]
+    restores = [(tensors[name], tensors[name].clone()) for name in spec.restore]
+
+    def ready() -> None:
+        for tensor in resets:
+            tensor.zero_()
+        for tensor, values in restores:
+            tensor.copy_(values)
+
+    return ready
 
 
 def filled(init: str, dtype: Any, shape: tuple[int, ...], generator: Any) -> Any:

@@ -87,6 +87,12 @@ class KernelWorkload(PlainWorkload):
 
         return check(self, script, of(problem), name, seed, device)
 
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        from gemm_tuner.kernels.tensors import readied
+
+        spec = spec_of(problem)
+        return readied(spec, operands.by_name()) if spec.reset or spec.restore else None
+
     def compares_configs(self, problem: Problem) -> bool:
         spec = spec_of(problem)
         return spec.reference is None and spec.manual_check is None and not spec.check.skip_check

@@ -127,6 +127,7 @@ class Bench:
 
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """One call of a candidate; journals it as call number n."""
+        candidate.prepare()
         if self.flushes and not warm:
             self.flush()
         with self.scope():
@@ -139,6 +140,7 @@ class Bench:
         Not by stream events: what torch calls for them (cudaEventElapsedTime_v2) is unknown to nsys before
         2025, whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
         """
+        candidate.prepare()
         if self.flushes:
             self.flush()
         self.processor.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,21 @@ if TYPE_CHECKING:
     from gemm_tuner.launch.bench import Bench
 
 
-class Candidate:
-    """One configuration of one problem, ready to launch on rotating operands."""
+Before = Sequence[Callable[[], None]]
 
-    def __init__(self, work: int, name: str, launches: list[list[Launch]]) -> None:
-        self.work, self.name, self._launches, self._turn = work, name, launches, 0
+
+class Candidate:
+    """One configuration of one problem, ready to launch on rotating operands. before: what comes before each call on a
+    set of operands."""
+
+    def __init__(self, work: int, name: str, launches: list[list[Launch]], before: Before = ()) -> None:
+        self.work, self.name, self._launches, self._turn, self._before = work, name, launches, 0, before
         self.symbols = tuple(launch[0] for launch in launches[0])
+
+    def prepare(self) -> None:
+        """What the next call needs and what does not belong to its time."""
+        if self._before:
+            self._before[self._turn % len(self._before)]()
 
     def launch(self, bench: Bench) -> None:
         bench.launch(self._launches[self._turn % len(self._launches)])
@@ -32,6 +42,8 @@ class VendorCandidate:
     def __init__(self, work: int, calls: list[Any]) -> None:
         self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
         self.symbols: tuple[str, ...] = ()
+
+    def prepare(self) -> None: ...
 
     def launch(self, bench: Bench) -> None:
         bench.launch_vendor(self._calls[self._turn % len(self._calls)])
@@ -47,6 +59,8 @@ class WorkOperands:
         self._workload.require_memory(work.problem, method.rotating_bytes, device)
         made = self._workload.operands(work.problem, method.rotating_bytes, method.init_type, method.seed, device)
         self.sets: list[Any] = [placement.moved(operands) for operands in made]
+        before = [self._workload.before_call(self.problem, operands) for operands in self.sets]
+        self._before = [one for one in before if one is not None]
 
     def outgrow(self, flush_bytes: int) -> bool:
         """Whether the copies together are so large that rotating through them alone leaves none in L2."""
@@ -55,6 +69,10 @@ class WorkOperands:
     def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
         """(fp32 partial sums, int32 locks) that a configuration needs."""
         return self._workload.scratch(script, script.CONFIGS[name], self.problem, self._num_sms)
+
+    def candidate(self, work: int, script: ModuleType, name: str, shown: str = "") -> Candidate:
+        """A configuration, under another name where ``shown`` says so."""
+        return Candidate(work, shown or name, self.launches(script, name), self._before)
 
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         """The launches of a configuration on each set of operands."""

@@ -48,7 +48,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             return
         bench.journal.write(Begin(index, name))
         try:
-            candidate = Candidate(index, name, operands.launches(scripts[script], name))
+            candidate = operands.candidate(index, scripts[script], name)
             for _ in range(bench.method.warmup_calls):
                 bench.call(candidate, warm=True)
             bench.processor.wait()
@@ -105,13 +105,12 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
     for script, name in names:
         bench.journal.write(Begin(index, name))
         try:
-            running.append(tried(bench, Candidate(index, name, operands.launches(scripts[script], name))))
+            running.append(tried(bench, operands.candidate(index, scripts[script], name)))
         except Exception as error:
             report_failure(bench.journal, index, name, error)
     again = next((script for script, name in work.entries if name == work.again), None)
     if again is not None and any(candidate.name == work.again for candidate in running):
-        launches = operands.launches(scripts[again], work.again)
-        running.append(tried(bench, Candidate(index, AA_TEST, launches)))
+        running.append(tried(bench, operands.candidate(index, scripts[again], work.again, AA_TEST)))
     calls = operands.baseline_calls() if work.vendor else []
     if calls:
         bench.journal.write(Begin(index, VENDOR))

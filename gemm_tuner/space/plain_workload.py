@@ -81,6 +81,9 @@ class PlainWorkload:
     def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
         return 0, 0
 
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        return None
+
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
         return None
 
