@@ -12,10 +12,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from gemm_tuner.surface.aiter import benchmark_config, get_search_space, save_configs_to_json, tune_kernel
+    from gemm_tuner.surface.benchmark import benchmark
+    from gemm_tuner.surface.callables import callables
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
     from gemm_tuner.surface.tuner import tune_callables
 
-__all__ = ["Call", "Check", "Effort", "NoBestKernel", "Row", "Tuned", "tune_callables"]
+__all__ = [
+    "Call",
+    "Check",
+    "Effort",
+    "NoBestKernel",
+    "Row",
+    "Tuned",
+    "benchmark",
+    "benchmark_config",
+    "callables",
+    "get_search_space",
+    "save_configs_to_json",
+    "tune_callables",
+    "tune_kernel",
+]
 
 _MODULE_OF = {
     "Call": "records",
@@ -24,7 +41,13 @@ _MODULE_OF = {
     "NoBestKernel": "records",
     "Row": "records",
     "Tuned": "records",
+    "benchmark": "benchmark",
+    "benchmark_config": "aiter",
+    "callables": "callables",
+    "get_search_space": "aiter",
+    "save_configs_to_json": "aiter",
     "tune_callables": "tuner",
+    "tune_kernel": "aiter",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
-from gemm_tuner.surface.records import Call
+from gemm_tuner.surface.records import IN_PROCESS, USER, Call
 
 # Of a call that was timed: microseconds, or why it could not run; None where the clock saw nothing of it.
 Sample = float | Exception | None
@@ -24,6 +25,9 @@ FLUSH_L2_TIMES = 2
 LEAST_FLUSH_BYTES = 256 * 2**20
 # Calls between two waits for the GPU: events and outputs are held as long.
 BATCH = 64
+
+
+UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 
 class Clock(Protocol):
@@ -52,6 +56,32 @@ class HostClock:
             return (time.perf_counter_ns() - began_ns) / 1e3
         except Exception as error:
             return error
+
+
+class UserClock:
+    """A function of the user's that runs a function and returns its time."""
+
+    name = "user"
+
+    def __init__(self, benchmark: Callable[[Callable[[], Any]], float], unit: str) -> None:
+        """Raises UserError for an unknown unit."""
+        if unit not in UNITS_US:
+            raise UserError(f"there is no unit {unit!r}", where="benchmark_unit", accepted=", ".join(UNITS_US))
+        self._benchmark, self._unit_us = benchmark, UNITS_US[unit]
+
+    def measure(self, turns: Sequence[Call]) -> list[Sample]:
+        return [self._one(call) for call in turns]
+
+    def _one(self, call: Call) -> Sample:
+        try:
+            if call.before:
+                call.before()
+            number = float(self._benchmark(call.run))
+        except Exception as error:
+            return error
+        if not 0 < number < math.inf:
+            return ValueError(f"the benchmark returned {number}")
+        return number * self._unit_us
 
 
 class _Flushes:
@@ -191,6 +221,10 @@ class ChosenClock:
     @property
     def name(self) -> str:
         return self._chosen.name if self._chosen else "none"
+
+    @property
+    def method(self) -> str:
+        return USER if isinstance(self._chosen, UserClock) else IN_PROCESS
 
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
         """As Clock.measure. Raises UserError where the clock that was asked for cannot be used."""

@@ -59,8 +59,7 @@ class Judge:
 
     def __init__(self, check: Check | None) -> None:
         self._check = check or Check()
-        self._expected: dict[int, list[Any]] = {}
-        self._checks: dict[int, Check] = {}
+        self._expected: list[Any] | None = None
         self._groups: list[tuple[list[Any], list[str]]] = []
 
     def judge(self, name: str, call: Call, returned: Any) -> Finding:
@@ -79,21 +78,12 @@ class Judge:
         return compared(check, outputs, self._reference(check))
 
     def _reference(self, check: Check) -> list[Any]:
-        if id(check) not in self._expected:
-            if callable(check.reference):
-                try:
-                    value = check.reference()
-                except Exception as error:
-                    raise UserError(f"raised {one_line(error)}", where="the reference") from error
-            else:
-                value = check.reference
-            found = [copied(one) for one in flat(value)]
-            if not found:
-                raise UserError("returned nothing", where="the reference", accepted="the expected outputs")
-            if check is not self._check:
-                return found
-            self._expected[id(check)] = found
-        return self._expected[id(check)]
+        """The expected outputs: of the check of all configurations computed once."""
+        if check is not self._check:
+            return _computed(check)
+        if self._expected is None:
+            self._expected = [copied(one) for one in _computed(check)]
+        return self._expected
 
     def _join_group(self, check: Check, name: str, outputs: list[Any]) -> None:
         for representative, names in self._groups:
@@ -110,6 +100,19 @@ class Judge:
             return frozenset(), {}
         most = f"gives other outputs than {len(groups[0])} configurations that agree"
         return frozenset(groups[0]), {name: most for names in groups[1:] for name in names}
+
+
+def _computed(check: Check) -> list[Any]:
+    value = check.reference
+    if callable(value):
+        try:
+            value = value()
+        except Exception as error:
+            raise UserError(f"raised {one_line(error)}", where="the reference") from error
+    found = flat(value)
+    if not found:
+        raise UserError("returned nothing", where="the reference", accepted="the expected outputs")
+    return found
 
 
 def _by_hand(check: Check, outputs: Any) -> Finding:

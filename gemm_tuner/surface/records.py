@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig, Value
 from gemm_tuner.core.records import Status, Verified
 
-# Of results: timed in the caller's process, by the caller's own function, under a profiler of another process.
+# Of results: timed in the caller's process by one of our clocks; by a function of the caller's.
 IN_PROCESS, USER = "in_process", "user"
 
 
@@ -21,6 +21,10 @@ Config = dict[str, Any]
 
 class NoBestKernel(UserError, ValueError):
     """No configuration ran and was right."""
+
+
+class WrongOutput(AssertionError):
+    """What a call gave is not right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,7 @@ class Effort:
     screen_calls: timed calls of each configuration, to select finalists.
     finalists:    most configurations in the finals. rounds: of these.
     early_stop_ratio: a configuration whose warm call takes so many times the best's is not timed further; 0 times all.
+    within:       of the best screened time; what is slower than that has no finals.
     chunk:        configurations that are held, with their inputs, at once, beside the finalists.
     timeout_s:    of the build and of the first call of a configuration, each; 0 is no limit. It interrupts Python code
                   of the main thread, not a call into C that does not return.
@@ -180,6 +185,7 @@ class Effort:
     finalists: int = 8
     rounds: int = 30
     early_stop_ratio: float = 4.0
+    within: float = 1.3
     chunk: int = 16
     timeout_s: float = 0.0
 

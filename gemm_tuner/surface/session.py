@@ -17,16 +17,16 @@ from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.ranking import rank
-from gemm_tuner.surface.records import Call, Config, Effort, Row, Tuned, plain_config
+from gemm_tuner.surface.records import Call, Config, Effort, Row, Tuned, WrongOutput, plain_config
 from gemm_tuner.surface.time_limit import TimeLimit, limited
 
 Ready = Call | Callable[[], Any]
 Build = Callable[[Config], Ready]
 
+# Of Triton, by name: nothing here imports it.
+COMPILE_ERRORS = ("CompilationError", "PTXASError", "InterpreterError")
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 SLACK_US = 100.0
-# Of the best screened time: what is slower has no finals.
-WITHIN = 1.3
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Session:
 
     def fail_by(self, row: Row, error: BaseException) -> None:
         """Records an exception; after one that took the GPU's context nothing more is run."""
-        status = Status.TIMEOUT if isinstance(error, TimeLimit) else status_of(error)
+        status = status_by(error)
         self.fail(row, status, one_line(error))
         if status is Status.CRASHED:
             self.lost, self.held = row.name, {}
@@ -69,7 +69,7 @@ class Session:
         """Builds, checks and times some configurations; of all so far those that may have finals stay held."""
         ready: dict[str, Call] = {}
         for name, config in zip(names, configs, strict=True):
-            row = Row(config, name, Status.LAUNCH_ERROR)
+            row = Row(config, name, Status.LAUNCH_ERROR, method=self.clock.method)
             if self.lost:
                 self.fail(row, Status.CRASHED, self.not_run)
             elif call := self._built(row):
@@ -213,7 +213,7 @@ class Session:
 
     def _finalists(self) -> dict[str, Call]:
         times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
-        limit = WITHIN * min(times.values(), default=0.0)
+        limit = self.effort.within * min(times.values(), default=0.0)
         return {name: self.held[name] for name, us in times.items() if us <= limit}
 
     def _baselines(self, baselines: Mapping[str, Ready]) -> dict[str, Call]:
@@ -223,7 +223,9 @@ class Session:
             if name in self.rows:
                 raise UserError(f"a baseline has the name of a configuration, {name!r}", where=self.name)
             call = made if isinstance(made, Call) else Call(made)
-            self.rows[name] = Row({}, name, Status.OK, baseline=True, details=dict(call.details))
+            self.rows[name] = Row(
+                {}, name, Status.OK, baseline=True, method=self.clock.method, details=dict(call.details)
+            )
             try:
                 self._first_call(call)
             except Exception as error:
@@ -249,10 +251,22 @@ class Session:
             ties=self.ties,
             clock=self.clock.name,
             seconds=seconds,
+            method=self.clock.method,
             folder=self.folder.path,
         )
         self.folder.write(tuned)
         return tuned
+
+
+def status_by(error: BaseException) -> Status:
+    """The end of a configuration whose call raised this."""
+    if isinstance(error, TimeLimit):
+        return Status.TIMEOUT
+    if isinstance(error, WrongOutput):
+        return Status.WRONG
+    # Triton compiles when it launches.
+    did_not_compile = any(kind.__name__ in COMPILE_ERRORS for kind in type(error).__mro__)
+    return Status.COMPILE_ERROR if did_not_compile else status_of(error)
 
 
 def _is_right(row: Row) -> bool:

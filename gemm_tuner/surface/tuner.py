@@ -7,7 +7,7 @@ An error of one configuration costs that one. What ends the process, or the GPU'
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ def tune_callables(
     build: Build,
     *,
     name: str = "callables",
+    names: Sequence[str] | None = None,
     check: Check | None = None,
     clock: str | Clock = "auto",
     baselines: Mapping[str, Ready] | None = None,
@@ -34,7 +35,8 @@ def tune_callables(
 ) -> Tuned:
     """Finds the fastest right configuration of a function.
 
-    configs:   what to try. build: makes a configuration ready: a Call, or a function of no arguments.
+    configs:   what to try. names: of these; by default made of their values.
+    build:     makes a configuration ready: a Call, or a function of no arguments.
     check:     of outputs, for calls that bring none of their own.
     clock:     "auto", "proton", "events", "host", or an object with ``name`` and ``measure``.
     baselines: functions that stand in the finals and are never chosen, by name.
@@ -48,7 +50,7 @@ def tune_callables(
     started = time.monotonic()
     folder = SessionFolder.make(output_dir, name)
     session = Session(name, build, Judge(check), ChosenClock(clock), effort or Effort(), folder)
-    names = names_of(given)
+    names = names_of(given) if names is None else names
     for at in range(0, len(given), session.effort.chunk):
         chunk = slice(at, at + session.effort.chunk)
         session.screen(names[chunk], given[chunk])

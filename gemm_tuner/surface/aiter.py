@@ -1,0 +1,171 @@
+"""The functions of AITER's tuning scripts, by the names, arguments and defaults that those scripts use.
+
+``benchmark_config`` and ``tune_kernel`` time with L2 emptied and by kernels, not launches. AITER's divides the mean by
+ten once more than it repeats: its microseconds are a tenth of these.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface.clocks import ChosenClock, Clock, wait
+from gemm_tuner.surface.compare import Judge, one_line
+from gemm_tuner.surface.records import Call, Check, Config, Effort, WrongOutput
+from gemm_tuner.surface.tuner import tune_callables
+from gemm_tuner.system.documents import write_text_atomically
+
+WARMUP = 5
+# Rounds of the finals, as a multiple of num_iters.
+FINALS_TIMES = 3
+
+MakeRun = Callable[[Config], tuple[Callable[[], Any], Any]]
+
+FULL: dict[str, tuple[int, ...]] = {
+    "num_stages": (2, 3, 4, 5),
+    "BLOCK_SIZE_M": (16, 32, 64, 128, 256),
+    "BLOCK_SIZE_K": (64, 128),
+    "BLOCK_SIZE_N": (32, 64, 128, 256),
+    "num_warps": (4, 8),
+    "GROUP_SIZE_M": (1, 16, 32, 64),
+    "waves_per_eu": (2, 3, 4),
+}
+SMALL: dict[str, tuple[int, ...]] = {
+    "num_stages": (2, 3),
+    "BLOCK_SIZE_M": (16, 32),
+    "BLOCK_SIZE_K": (64,),
+    "BLOCK_SIZE_N": (32, 64),
+    "num_warps": (4,),
+    "GROUP_SIZE_M": (1,),
+    "waves_per_eu": (3,),
+}
+KEYS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages", "waves_per_eu")
+
+
+@dataclass
+class _EachCallChecked:
+    """Calls of ``run``; the outputs of each are compared before the next, outside of its time."""
+
+    run: Callable[[], Any]
+    check: Check
+    _outputs: list[Any] = field(default_factory=list)
+    _judge: Judge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._judge = Judge(self.check)
+
+    def __call__(self) -> Any:
+        self._outputs = [self.run()]
+        return self._outputs[0]
+
+    def compare(self) -> None:
+        """Raises WrongOutput where the last call's outputs are wrong."""
+        for outputs in self._outputs:
+            found = self._judge.judge("", Call(self.run), outputs)
+            if found.reason:
+                raise WrongOutput(found.reason)
+        self._outputs = []
+
+    def call(self, **details: Any) -> Call:
+        return Call(self, check=self.check, before=self.compare, details=details)
+
+
+def tune_kernel(
+    search_space: list[Config],
+    make_run_and_gt_fn: MakeRun,
+    config_callback: Callable[[Config], None] | None = None,
+    num_iters: int = 10,
+    atol: float = 1e-2,
+    rtol: float = 1e-2,
+    *,
+    clock: str | Clock = "auto",
+    output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
+) -> Config:
+    """The fastest right configuration of a search space.
+
+    make_run_and_gt_fn: of a configuration: (run, ground_truth), a function without arguments that returns outputs, and
+                        what these must be. One that fails, or is wrong, costs that configuration.
+    config_callback:    changes a configuration in place before it is used. The table has what was asked and, as
+                        ``used NAME``, what was changed; what was used is returned.
+    num_iters:          timed calls of each configuration; the best few have finals besides.
+
+    Raises NoBestKernel, which names the commonest reason, where AITER's asserts.
+    """
+
+    def build(asked: Config) -> Call:
+        used = _used(asked, config_callback)
+        run, ground_truth = make_run_and_gt_fn(used)
+        checked = _EachCallChecked(run, Check(ground_truth, rtol, atol))
+        changed = {key: value for key, value in used.items() if key not in asked or asked[key] != value}
+        return checked.call(**{f"used {key}": value for key, value in changed.items()})
+
+    tuned = tune_callables(
+        search_space,
+        build,
+        name=getattr(make_run_and_gt_fn, "__qualname__", "tune_kernel").replace(".<locals>", ""),
+        clock=clock,
+        effort=Effort(warmup=WARMUP, screen_calls=num_iters, rounds=FINALS_TIMES * num_iters),
+        output_dir=output_dir,
+    )
+    return _used(tuned.config, config_callback)
+
+
+def _used(asked: Config, config_callback: Callable[[Config], None] | None) -> Config:
+    used = dict(asked)
+    if config_callback is not None:
+        config_callback(used)
+    return used
+
+
+def benchmark_config(
+    run: Callable[[], Any],
+    ground_truth: Any,
+    num_iters: int = 10,
+    atol: float = 1e-1,
+    rtol: float = 1e-1,
+    *,
+    clock: str | Clock = "auto",
+) -> float:
+    """The mean time of a call in microseconds, after five that are not timed; outputs are compared after each call.
+
+    Infinity, and a warning that says why, for what fails or is wrong.
+    """
+    checked = _EachCallChecked(run, Check(ground_truth, rtol, atol))
+    try:
+        for _ in range(WARMUP):
+            checked()
+        wait()
+        samples = ChosenClock(clock).measure([checked.call()] * num_iters)
+        checked.compare()
+        for sample in samples:
+            if isinstance(sample, Exception):
+                raise sample
+    except Exception as error:
+        warnings.warn(f"benchmark_config: {one_line(error)}", stacklevel=2)
+        return float("inf")
+    times = [sample for sample in samples if isinstance(sample, (int, float))]
+    return sum(times) / len(times) if times else float("inf")
+
+
+def get_search_space(small: bool = False) -> list[Config]:
+    """AITER's space for its Triton GEMMs: 3840 configurations, or 8 to try a script."""
+    values = SMALL if small else FULL
+    found = (dict(zip(values, one, strict=True)) for one in itertools.product(*values.values()))
+    return [{**{key: one[key] for key in KEYS}, "matrix_instr_nonkdim": 16} for one in found]
+
+
+def save_configs_to_json(json_file_name: str, save_path: str, configs: dict[str, Any]) -> None:
+    """Writes configurations by name to a file of a folder, which is made: whole, or not at all."""
+    folder = Path(save_path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"cannot make the folder: {error.strerror}", where=str(folder)) from None
+    write_text_atomically(folder / json_file_name, json.dumps(configs, indent=4) + "\n")

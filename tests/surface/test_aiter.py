@@ -1,0 +1,117 @@
+"""AITER's tuning functions by their names: a script of its guide runs with the import changed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from said_times import RIGHT, Said
+
+import gemm_tuner as gt
+
+
+def test_arguments_and_defaults_are_aiters() -> None:
+    def defaults(function: Callable[..., Any]) -> dict[str, Any]:
+        parameters = inspect.signature(function).parameters.values()
+        return {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD}
+
+    none = inspect.Parameter.empty
+    assert defaults(gt.tune_kernel) == {
+        "search_space": none, "make_run_and_gt_fn": none, "config_callback": None, "num_iters": 10, "atol": 1e-2,
+        "rtol": 1e-2,
+    }  # fmt: skip
+    assert defaults(gt.benchmark_config) == {
+        "run": none, "ground_truth": none, "num_iters": 10, "atol": 1e-1, "rtol": 1e-1,
+    }  # fmt: skip
+    assert defaults(gt.get_search_space) == {"small": False}
+    assert list(defaults(gt.save_configs_to_json)) == ["json_file_name", "save_path", "configs"]
+
+
+def test_the_spaces_have_aiters_sizes_and_keys() -> None:
+    full, small = gt.get_search_space(), gt.get_search_space(small=True)
+    assert (len(full), len(small)) == (3840, 8) and all(one in full for one in small)
+    assert list(full[0]) == [
+        "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages", "waves_per_eu",
+        "matrix_instr_nonkdim",
+    ]  # fmt: skip
+
+
+def test_the_callback_changes_what_is_used_and_rows_have_both(tmp_path: Path) -> None:
+    clock, inputs = Said(), []
+
+    def make_run_and_gt(config: dict[str, Any]) -> tuple[Callable[[], Any], Any]:
+        inputs.append((config["BLOCK"], config["layout"]))
+        if config["BLOCK"] == 64:
+            raise RuntimeError("OutOfResources")
+        return clock.call(config["BLOCK"], RIGHT + (config["BLOCK"] == 16)), RIGHT
+
+    space = [{"BLOCK": 64}, {"BLOCK": 16}, {"BLOCK": 32}, {"BLOCK": 48}]
+    best = gt.tune_kernel(
+        space,
+        make_run_and_gt,
+        lambda config: config.update(layout="row"),
+        num_iters=2,
+        clock=clock,
+        output_dir=tmp_path,
+    )
+    assert best == {"BLOCK": 32, "layout": "row"} and set(inputs) == {(b, "row") for b in (16, 32, 48, 64)}
+    assert space[0] == {"BLOCK": 64}
+    (table,) = tmp_path.glob("*/table.csv")
+    lines = {line.split(",")[0]: line for line in table.read_text().splitlines()}
+    assert "used layout" in lines["name"] and ",row," in lines["BLOCK32"] and ",wrong," in lines["BLOCK16"]
+
+
+def test_nothing_right_is_an_error_that_says_why() -> None:
+    with pytest.raises(ValueError, match="No best kernel found: 1 of 1 are wrong"):
+        gt.tune_kernel([{"B": 1}], lambda config: (lambda: RIGHT, RIGHT + 1), output_dir=None)
+
+
+def test_a_kernel_that_goes_wrong_in_a_later_call_is_wrong() -> None:
+    clock, calls = Said(), []
+
+    def make(config: dict[str, Any]) -> tuple[Callable[[], Any], Any]:
+        def run() -> Any:
+            clock.us = config["B"]
+            if config["B"] == 1:
+                calls.append(1)
+            return RIGHT + (config["B"] == 1 and len(calls) > 8)
+
+        return run, RIGHT
+
+    assert gt.tune_kernel([{"B": 1}, {"B": 2}], make, clock=clock, output_dir=None) == {"B": 2}
+
+
+def test_benchmark_config_is_the_mean_in_microseconds() -> None:
+    clock = Said()
+    times = iter([7.0] * 5 + [10.0, 20.0, 30.0, 20.0])
+
+    def run() -> Any:
+        clock.us = next(times)
+        return RIGHT + 0.05
+
+    assert gt.benchmark_config(run, RIGHT, num_iters=4, clock=clock) == pytest.approx(20.0)
+    assert 0 < gt.benchmark_config(lambda: RIGHT, RIGHT) < 1e4
+
+
+def fails() -> Any:
+    raise MemoryError("out of resource: shared memory")
+
+
+@pytest.mark.parametrize(
+    ("run", "why"), [(lambda: RIGHT + 1, "wrong"), (lambda: np.full(4, np.nan), "nan"), (fails, "shared memory")]
+)
+def test_benchmark_config_survives_what_fails(run: Callable[[], Any], why: str) -> None:
+    with pytest.warns(UserWarning, match=why):
+        assert gt.benchmark_config(run, RIGHT) == float("inf")
+
+
+def test_configurations_are_saved_as_aiter_does(tmp_path: Path) -> None:
+    configs = {"small": {"BLOCK_SIZE_M": 16}, "large": {"BLOCK_SIZE_M": 128}}
+    gt.save_configs_to_json("MI300X-GEMM.json", str(tmp_path / "new" / "folder"), configs)
+    text = (tmp_path / "new" / "folder" / "MI300X-GEMM.json").read_text()
+    assert text == json.dumps(configs, indent=4) + "\n"
