@@ -46,6 +46,7 @@ class Choice:
     processes:  of the finals in which it ran; None when that is not known.
     process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
     vendor_us:  the vendor library's time for the same call; None when it was not timed.
+    derived:    values that follow from the configuration, by name.
     overruled:  the finalists that came before it and were passed over: name and reason.
     """
 
@@ -68,6 +69,7 @@ class Choice:
     process_spread_pct: float | None = None
     served: tuple[ServedChoice, ...] = ()
     overruled: tuple[tuple[str, str], ...] = ()
+    derived: tuple[tuple[str, int | float | bool | str], ...] = ()
 
     @property
     def tflops(self) -> float:

@@ -149,6 +149,9 @@ class Workload(Protocol):
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
         """Runs one configuration and compares it with the reference."""
 
+    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
+        """Values that follow from a configuration, by name, for people to see in its row."""
+
     def compares_configs(self, problem: Problem) -> bool:
         """Whether there is no reference: configurations are then compared with each other, by a ``jury``."""
 

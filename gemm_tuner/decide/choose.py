@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +76,7 @@ def measured_choice(
         gap_pct=(ranked.times[runner_up].us / ours.us - 1) * 100 if runner_up else None,
         tie=name in ties and any(other in ties for other in others),
         roofline_pct=share_of_roofline_pct(ranked.problem, device, ours.us),
+        derived=derived_of(ranked.problem, config, device),
         processes=ours.processes,
         process_spread_pct=ours.spread_pct,
     )
@@ -108,6 +110,7 @@ def predicted_choice(
         gap_pct=(predicted_us[runner_up] / ours - 1) * 100 if runner_up else None,
         tie=False,
         roofline_pct=share_of_roofline_pct(problem, device, ours),
+        derived=derived_of(problem, kept[name], device),
     )
 
 
@@ -115,6 +118,10 @@ def how_verified(verdicts: Iterable[Verdict], where: Verified) -> Verified:
     """The weakest of the checks of a configuration. where: what one with a reference shows."""
     found = {verdict.how for verdict in verdicts}
     return next((one for one in (Verified.FALSE, Verified.AGREED) if one in found), where)
+
+
+def derived_of(problem: Problem, config: Config, device: Device) -> tuple[tuple[str, Any], ...]:
+    return tuple(workload_of(problem.kind).derived(problem, config, device).items())
 
 
 def share_of_roofline_pct(problem: Problem, device: Device, us: float) -> float:

@@ -54,6 +54,10 @@ class TimedFacts(TypedDict, total=False):
     tie: bool
 
 
+class Derived(TypedDict, total=False):
+    derived: dict[str, int | float | bool | str]
+
+
 class Facts(OtherFacts, TimedFacts, total=False):
     """schedule_hint: ROCm's, read and left alone."""
 
@@ -122,8 +126,10 @@ def _row_of_kind(entry: dict[Any, Any], where: str) -> Row:
     """An entry whose ``kind`` is another than GEMM's: the problem's own keys, then what every row has; the rest is the
     tuned configuration."""
     problem = _problem_of_kind(entry, where)
-    facts, verified = _facts(entry, where), verified_of(entry, where)
-    known = {*problem.to_dict(), *KNOWN_KEYS, *SERVED_KEYS, "reason"}
+    derived = {key: entry[key] for key in Derived.__annotations__ if key in entry}
+    record_of(Derived, derived, where)
+    facts, verified = {**_facts(entry, where), **derived}, verified_of(entry, where)
+    known = {*problem.to_dict(), *KNOWN_KEYS, *SERVED_KEYS, *Derived.__annotations__, "reason"}
     fields = {key: value for key, value in entry.items() if key not in known}
     try:
         config = config_from_dict(problem.kind, fields) if fields else None

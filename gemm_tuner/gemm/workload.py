@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.core.records import Config, Problem, Target
+from gemm_tuner.core.records import Config, Device, Problem, Target
 from gemm_tuner.core.workload import Jury, Launch, OwnSpace
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
@@ -73,6 +73,9 @@ class GemmWorkload:
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
         return None
+
+    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
+        return {}
 
     def compares_configs(self, problem: Problem) -> bool:
         return False

@@ -15,15 +15,16 @@ def names_of(
     spec: KernelSpec, values: Mapping[str, Any], params: Mapping[str, Any] | None, num_sms: int
 ) -> dict[str, Any]:
     """What expressions may take: a case's values, a configuration's parameters (numbers, or columns of many), the
-    device's SMs, and args, of which later ones may use earlier ones.
+    device's SMs, derived values and args, of which later ones may use earlier ones.
 
-    params: None for what all configurations share; args that need a parameter are then left out.
+    params: None for what all configurations share; what needs a parameter is then left out.
     """
     names: dict[str, Any] = {"device.num_sms": num_sms, **values, **(params or {})}
-    for name, text in spec.args:
-        expression = Expression.parse(text, f"args, {name}")
-        if params is not None or expression.names <= names.keys():
-            names[name] = expression.value(names)
+    for key, texts in (("derived", spec.derived), ("args", spec.args)):
+        for name, text in texts:
+            expression = Expression.parse(text, f"{key}, {name}")
+            if params is not None or expression.names <= names.keys():
+                names[name] = expression.value(names)
     return names
 
 

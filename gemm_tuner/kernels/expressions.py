@@ -18,9 +18,21 @@ from gemm_tuner.system.values import did_you_mean
 
 MAX_CHARACTERS = 1000
 MOST_BITS = 4096.0  # of a power's result
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Raises ValueError where the result would be beyond MOST_BITS: it would take all memory."""
+    size = np.max(np.abs(np.asarray(exponent, dtype=float))) * np.log2(
+        2 + np.max(np.abs(np.asarray(base, dtype=float)))
+    )
+    if size > MOST_BITS:
+        raise ValueError("the power is too large")
+    return base**exponent
+
+
 BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: power,
 }  # fmt: skip
 COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -40,6 +52,15 @@ def next_power_of_2(value: Any) -> Any:
     return 1 << max(0, int(value) - 1).bit_length()
 
 
+def element(value: Any, place: int) -> Any:
+    """An element of a parameter that is a list, or of each in a column of such. Raises ValueError."""
+    if isinstance(value, np.ndarray):
+        return np.array([element(one, place) for one in value])
+    if not isinstance(value, tuple) or not -len(value) <= place < len(value):
+        raise ValueError(f"{show(value)} has no element {place}")
+    return value[place]
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {  # with the least and the most arguments
     "min": (lambda *values: reduce(np.minimum, values) if _is_column(values) else min(values), 2, 8),
     "max": (lambda *values: reduce(np.maximum, values) if _is_column(values) else max(values), 2, 8),
@@ -48,7 +69,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {  # with the least 
     "next_power_of_2": (next_power_of_2, 1, 1),
     "pow2": (next_power_of_2, 1, 1),
 }
-FORM = f"numbers, words in quotes, names, + - * / // % **, comparisons, and, or, not, {', '.join(FUNCTIONS)}"
+FORM = f"numbers, words in quotes, names, name[0], + - * / // % **, comparisons, and, or, not, {', '.join(FUNCTIONS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +120,9 @@ def _names(node: ast.expr, text: str, where: str) -> set[str]:
             return set()
         case ast.Name() | ast.Attribute(value=ast.Name(id="device")):
             return {ast.unparse(node)}
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY or isinstance(op, ast.Pow):
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=place)) if type(place) is int:
+            return {name}
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
             parts = [left, right]
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not(), operand=operand):
             parts = [operand]
@@ -122,8 +145,8 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return value
         case ast.Name() | ast.Attribute():
             return names[ast.unparse(node)]
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _power(_value(left, names), _value(right, names))
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(place))):
+            return element(names[name], place)
         case ast.BinOp(left=left, op=op, right=right):
             return BINARY[type(op)](_value(left, names), _value(right, names))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -140,16 +163,6 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return FUNCTIONS[name][0](*(_value(one, names) for one in arguments))
     raise AssertionError(ast.dump(node))
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    """Raises ValueError where the result would be beyond MOST_BITS: it would take all memory."""
-    size = np.max(np.abs(np.asarray(exponent, dtype=float))) * np.log2(
-        2 + np.max(np.abs(np.asarray(base, dtype=float)))
-    )
-    if size > MOST_BITS:
-        raise ValueError("the power is too large")
-    return base**exponent
 
 
 def _is_column(values: tuple[Any, ...]) -> bool:

@@ -58,6 +58,7 @@ class Check:
 class KernelSpec:
     """All texts of expressions are as the user wrote them.
 
+    derived: values that follow from configuration, case and device: shown in results, usable as args are.
     reset, restore: tensors that are zero, or have their first values again, before each call.
     reference: computes the outputs; manual_check: judges them in its place. Without either, configurations are compared
     with each other.
@@ -74,6 +75,7 @@ class KernelSpec:
     manual_check: Function | None = None
     check: Check = Check()
     check_cases: tuple[Case, ...] = ()
+    derived: tuple[tuple[str, str], ...] = ()
     reset: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()
     flops: str = ""

@@ -3,7 +3,8 @@
 cases:     {rows: [1, 4096], cols: [1000, 8192], dtype: fp16}     products, or a list of such mappings
 tensors:   {x: {shape: [rows, cols], dtype: dtype}, out: {shape: [rows, cols], dtype: dtype, output: true}}
 args:      {stride: cols, BLOCK: next_power_of_2(cols)}           expressions; later ones may use earlier ones
-params:    {ROWS: [1, 2, 4], num_warps: [2, 4, 8]}
+params:    {ROWS: [1, 2, 4], num_warps: [2, 4, 8], TILE: [[64, 64], [128, 64]]}      TILE[0] is the first of a list
+derived:   {blocks: cdiv(rows, ROWS)}                 as args, and shown in the results
 grid:      ["cdiv(rows, ROWS)"]
 rules:     [ROWS <= rows, {keep: BLOCK / num_warps <= 2048, why: registers}]
 reference: softmax.py:reference          takes tensors and values by name, and dtype: the precision to compute in
@@ -33,7 +34,7 @@ from gemm_tuner.system.values import choice, did_you_mean
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
-    *("check_cases", "reset", "restore", "flops", "bytes"),
+    *("check_cases", "derived", "reset", "restore", "flops", "bytes"),
 )
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
 CHECK_SWITCHES = ("skip_check", "nondeterministic")
@@ -74,6 +75,7 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         },
         check=_check(row.get("check", {}), f"{where}, check"),
         check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
+        derived=_texts(row.get("derived", {}), f"{where}, derived"),
         reset=_names(row.get("reset", []), f"{where}, reset"),
         restore=_names(row.get("restore", []), f"{where}, restore"),
         flops=str(row.get("flops", "")),
@@ -202,7 +204,7 @@ def _check(value: Any, where: str) -> Check:
 def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
     """Every parameter of the kernel gets a value, and every name is a parameter or an option of a launch."""
     of_case = set.intersection(*({name for name, _ in case} for case in cases))
-    tensors, args = [one.name for one in spec.tensors], [name for name, _ in spec.args]
+    tensors, args = [one.name for one in spec.tensors], [name for name, _ in (*spec.derived, *spec.args)]
     params = [name for name, _ in spec.params]
     given = {*tensors, *args, *params, *of_case}
     for name in spec.kernel.parameters:
@@ -233,5 +235,9 @@ def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) ->
 
 def _used(spec: KernelSpec, name: str) -> bool:
     """Whether an expression of the spec takes a parameter that the kernel does not."""
-    texts = (*spec.grid, *(text for _, text in spec.args), *(text for tensor in spec.tensors for text in tensor.shape))
+    texts = (
+        *spec.grid,
+        *(text for _, text in (*spec.derived, *spec.args)),
+        *(text for tensor in spec.tensors for text in tensor.shape),
+    )
     return any(name in Expression.parse(text, "").names for text in texts)

@@ -93,6 +93,11 @@ class KernelWorkload(PlainWorkload):
         spec = spec_of(problem)
         return readied(spec, operands.by_name()) if spec.reset or spec.restore else None
 
+    def derived(self, problem: Problem, config: Config, device: Device) -> dict[str, Any]:
+        names = names_in(problem, config.to_dict(), device.num_sms)
+        found = {name: names[name] for name, _ in spec_of(problem).derived}
+        return {name: one.item() if isinstance(one, np.generic) else one for name, one in found.items()}
+
     def compares_configs(self, problem: Problem) -> bool:
         spec = spec_of(problem)
         return spec.reference is None and spec.manual_check is None and not spec.check.skip_check

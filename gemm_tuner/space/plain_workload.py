@@ -87,6 +87,9 @@ class PlainWorkload:
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
         return None
 
+    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
+        return {}
+
     def compares_configs(self, problem: Problem) -> bool:
         return False
 

@@ -177,6 +177,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         "runner_up": choice.runner_up or None,
         "gap_pct": _decimals(choice.gap_pct, 2),
         "tie": bool(choice.tie),
+        "derived": dict(choice.derived) or None,
         "overruled": "; ".join(f"{name}: {why}" for name, why in choice.overruled) or None,
     }
     unknown = (*TIMED_FACTS, "overruled") if predicted else ()

@@ -48,7 +48,7 @@ def test_values_of_columns_are_those_of_each_row(text: str, expected: list[Any])
     "text",
     [
         "rows +", "__import__('os').system('true')", "rows.real.imag", "[rows]", "rows if 1 else 2", "(lambda: 1)()",
-        "rows[0]", "cdiv(rows)", "open('x')", "f'{rows}'", "rows := 1", "1j", "rows in (1, 2)", "x" * 2000,
+        "rows[ROWS]", "cdiv(rows)", "open('x')", "f'{rows}'", "rows := 1", "1j", "rows in (1, 2)", "x" * 2000,
         "(" * 500 + ")" * 500, "max(rows, key=1)", "1 << 99", "None",
     ],
 )  # fmt: skip
@@ -69,3 +69,15 @@ def test_what_has_no_value_is_an_error_and_not_a_pass(text: str, words: str) -> 
     with pytest.raises(UserError) as caught:
         value(text)
     assert words in caught.value.one_line()
+
+
+def test_an_element_of_a_list_is_taken_of_one_value_and_of_a_column() -> None:
+    tiles = np.empty(2, dtype=object)
+    tiles[:] = [(64, 128), (256, 32)]
+    assert Expression.parse("TILE[0] * TILE[1]", "spec").value({"TILE": (64, 128)}) == 8192
+    assert Expression.parse("TILE[1] > 64", "spec").value({"TILE": tiles}).tolist() == [True, False]
+    for text, names in (("TILE[2]", {"TILE": (64, 128)}), ("TILE[0]", {"TILE": 64})):
+        with pytest.raises(UserError, match="has no element"):
+            Expression.parse(text, "spec").value(names)
+    with pytest.raises(UserError, match="TILE"):
+        Expression.parse("TILE[BM]", "spec")

@@ -16,7 +16,8 @@ EXAMPLE = ROOT / "examples" / "kernels"
 
 
 def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
-    """One of its configurations is wrong, and one does not compile; the user's file also runs a benchmark."""
+    """One of its configurations is wrong, and one does not compile; the user's file also runs a benchmark. A parameter is
+    a list of two numbers."""
     source = (EXAMPLE / "softmax.py").read_text()
     assert "    values = values / tl.sum(values, 0)\n" in source
     broken = (
@@ -25,16 +26,24 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
     source = source.replace("        values = values / tl.sum(values, 0)\n", broken)
     (tmp_path / "softmax.py").write_text(f'{source}\n\nraise SystemExit("a benchmark runs here")\n')
     spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text())
-    spec |= {"cases": {"rows": 5, "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [2, 3, 4], "num_warps": [1]}}
+    spec |= {
+        "cases": {"rows": 5, "cols": 37, "dtype": "fp16"},
+        "params": {"TILE": [[2, 1], [3, 1], [4, 1], [8, 2]], "num_warps": [1]},
+        "rules": ["TILE[1] == 1"],
+        "args": {**spec["args"], "ROWS": "TILE[0]"},
+        "derived": {"programs": "cdiv(rows, TILE[0])"},
+        "grid": ["programs"],
+    }
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
     command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "softmax.py:softmax_rows", "--spec", "spec.yaml"]
     command += ["--arch", "sm_90", "--compare", "all", "-o", "tuned.yaml", "--num_threads", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = results.read(tmp_path / "tuned.yaml").rows
-    assert row.config is not None and row.config.options() == {"ROWS": 4, "num_warps": 1}
+    assert row.config is not None and row.config.options() == {"TILE": (4, 1), "num_warps": 1}
+    assert row.facts["derived"] == {"programs": 2}
     assert row.verified is Verified.INTERPRETED
     (statuses,) = statuses_of_run(next((tmp_path / "results").glob("*-*"))).values()
     assert {name.split("_")[2]: status for name, status in statuses.items()} == {
-        "ROWS2": "wrong", "ROWS3": "compile_error", "ROWS4": "ok",
+        "TILE2x1": "wrong", "TILE3x1": "compile_error", "TILE4x1": "ok",
     }  # fmt: skip
