@@ -16,7 +16,7 @@ EXAMPLE = ROOT / "examples" / "kernels"
 
 
 def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
-    """One of its configurations is wrong, and one does not compile; the user's file also runs a benchmark. A parameter is
+    """One configuration is wrong, one does not compile; the user's file also runs a benchmark. A parameter is
     a list of two numbers."""
     source = (EXAMPLE / "softmax.py").read_text()
     assert "    values = values / tl.sum(values, 0)\n" in source
