@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy  # its parts are imported when first used: special takes half a second
 
 Array = npt.NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def call_noise(samples_us: Sequence[float], duplicate_us: Sequence[float]) -> fl
     if not rounds:
         return float("nan")
     apart = np.log(samples_us[:rounds]) - np.log(duplicate_us[:rounds])
-    return float(np.median(np.abs(apart - np.median(apart))) / special.ndtri(0.75) / np.sqrt(2))
+    return float(np.median(np.abs(apart - np.median(apart))) / scipy.special.ndtri(0.75) / np.sqrt(2))
 
 
 def difference_spread(cells: Cells) -> Spread:
@@ -150,24 +150,23 @@ def common_spread(spreads: Sequence[Spread]) -> Spread:
         return NOTHING_KNOWN
     half = np.array([one.degrees for one in known]) / 2
     variance = np.array([one.variance for one in known])
-    level = np.log(variance) - special.digamma(half) + np.log(half)
-    excess = float(np.var(level, ddof=1) - np.mean(special.polygamma(1, half)))
+    level = np.log(variance) - scipy.special.digamma(half) + np.log(half)
+    excess = float(np.var(level, ddof=1) - np.mean(scipy.special.polygamma(1, half)))
     if excess <= 0:
         return Spread(float(np.sum(variance * half) / np.sum(half)), float("inf"))
     degrees = 2 * trigamma_inverse(excess)
-    return Spread(float(np.exp(np.mean(level) + special.digamma(degrees / 2) - np.log(degrees / 2))), degrees)
+    return Spread(float(np.exp(np.mean(level) + scipy.special.digamma(degrees / 2) - np.log(degrees / 2))), degrees)
 
 
 def trigamma_inverse(value: float) -> float:
     """x with trigamma(x) = value, for value > 0."""
-    from scipy import optimize  # slow to import
 
     low, high = 1e-8, 1e8
-    if value >= special.polygamma(1, low):
+    if value >= scipy.special.polygamma(1, low):
         return low
-    if value <= special.polygamma(1, high):
+    if value <= scipy.special.polygamma(1, high):
         return high
-    return float(optimize.brentq(lambda x: float(special.polygamma(1, x)) - value, low, high))
+    return float(scipy.optimize.brentq(lambda x: float(scipy.special.polygamma(1, x)) - value, low, high))
 
 
 def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
@@ -198,27 +197,28 @@ def best_of_critical(others: int, degrees: float) -> float:
     """
     if others < 1 or degrees <= 0:
         return float("inf")
-    from scipy import optimize  # slow to import
 
     points, weights = np.polynomial.hermite_e.hermegauss(64)
     weights = weights / weights.sum()
     shares = (np.arange(400) + 0.5) / 400
-    scale = np.sqrt(special.chdtri(degrees, 1 - shares) / degrees) if np.isfinite(degrees) else np.ones(1)
+    scale = np.sqrt(scipy.special.chdtri(degrees, 1 - shares) / degrees) if np.isfinite(degrees) else np.ones(1)
 
     def excess(value: float) -> float:
-        below = special.ndtr(points[:, None] + np.sqrt(2) * value * scale[None, :]) ** others
+        below = scipy.special.ndtr(points[:, None] + np.sqrt(2) * value * scale[None, :]) ** others
         return float(weights @ below.mean(axis=1)) - CONFIDENCE
 
     high = 4.0
     while excess(high) < 0:
         high *= 2
-    return float(optimize.brentq(excess, 0.0, high, xtol=1e-4))
+    return float(scipy.optimize.brentq(excess, 0.0, high, xtol=1e-4))
 
 
 def interval_factor(spread: Spread, processes: int) -> float:
     """f such that [time / f, time * f] is the CONFIDENCE interval of a mean over ``processes`` processes."""
     share = (1 + CONFIDENCE) / 2
-    quantile = special.stdtrit(spread.degrees, share) if np.isfinite(spread.degrees) else special.ndtri(share)
+    quantile = (
+        scipy.special.stdtrit(spread.degrees, share) if np.isfinite(spread.degrees) else scipy.special.ndtri(share)
+    )
     return float(np.exp(quantile * np.sqrt(spread.variance / processes)))
 
 
