@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
+import runpy
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -24,8 +27,21 @@ def pci_address(properties: Any) -> str:
         return ""
 
 
+def built_without_gpus() -> bool:
+    """True where the installed torch was built without CUDA and ROCm, by its file of versions.
+
+    That is read in milliseconds; importing torch takes seconds.
+    """
+    spec = find_spec("torch")
+    file = Path(spec.origin).with_name("version.py") if spec and spec.origin else None
+    built = runpy.run_path(str(file)) if file and file.is_file() else {}
+    return built.get("cuda", "?") is None and built.get("hip", "?") is None
+
+
 def gpus() -> list[dict[str, Any]]:
     """One mapping a GPU, in the order of its id; empty without torch or a GPU."""
+    if built_without_gpus():
+        return []
     try:
         import torch
     except ImportError:

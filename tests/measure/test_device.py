@@ -127,3 +127,29 @@ def test_a_probe_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scr
         devices.look()
     assert caught.value.exit_status == EXIT_ENVIRONMENT
     assert [word for word in words if word not in caught.value.one_line()] == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "imported"),
+    [
+        ("cuda = None\nhip = None\n", False),
+        ("cuda = '13.0'\nhip = None\n", True),
+        ("cuda = None\nhip = '7.0'\n", True),
+        ("debug = False\n", True),
+        (None, True),
+    ],
+)
+def test_torch_is_imported_only_where_it_was_built_for_gpus(
+    versions: str | None, imported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its import says that it ran, as an error does."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('torch was imported')\n")
+    if versions is not None:
+        (tmp_path / "torch" / "version.py").write_text(versions)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if imported:
+        with pytest.raises(UserError, match="torch was imported"):
+            devices.look()
+    else:
+        assert devices.look().gpus == ()
