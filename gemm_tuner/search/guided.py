@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.core.records import Device
 from gemm_tuner.search.learned import Estimate, estimates
 from gemm_tuner.search.nearness import neighbours, spread
+from gemm_tuner.search.staged import Round, next_round
 from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
 
 # Further first rounds of a size without a time. Each doubles what was asked for, up to a quarter of the candidates.
@@ -21,10 +22,6 @@ class Guided:
     """Three rounds, each a function of the results of earlier rounds. docs/search.md says how the figures were chosen.
 
     A size without any time after the first round gets up to MORE_FIRST further first rounds of the same number.
-
-    The search has no state. ``propose`` recomputes the rounds from the first one on, each from the results that were
-    known when it was asked, until a round asks for something unknown. So a run that was killed in the middle of a round
-    continues with the rest of exactly that round.
 
     first_share, learned_share, polish_share: share of the candidates, by round; at least ``least`` in the first two.
     likeness_cost: see ``spread``.
@@ -45,15 +42,7 @@ class Guided:
     min_gain: float = 0.002
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
-        asked: dict[Problem, set[str]] = {size.problem: set() for size in sizes}
-        for ask in self._rounds():
-            wanted = ask([size.only(asked[size.problem]) for size in sizes], device)
-            left = {size.problem: not_asked(size, wanted.get(size.problem, []), {}) for size in sizes}
-            if any(left.values()):
-                return {problem: names for problem, names in left.items() if names}
-            for problem, names in wanted.items():
-                asked[problem].update(names)
-        return {}
+        return next_round(self._rounds(), sizes, device)
 
     def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
         if any(size.timed_us for size in sizes):
@@ -63,7 +52,7 @@ class Guided:
         rest = {size.problem: not_asked(size, names, asked)[:count] for size, names in zip(sizes, likely, strict=True)}
         return {problem: names for problem, names in rest.items() if names}
 
-    def _rounds(self) -> tuple[Callable[[Sequence[SizeView], Device], Proposals], ...]:
+    def _rounds(self) -> tuple[Round, ...]:
         return self._first, *[self._first_again] * MORE_FIRST, self._learned, self._polish
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:

@@ -31,8 +31,9 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_guided_search_finds_what_the_full_one_did_or_its_equal(tmp_path: Path) -> None:
-    assert tune(tmp_path, "--search", "guided") == 0
+@pytest.mark.parametrize("search", ["guided", "genetic"])
+def test_a_search_that_learns_finds_what_the_full_one_did_or_its_equal(tmp_path: Path, search: str) -> None:
+    assert tune(tmp_path, "--search", search) == 0
     record, tables = run_of(tmp_path)
     recorded = {row["m"]: row for row in rows(RECORDING / "tuned.yaml")}
     for size, table in zip(record.sizes, tables, strict=True):

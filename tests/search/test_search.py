@@ -14,6 +14,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
+from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
 from gemm_tuner.search.nearness import neighbours, spread
 from gemm_tuner.space import prune
@@ -112,6 +113,19 @@ def best_of(size: SizeView, names: Sequence[str]) -> float:
     return min(us for name in names if (us := made_up_us(size, name)) is not None)
 
 
+def test_genetic_breeds_what_neither_the_model_nor_the_lot_finds() -> None:
+    """Against as many that are half predicted best and half drawn by lot, as its first generation is."""
+    asked = rounds(Genetic(least=6))
+    assert len(asked) == 6
+    bred, drawn = [], []
+    for size in VIEWS:
+        names = all_asked(asked, size.problem)
+        first = Genetic(least=len(names)).propose([size], H200)[size.problem]
+        bred.append(best_of(size, names))
+        drawn.append(best_of(size, first))
+    assert np.prod(bred) < np.prod(drawn)
+
+
 def test_guided_learns_in_three_rounds_at_most_what_the_model_does_not_know() -> None:
     asked = rounds(make_search("guided"))
     assert 2 <= len(asked) <= 3
@@ -202,5 +216,5 @@ def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
 
 
 def test_a_search_that_there_is_not_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UserError, match="guided, full, quick"):
+    with pytest.raises(UserError, match="guided, full, quick, genetic"):
         make_search("best")

@@ -1,0 +1,96 @@
+"""The genetic search: generations of configurations whose parents are the fastest known ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gemm_tuner.core.records import Device
+from gemm_tuner.search.staged import next_round
+from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
+
+Genes = tuple[Any, ...]
+GENERATIONS, SHARE, LEAST = 6, 0.012, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Genetic:
+    """A configuration's genes are its values.
+
+    The first generation is half predicted best and half drawn by lot. In each further one a child takes every gene from
+    one of two parents, and may have one drawn anew. A parent is the fastest of ``tournament`` that are drawn from as
+    many of the fastest as a generation has.
+
+    share: of a size's candidates in each generation, at least ``least``. mutation: how often a child has a new gene.
+    tries: children drawn for each that is wanted; many are known or cut by rules.
+    """
+
+    seed: int = 0
+    generations: int = GENERATIONS
+    share: float = SHARE
+    least: int = LEAST
+    tournament: int = 3
+    mutation: float = 0.5
+    tries: int = 30
+
+    def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
+        return next_round([partial(self._generation, number) for number in range(self.generations)], sizes, device)
+
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
+        likely = {}
+        for size in sizes:
+            children = self._children(size, self._lot(size, "likely"), count) if size.timed_us else []
+            likely[size.problem] = not_asked(size, [*children, *size.by_prediction()], asked)[:count]
+        return {problem: names for problem, names in likely.items() if names}
+
+    def _generation(self, number: int, sizes: Sequence[SizeView], device: Device) -> Proposals:
+        return {size.problem: self._asked(number, size) for size in sizes}
+
+    def _asked(self, number: int, size: SizeView) -> list[str]:
+        count, lot = self._count(size), self._lot(size, str(number))
+        by_prediction = not_asked(size, size.by_prediction(), {})
+        children = self._children(size, lot, count) if size.timed_us else by_prediction[: count // 2]
+        rest = [name for name in by_prediction if name not in children]
+        # Without a time yet, or where children are rare, the rest is drawn by lot.
+        return [*children, *lot.sample(rest, min(len(rest), count - len(children)))]
+
+    def _count(self, size: SizeView) -> int:
+        return max(self.least, int(self.share * len(size.candidates)))
+
+    def _lot(self, size: SizeView, generation: str) -> random.Random:
+        return random.Random(f"{self.seed} {size.problem.key} {generation}")
+
+    def _children(self, size: SizeView, lot: random.Random, count: int) -> list[str]:
+        """Up to ``count`` names that are not known."""
+        table = size.candidates.drop(columns=["predicted_us"])
+        rows = table.itertuples(index=False, name=None)
+        genes = [tuple(None if value != value else value for value in row) for row in rows]  # NaN: no such axis
+        names = {of: str(name) for of, name in zip(genes, table.index, strict=True)}
+        of_name = dict(zip(map(str, table.index), genes, strict=True))
+        pool = [sorted(set(column), key=str) for column in zip(*genes, strict=True)]
+        # Equal times are ordered by name, so that the result does not depend on the order of arrival.
+        parents = sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self._count(size)]
+        found: dict[str, None] = {}
+        for _ in range(self.tries * count):
+            if len(found) == count:
+                break
+            mother, father = (self._parent(parents, lot) for _ in range(2))
+            child = self._child(of_name[mother], of_name[father], pool, lot)
+            name = names.get(child)
+            if name is not None and not size.knows(name):
+                found[name] = None
+        return list(found)
+
+    def _parent(self, parents: Sequence[str], lot: random.Random) -> str:
+        """The fastest of a few: ``parents`` are in order."""
+        return parents[min(lot.randrange(len(parents)) for _ in range(self.tournament))]
+
+    def _child(self, mother: Genes, father: Genes, pool: Sequence[Sequence[Any]], lot: random.Random) -> Genes:
+        genes = [lot.choice(pair) for pair in zip(mother, father, strict=True)]
+        if lot.random() < self.mutation:
+            place = lot.randrange(len(genes))
+            genes[place] = lot.choice(pool[place])
+        return tuple(genes)
