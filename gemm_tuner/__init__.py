@@ -13,39 +13,53 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gemm_tuner.surface.aiter import benchmark_config, get_search_space, save_configs_to_json, tune_kernel
+    from gemm_tuner.surface.autotune import autotune
+    from gemm_tuner.surface.autotune_result import AutotuneResult
     from gemm_tuner.surface.benchmark import benchmark
     from gemm_tuner.surface.callables import callables
+    from gemm_tuner.surface.profile_args import CompileArgs
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
+    from gemm_tuner.surface.supply import TensorSupplyType, set_autotune_inputs
     from gemm_tuner.surface.tuner import tune_callables
 
 __all__ = [
+    "AutotuneResult",
     "Call",
     "Check",
+    "CompileArgs",
     "Effort",
     "NoBestKernel",
     "Row",
+    "TensorSupplyType",
     "Tuned",
+    "autotune",
     "benchmark",
     "benchmark_config",
     "callables",
     "get_search_space",
     "save_configs_to_json",
+    "set_autotune_inputs",
     "tune_callables",
     "tune_kernel",
 ]
 
 _MODULE_OF = {
+    "AutotuneResult": "autotune_result",
     "Call": "records",
     "Check": "records",
+    "CompileArgs": "profile_args",
     "Effort": "records",
     "NoBestKernel": "records",
     "Row": "records",
+    "TensorSupplyType": "supply",
     "Tuned": "records",
+    "autotune": "autotune",
     "benchmark": "benchmark",
     "benchmark_config": "aiter",
     "callables": "callables",
     "get_search_space": "aiter",
     "save_configs_to_json": "aiter",
+    "set_autotune_inputs": "supply",
     "tune_callables": "tuner",
     "tune_kernel": "aiter",
 }

@@ -142,9 +142,16 @@ def _of_function(function: FunctionType, inside: tuple[int, ...]) -> Any:
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
         if _is_filled(cell)
     ]
-    source = source_of(function) or repr((code.co_code, code.co_names, [str(one) for one in code.co_consts]))
+    # Python finds the whole line of a lambda, on which there may be others.
+    source = source_of(function) if function.__name__ != "<lambda>" else ""
+    text = source or _code(code)
     defaults = _of([function.__defaults__, function.__kwdefaults__], (*inside, id(function)))
-    return ["function", function.__qualname__, source, closure, defaults, own]
+    return ["function", function.__qualname__, text, closure, defaults, own]
+
+
+def _code(code: CodeType) -> list[Any]:
+    constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
 
 
 def _used(value: Any, path: tuple[int, ...]) -> Any:

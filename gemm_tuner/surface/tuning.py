@@ -1,0 +1,263 @@
+"""Tunes one call of an autotuned function: inputs, what is checked, and the tuner of live functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface.compare import compared, flat
+from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.profile_args import ProfileArgs
+from gemm_tuner.surface.records import Call, Check, Config, Tuned
+from gemm_tuner.surface.supply import Supply, TensorSupplyType
+from gemm_tuner.surface.time_limit import limited
+from gemm_tuner.surface.tunables import Built, Tunable
+from gemm_tuner.surface.tuner import tune_callables
+from gemm_tuner.surface.written import Written, written_by
+
+REFERENCE = "ref_prog"
+
+
+@dataclass(frozen=True)
+class SideEffects:
+    """What a kernel does to its inputs, by triton.autotune's names: arguments to be set to zero, or put back, before
+    each call; functions of all arguments that are called before and after each."""
+
+    reset_to_zero: tuple[str, ...] = ()
+    restore_value: tuple[str, ...] = ()
+    pre_hook: Callable[..., Any] | None = None
+    post_hook: Callable[..., Any] | None = None
+
+
+@dataclass
+class Tuning:
+    """One call that is tuned. given: the tensors of ``set_autotune_inputs``."""
+
+    tunable: Tunable
+    profile: ProfileArgs
+    given: tuple[Any, ...] | None = None
+    effects: SideEffects = field(default_factory=SideEffects)
+    output_dir: Path | str | None = DEFAULT_OUTPUT_DIR
+    _random: dict[Any, list[Any]] = field(default_factory=dict)
+    _from_program: list[Any] | None = None
+    _built: dict[int, Built] = field(default_factory=dict)
+
+    def tune(self, candidates: Sequence[Candidate]) -> Tuned:
+        """Raises UserError; that no candidate is right is told by ``Tuned.best``."""
+        self.supply.warn_of_unused()
+        learned = self._learn(candidates)
+        by_values = {repr(sorted(one.values.items(), key=str)): one for one in candidates}
+        if len(by_values) < len(candidates):
+            raise UserError("two configurations differ in pre_hook alone", where=self.tunable.name)
+
+        def build(config: Config) -> Call:
+            return self._call(by_values[repr(sorted(config.items(), key=str))], learned)
+
+        try:
+            return tune_callables(
+                [one.values for one in candidates],
+                build,
+                name=self.tunable.name,
+                clock=self.profile.clock(),
+                baselines=learned.baselines(),
+                effort=self.profile.effort(),
+                output_dir=self.output_dir,
+            )
+        finally:
+            learned.put_back()
+            self._reset(learned.inputs, learned.names)
+
+    @property
+    def supply(self) -> Supply:
+        return self.profile.supply(self.given)
+
+    def _inputs(self, built: Built) -> list[Any]:
+        """The call's own, unless others are given or asked for; all configurations share those of a distribution."""
+        supply = self.supply
+        if supply.given is None and supply.program is None:
+            if built.inputs is not None and supply.kind is TensorSupplyType.Auto:
+                return list(built.inputs)
+            key = None if built.params is None else tuple(built.params)
+            if key not in self._random:
+                self._random[key] = supply.inputs(built.params, self.tunable.name)
+            return self._random[key]
+        if supply.given is None and self.profile.cache_input_tensors and self._from_program is not None:
+            return self._from_program
+        self._from_program = supply.inputs(built.params, self.tunable.name)
+        if built.inputs is not None and len(self._from_program) != len(built.inputs):
+            what = f"{len(self._from_program)} tensors are given, {self.tunable.name} is called with"
+            raise UserError(f"{what} {len(built.inputs)}", hint="give one for each")
+        return self._from_program
+
+    def _learn(self, candidates: Sequence[Candidate]) -> _Learned:
+        """What the first candidate that runs shows: which inputs are outputs, and what kind of reference there is."""
+        for candidate in candidates:
+            try:
+                with limited(self.profile.timeout):
+                    built = self.tunable.build(candidate)
+            except UserError:
+                raise
+            except Exception:  # the tuner meets it again and records it
+                continue
+            inputs = self._inputs(built)
+            names = [one.name for one in built.params or ()]
+            self._require_known(names)
+            try:
+                self._before(candidate, inputs, names, Written())
+                with limited(self.profile.timeout):
+                    returned, written = written_by(built.run, inputs)
+            except Exception:
+                continue
+            self._built[id(candidate)] = built
+            outputs = flat(returned) if returned is not None else [inputs[place] for place in written.places]
+            learned = _Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs))
+            learned.put_back()
+            return learned
+        return _Learned(self.profile)
+
+    def _expected(self, built: Built, inputs: list[Any], outputs: list[Any]) -> tuple[Any, Any]:
+        """(the expected outputs or None, the reference's call or None). A reference that returns a verdict, or raises,
+        is asked again for each candidate."""
+        program = self.profile.ref_prog
+        if program is None or self.profile.skip_check:
+            return None, None
+        call = built.arguments(inputs, outputs)
+        try:
+            found = program(*call.args, **call.kwargs)
+        except Exception:
+            return None, None
+        if found is None or _is_verdict(found):
+            return None, None
+        # Not the outputs themselves: the reference may return one of its inputs.
+        copies = [one.clone() if hasattr(one, "clone") else one for one in flat(found)]
+        return copies, functools.partial(program, *call.args, **call.kwargs)
+
+    def _require_known(self, names: Sequence[str]) -> None:
+        for key in ("reset_to_zero", "restore_value"):
+            for name in getattr(self.effects, key):
+                if name not in names:
+                    accepted = ", ".join(names) or "none: arguments have no names here"
+                    raise UserError(f"{name!r} is no tensor of {self.tunable.name}", where=key, accepted=accepted)
+
+    def _call(self, candidate: Candidate, learned: _Learned) -> Call:
+        built = self._built.pop(id(candidate), None) or self.tunable.build(candidate)
+        inputs = self._inputs(built)
+        names = [one.name for one in built.params or ()]
+        written = learned.written
+        kept = {*self.effects.reset_to_zero, *self.effects.restore_value}
+        changed = [inputs[place] for place in written.places]
+        filled = [inputs[place] for place in written.places if not names or names[place] not in kept]
+
+        def run() -> Any:
+            try:
+                returned = built.run(inputs)
+            except Exception as error:
+                self._after(candidate, inputs, error)
+                raise
+            self._after(candidate, inputs, None)
+            return returned if returned is not None else tuple(changed) or None
+
+        return Call(
+            run=run,
+            check=learned.check(built, inputs, self.profile),
+            outputs=filled,
+            before=lambda: self._before(candidate, inputs, names, written),
+            kernel=built.kernel,
+        )
+
+    def _arguments(self, candidate: Candidate, inputs: Sequence[Any]) -> dict[str, Any]:
+        call = getattr(self.tunable, "call", None)
+        own = (
+            {} if call is None or len(call.tensors()) != len(inputs) else self.tunable.named(call.with_tensors(inputs))
+        )
+        return {**own, **candidate.values}
+
+    def _before(self, candidate: Candidate, inputs: Sequence[Any], names: Sequence[str], written: Written) -> None:
+        if candidate.pre_hook:
+            candidate.pre_hook(self._arguments(candidate, inputs))
+        if self.effects.pre_hook:
+            self.effects.pre_hook(self._arguments(candidate, inputs), reset_only=False)
+        self._reset(inputs, names)
+        written.restore(inputs, [names.index(name) for name in self.effects.restore_value])
+
+    def _reset(self, inputs: Sequence[Any], names: Sequence[str]) -> None:
+        for name in self.effects.reset_to_zero if names else ():
+            inputs[list(names).index(name)].zero_()
+
+    def _after(self, candidate: Candidate, inputs: Sequence[Any], error: Exception | None) -> None:
+        if self.effects.post_hook:
+            self.effects.post_hook(self._arguments(candidate, inputs), exception=error)
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What one run of a candidate showed. expected: outputs of a reference that returns them; reference: its call."""
+
+    profile: ProfileArgs
+    inputs: list[Any] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    written: Written = field(default_factory=Written)
+    expected: list[Any] | None = None
+    reference: Callable[[], Any] | None = None
+
+    def put_back(self) -> None:
+        self.written.restore(self.inputs)
+
+    def baselines(self) -> dict[str, Call]:
+        return {REFERENCE: Call(self.reference)} if self.reference else {}
+
+    def check(self, built: Built, inputs: list[Any], profile: ProfileArgs) -> Check:
+        limits = Check(rtol=profile.rtol, atol=profile.atol, max_mismatched_ratio=profile.max_mismatched_ratio)
+        if profile.skip_check:
+            return Check(skip=True)
+        if profile.manual_check_prog is not None:
+            return Check(manual=lambda outputs: self._by_hand(_listed(outputs)))
+        if self.expected is not None:
+            return replace(limits, reference=self.expected)
+        if profile.ref_prog is not None:
+            return Check(manual=lambda outputs: self._verdict(built, inputs, _listed(outputs), limits))
+        return limits
+
+    def _by_hand(self, outputs: list[Any]) -> Any:
+        program = self.profile.manual_check_prog
+        assert program is not None
+        if not _takes_two(program):
+            return program(outputs[0] if len(outputs) == 1 else outputs)
+        if self.expected is None:
+            raise UserError("takes the expected outputs, and ref_prog gives none", where="manual_check_prog")
+        return program(outputs, self.expected)
+
+    def _verdict(self, built: Built, inputs: list[Any], outputs: list[Any], check: Check) -> bool:
+        """Of a reference that looks at the outputs itself, or that failed for the candidate that ran first."""
+        assert self.profile.ref_prog is not None
+        call = built.arguments(inputs, outputs)
+        found = self.profile.ref_prog(*call.args, **call.kwargs)
+        if found is None or _is_verdict(found):
+            return found is None or bool(found)
+        finding = compared(check, outputs, flat(found))
+        if finding.reason:
+            raise AssertionError(finding.reason)
+        return True
+
+
+def _listed(outputs: Any) -> list[Any]:
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
+def _is_verdict(value: Any) -> bool:
+    """Whether it is true or false, also as a tensor of one."""
+    return isinstance(value, bool) or ("bool" in str(getattr(value, "dtype", "")) and not tuple(value.shape))
+
+
+def _takes_two(program: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(program).bind(None, None)
+        return True
+    except (TypeError, ValueError):
+        return False
