@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 
 from samples import ROOT
 
@@ -35,3 +36,9 @@ def test_the_pipeline_never_brings_torch_into_the_parent() -> None:
 
 def test_the_entry_script_imports_nothing_for_those_who_import_it() -> None:
     assert loaded_after("tune_gemm") == set()
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by name: the second would end the collection of all."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
