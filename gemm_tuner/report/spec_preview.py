@@ -9,6 +9,7 @@ from rich.console import Console
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.metrics import NAME
 from gemm_tuner.kernels.program_spec import ProgramSpec, instances
+from gemm_tuner.kernels.usual_params import USUAL_PARAMS
 from gemm_tuner.report.spec_files import MESH_IDX
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
@@ -29,6 +30,12 @@ def show_plan(spec: ProgramSpec, out: Console) -> None:
         print_line(out, f"{count} cut by rule: {rule}")
     if kept:
         print_table(out, "", [Column(MESH_IDX, True), Column(NAME, wraps=True)], kept)
+
+
+def show_params(out: Console) -> None:
+    """The usual parameters of Triton kernels, with values as a spec has them."""
+    rows = [[one.name, str(list(one.values)), one.of, one.meaning] for one in USUAL_PARAMS]
+    print_table(out, "", [Column("params"), Column("values"), Column("of"), Column("meaning", wraps=True)], rows)
 
 
 def explain(spec: ProgramSpec, text: str, out: Console) -> None:

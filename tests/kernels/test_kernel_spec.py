@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.kernels import arguments, kernel_spec_file
@@ -140,3 +142,13 @@ def test_what_all_configurations_share_leaves_out_args_that_need_a_parameter(tmp
     assert arguments.names_of(spec, dict(case), {"ROWS": 4}, 132)["GROUP"] == 8
     with pytest.raises(UserError, match="takes ROWS"):
         arguments.names_of(spec, dict(case), {}, 132)
+
+
+def test_the_usual_parameters_are_values_that_a_spec_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["spec", "--params"]) == 0
+    rows = re.findall(r"^ *(\w+) +(\[.*\]) +(kernel|launch) ", capsys.readouterr().out, re.MULTILINE)
+    params = {name: yaml.safe_load(values) for name, values, _ in rows}
+    assert len(params) == 8 and set(params["BLOCK_SIZE_M"]) == {16, 32, 64, 128, 256}
+    options = {name: params[name] for name, _, of in rows if of == "launch"}
+    spec, _ = kernel_spec_file.read(changed(tmp_path, params={"ROWS": [1], **options}))
+    assert dict(spec.params)["num_stages"] == (1, 2, 3, 4, 5)

@@ -60,6 +60,8 @@ def add_flags(parser: Parser) -> None:
                         help="rounds of finals (default: 3)")  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="list what would be run")
     parser.add_argument("--explain", metavar="NAME=VALUE,...", help="say which rule cuts it")
+    parser.add_argument("--params", action="store_true",
+                        help="list the usual parameters of Triton kernels, with usual values")  # fmt: skip
     parser.add_argument("--compare_wo_tuning", action="store_true", help="run a best file again")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier starts measured")
     parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
@@ -67,6 +69,9 @@ def add_flags(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
+    if arguments.params:
+        spec_preview.show_params(shown.out)
+        return EXIT_OK
     spec = read_spec(_path(arguments))
     if arguments.explain is not None:
         spec_preview.explain(spec, arguments.explain, shown.out)
