@@ -58,6 +58,8 @@ class Check:
 class KernelSpec:
     """All texts of expressions are as the user wrote them.
 
+    key: expressions whose values say which cases share a configuration; empty for all values of a case. buckets: upper
+    limits by name, for the key bucket(M); None is no limit.
     derived: values that follow from configuration, case and device: shown in results, usable as args are.
     reset, restore: tensors that are zero, or have their first values again, before each call.
     reference: computes the outputs; manual_check: judges them in its place. Without either, configurations are compared
@@ -75,6 +77,8 @@ class KernelSpec:
     manual_check: Function | None = None
     check: Check = Check()
     check_cases: tuple[Case, ...] = ()
+    key: tuple[str, ...] = ()
+    buckets: tuple[tuple[str, float | None], ...] = ()
     derived: tuple[tuple[str, str], ...] = ()
     reset: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ manual_check: softmax.py:judge           in place of a reference: raises, or ret
 check:     {rtol: 1.0e-2, atol: 1.0e-2, rms: 1.0e-2, max_mismatched_ratio: 0.01, nondeterministic: true}
 check_cases: {rows: 3, cols: 37, dtype: fp16}
 reset, restore: [out]                    tensors that are zero, or as at first, before each call; not in its time
+key:       ["pow2(rows)", dtype]                       cases of one key share a configuration where they are exported
+           ["bucket(rows)"] with buckets: {small: 256, medium: 2048, large: inf}
 flops, bytes: expressions, for the roofline and to rank where nothing is timed
 """
 
@@ -19,7 +21,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +31,14 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Check, Function, KernelSpec, Tensor
+from gemm_tuner.kernels.keys import parse_buckets, parse_key
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
 from gemm_tuner.system.values import choice, did_you_mean
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
-    *("check_cases", "derived", "reset", "restore", "flops", "bytes"),
+    *("check_cases", "derived", "reset", "restore", "key", "buckets", "flops", "bytes"),
 )
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
 CHECK_SWITCHES = ("skip_check", "nondeterministic")
@@ -60,6 +64,10 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
     if "reference" in row and "manual_check" in row:
         raise UserError("has a reference and a manual_check", where=where, accepted="one of them")
+
+    def of_user(key: str) -> Function | None:
+        return function(row[key], path.parent, f"{where}, {key}") if key in row else None
+
     spec = KernelSpec(
         name=_word(row.get("name", kernel.name), f"{where}, name"),
         kernel=kernel,
@@ -68,11 +76,8 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         params=_params(row.get("params"), f"{where}, params"),
         grid=_grid(row.get("grid"), f"{where}, grid"),
         rules=tuple(_rules(row.get("rules", []), f"{where}, rules")),
-        **{
-            key: function(row[key], path.parent, f"{where}, {key}")
-            for key in ("reference", "manual_check")
-            if key in row
-        },
+        reference=of_user("reference"),
+        manual_check=of_user("manual_check"),
         check=_check(row.get("check", {}), f"{where}, check"),
         check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
         derived=_texts(row.get("derived", {}), f"{where}, derived"),
@@ -82,6 +87,7 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         bytes=str(row.get("bytes", "")),
     )
     cases = _cases(row.get("cases", {}), f"{where}, cases") or ((),)
+    spec = replace(spec, **_keys(row, cases, where))
     _require_arguments(spec, cases, where)
     return spec, cases
 
@@ -185,6 +191,15 @@ def _cases(value: Any, where: str) -> tuple[Case, ...]:
         if len(found) > MAX_CASES:
             raise UserError(f"holds more than {MAX_CASES} cases", where=where)
     return tuple(dict.fromkeys(found))
+
+
+def _keys(row: Mapping[str, Any], cases: tuple[Case, ...], where: str) -> Mapping[str, Any]:
+    """``key`` and ``buckets``, which every case has a value of."""
+    buckets = parse_buckets(row["buckets"], f"{where}, buckets") if "buckets" in row else ()
+    if "key" not in row and not buckets:
+        return {}
+    of_case = set.intersection(*({name for name, _ in case} for case in cases))
+    return {"key": parse_key(row.get("key", []), buckets, of_case, f"{where}, key"), "buckets": buckets}
 
 
 def _check(value: Any, where: str) -> Check:

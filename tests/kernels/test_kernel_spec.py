@@ -14,7 +14,7 @@ import yaml
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
-from gemm_tuner.kernels import arguments, kernel_spec_file
+from gemm_tuner.kernels import arguments, kernel_spec_file, keys
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import WORKLOAD, at_most
 
@@ -26,7 +26,7 @@ def changed(folder: Path, **keys: Any) -> Path:
     """The example with other keys; None takes one away."""
     row = {**yaml.safe_load(EXAMPLE.read_text()), **keys}
     path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in row.items() if value is not None}))
+    path.write_text(yaml.safe_dump({key: value for key, value in row.items() if value is not None}, sort_keys=False))
     (folder / "softmax.py").write_text((EXAMPLE.parent / "softmax.py").read_text())
     return path
 
@@ -124,6 +124,10 @@ def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
         ({"rules": [{"keep": "ROWS <= rows", "reason": "x"}]}, "unknown key 'reason'"),
         ({"rules": ["ROWS.__class__"]}, "ROWS.__class__"),
         ({"cases": [{"rows": [1, [2]]}]}, "holds a list"),
+        ({"key": ["pow2(row)"]}, "did you mean rows?"),
+        ({"key": ["bucket(rows)"]}, "has no buckets"),
+        ({"buckets": {"small": 256}}, "no key uses them"),
+        ({"buckets": {"small": 256, "large": 16}, "key": ["bucket(rows)"]}, "'large' is 16"),
         ({"check": {"rtol": "1e-2"}}, "rtol is '1e-2'"),
     ],
 )
@@ -152,3 +156,20 @@ def test_the_usual_parameters_are_values_that_a_spec_takes(capsys: pytest.Captur
     options = {name: params[name] for name, _, of in rows if of == "launch"}
     spec, _ = kernel_spec_file.read(changed(tmp_path, params={"ROWS": [1], **options}))
     assert dict(spec.params)["num_stages"] == (1, 2, 3, 4, 5)
+
+
+def test_cases_share_a_key_by_powers_of_two_by_buckets_or_not_at_all(tmp_path: Path) -> None:
+    cases = {"rows": [256, 900, 1000, 1 << 20], "cols": 64, "dtype": "fp16"}
+    exact, of = kernel_spec_file.read(changed(tmp_path, cases=cases))
+    assert keys.key_of(exact, of[1]) == (900, 64, "fp16")
+    pow2, of = kernel_spec_file.read(changed(tmp_path, cases=cases, key=["pow2(rows)", "dtype"]))
+    assert [keys.key_of(pow2, case) for case in of] == [
+        (256, "fp16"), (1024, "fp16"), (1024, "fp16"), (1 << 20, "fp16"),
+    ]  # fmt: skip
+    buckets = {"small": 256, "medium": 2048, "large": "inf"}
+    named, of = kernel_spec_file.read(changed(tmp_path, cases=cases, key="bucket(rows)", buckets=buckets))
+    assert [keys.text_of(keys.key_of(named, case)) for case in of] == ["small", "medium", "medium", "large"]
+    # What a run tuned stays what it is when only the key changes.
+    assert {KernelProblem.of(spec, of[0]).sha for spec in (exact, pow2, named)} == {KernelProblem.of(exact, of[0]).sha}
+    again = problem_from_dict(json.loads(json.dumps(KernelProblem.of(named, of[0]).to_dict())))
+    assert isinstance(again, KernelProblem) and again.spec == named
