@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.autotune_result import AutotuneResult
     from gemm_tuner.surface.benchmark import benchmark
     from gemm_tuner.surface.callables import callables
+    from gemm_tuner.surface.par_compile import par_compile
     from gemm_tuner.surface.profile_args import CompileArgs
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
     from gemm_tuner.surface.supply import TensorSupplyType, set_autotune_inputs
@@ -37,6 +38,7 @@ __all__ = [
     "benchmark_config",
     "callables",
     "get_search_space",
+    "par_compile",
     "save_configs_to_json",
     "set_autotune_inputs",
     "tune_callables",
@@ -58,6 +60,7 @@ _MODULE_OF = {
     "benchmark_config": "aiter",
     "callables": "callables",
     "get_search_space": "aiter",
+    "par_compile": "par_compile",
     "save_configs_to_json": "aiter",
     "set_autotune_inputs": "supply",
     "tune_callables": "tuner",

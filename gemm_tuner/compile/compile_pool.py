@@ -10,7 +10,9 @@ import contextlib
 import os
 import signal
 import statistics
+import sys
 import time
+import types
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +45,18 @@ MOST_FAILED_STARTS = 3
 REMEMBERED = 200
 
 Answer = tuple[CompileTask, CompileResult]
+
+
+@contextlib.contextmanager
+def without_main_script() -> Iterator[None]:
+    """Processes that are started meanwhile do not import the main script, as spawned ones do: they need nothing of it,
+    and a script that calls this package without asking for its own name would start everything again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @dataclass
@@ -112,7 +126,8 @@ class CompilePool:
         variables = self.language.environment(self.cache)
         arguments = (theirs, self.language.name, self.target, variables, self._argument, *paths, share)
         process = context.Process(target=serve, args=arguments, daemon=True)
-        process.start()
+        with without_main_script():
+            process.start()
         theirs.close()
         return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
 
