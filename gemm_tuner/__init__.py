@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gemm_tuner.surface.aiter import benchmark_config, get_search_space, save_configs_to_json, tune_kernel
+    from gemm_tuner.surface.auto_tuner import AutoTuner
     from gemm_tuner.surface.autotune import autotune
     from gemm_tuner.surface.autotune_result import AutotuneResult
     from gemm_tuner.surface.benchmark import benchmark
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.tuner import tune_callables
 
 __all__ = [
+    "AutoTuner",
     "AutotuneResult",
     "Call",
     "Check",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "AutoTuner": "auto_tuner",
     "AutotuneResult": "autotune_result",
     "Call": "records",
     "Check": "records",

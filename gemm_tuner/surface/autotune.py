@@ -180,10 +180,9 @@ class Autotuned:
         candidates = pruned(candidates, self._asked.prune, named, isinstance(tunable, Kernel))
         given = given_inputs()
         kept_as = self._key_on_disk(call, candidates, given)
-        kept = result_cache.kept_config(kept_as, candidates) if kept_as else None
+        kept = result_cache.kept(kept_as, candidates) if kept_as else None
         if kept is not None:
-            candidate, latency = kept
-            result = AutotuneResult(latency=latency, config=dict(candidate.values), func=self.fn)
+            candidate, result = kept
         else:
             self.runs += 1
             tuning = Tuning(tunable, self._asked.profile, given, self._asked.effects, self._asked.output_dir)

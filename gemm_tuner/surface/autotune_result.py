@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import importlib
 import io
@@ -97,10 +98,19 @@ class AutotuneResult:
         function: the one that was tuned; by default it is imported by its module's name. Nothing in the folder is run.
         Where it cannot be had ``kernel`` is None, with a warning that says why. Raises UserError for other folders.
         """
-        folder = Path(path)
+        result = cls.read(Path(path))
+        try:
+            return result.built(function or _imported(result.origin), compile_args)
+        except UserError as error:
+            warnings.warn(f"{path}: no kernel: {error.one_line()}", stacklevel=2)
+            return result
+
+    @classmethod
+    def read(cls, folder: Path) -> AutotuneResult:
+        """What a folder holds, without a kernel. Raises UserError."""
         origin, latency = load_json(folder / ORIGIN, "result"), load_json(folder / LATENCY, "result")
         hashes = latency.get("sha256", {})
-        result = cls(
+        return cls(
             latency=latency.get("latency"),
             config=_with_tuples(load_json(folder / BEST_CONFIG, "result")),
             ref_latency=latency.get("ref_latency"),
@@ -110,30 +120,30 @@ class AutotuneResult:
             origin=origin,
             binaries={ending: _binary(folder / f"kernel.{ending}", sha) for ending, sha in hashes.items()},
         )
-        try:
-            return result._built(function or _imported(origin), compile_args)
-        except UserError as error:
-            warnings.warn(f"{folder}: no kernel: {error.one_line()}", stacklevel=2)
-            return result
 
-    def _built(self, function: Callable[..., Any], compile_args: CompileArgs | None) -> AutotuneResult:
-        """Raises UserError for a function that is not the one tuned, or whose arguments were not kept."""
+    def built(self, function: Callable[..., Any], compile_args: CompileArgs | None = None) -> AutotuneResult:
+        """With the kernel of the best configuration.
+
+        Raises UserError for a function that is not the one tuned, or whose arguments were not kept."""
         name = self.origin.get("qualname", "the function")
         if self.source and fingerprints.source_of(function) not in ("", self.source):
             raise UserError(f"{name} is another one now", hint="tune it again")
         if is_jit(function):
             kernel = Kernel(function, None, Arguments()).build(Candidate(self.config)).kernel
             return replace(self, func=function, kernel=kernel)
-        if self.origin.get("args") is None:
+        if self.origin.get("args") is None and not isinstance(function, functools.partial):
             raise UserError(f"the arguments of {name} are no plain values", hint="give function= a functools.partial")
-        call = Arguments(tuple(self.origin["args"]), self.origin.get("kwargs", {}))
+        is_bound = isinstance(function, functools.partial)
+        call = Arguments() if is_bound else Arguments(tuple(self.origin["args"]), self.origin.get("kwargs", {}))
         built = Function(function, call, compile_args).build(Candidate(self.config))
         return replace(self, func=getattr(built.kernel, "prim_func", function), kernel=built.kernel)
 
 
 def origin_of(function: Any, call: Arguments) -> dict[str, Any]:
-    """Where a function is, and its arguments where these are plain values. A direct function gets no arguments: its
-    tensors are the caller's."""
+    """Where a function is, and its arguments, those of partials among them, where these are plain values."""
+    while isinstance(function, functools.partial):
+        call = Arguments((*function.args, *call.args), {**function.keywords, **call.kwargs})
+        function = function.func
     under = fingerprints.function_under(function)
     found: dict[str, Any] = {"module": getattr(under, "__module__", ""), "qualname": getattr(under, "__qualname__", "")}
     values = [*call.args, *call.kwargs.values()]

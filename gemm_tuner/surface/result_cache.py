@@ -16,11 +16,10 @@ import platformdirs
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.languages.kernel_cache import VARIABLE
 from gemm_tuner.surface import fingerprints
-from gemm_tuner.surface.autotune_result import BEST_CONFIG, LATENCY, AutotuneResult
+from gemm_tuner.surface.autotune_result import AutotuneResult
 from gemm_tuner.surface.configurations import PASS_CONFIGS, Candidate
 from gemm_tuner.surface.fingerprints import NoFingerprint
 from gemm_tuner.surface.profile_args import ProfileArgs
-from gemm_tuner.system.json_records import load_json
 
 FOLDER = "autotune"
 # Any of these, set to 1: nothing is read or kept. TileLang's are those of programs that are moved here.
@@ -62,19 +61,24 @@ def key(
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def kept_config(key: str, candidates: Sequence[Candidate]) -> tuple[Candidate, float | None] | None:
-    """The candidate that a kept result names, and its milliseconds."""
+def kept(key: str, candidates: Sequence[Candidate]) -> tuple[Candidate, AutotuneResult] | None:
+    """The result under a key, without a kernel, and the candidate that it names; None for a folder that says less."""
     path = folder() / key
     if not is_enabled() or not path.is_dir():
         return None
     try:
-        config, latency = load_json(path / BEST_CONFIG, "result"), load_json(path / LATENCY, "result")
+        result = AutotuneResult.read(path)
     except UserError:
         return None
     for one in candidates:
-        if json.loads(json.dumps(dict(one.values), default=str)) == config:
-            return one, latency.get("latency")
+        if _plain(one.values) == _plain(result.config):
+            return one, result
     return None
+
+
+def _plain(config: Mapping[str, Any]) -> Any:
+    """As it reads from JSON."""
+    return json.loads(json.dumps(dict(config), default=str))
 
 
 def keep(key: str, result: AutotuneResult) -> None:

@@ -11,7 +11,7 @@ from gemm_tuner.surface.tunables import Arguments, TunedKernel
 from gemm_tuner.surface.tuning import REFERENCE
 
 
-def result_of(tuned: Tuned, function: Any, call: Arguments) -> AutotuneResult:
+def result_of(tuned: Tuned, function: Any, call: Arguments | None = None) -> AutotuneResult:
     """Raises NoBestKernel, with the commonest reason, where no configuration ran and was right."""
     winner, kernel = tuned.winner, tuned.kernel
     reference = next((row.us for row in tuned.rows if row.baseline and row.name == REFERENCE), None)
@@ -25,7 +25,7 @@ def result_of(tuned: Tuned, function: Any, call: Arguments) -> AutotuneResult:
         kernel=kernel,
         table=tuned.table,
         source=fingerprints.source_of(function),
-        origin=origin_of(function, call),
+        origin=origin_of(function, call or Arguments()),
         binaries=binaries_of(compiled),
     )
 

@@ -1,0 +1,141 @@
+"""``gt.AutoTuner``: tunes a factory of kernels step by step, by TileLang's names."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface import configurations, result_cache
+from gemm_tuner.surface.autotune_result import AutotuneResult
+from gemm_tuner.surface.clocks import Clock
+from gemm_tuner.surface.fingerprints import NoFingerprint
+from gemm_tuner.surface.profile_args import CompileArgs, ProfileArgs
+from gemm_tuner.surface.results_of_tuning import result_of
+from gemm_tuner.surface.supply import TensorSupplyType, given_inputs
+from gemm_tuner.surface.tunables import Arguments, Function, is_jit, name_of
+from gemm_tuner.surface.tuning import Tuning
+
+NOT_USED = "is TileLang's way of working, which changes no result: it is not used here"
+
+
+class AutoTuner:
+    """Tunes ``function(**config)``, which returns a kernel, or a program of TileLang that is then compiled.
+
+    Setters return the tuner: ``AutoTuner.from_kernel(f, configs).set_profile_args(ref_prog=f_reference).run()``.
+    """
+
+    def __init__(self, function: Callable[..., Any], configs: Any) -> None:
+        if is_jit(function):
+            hint = "put gt.autotune over it, or tune a function that launches it"
+            raise UserError("is a Triton kernel, which has no grid here", where=name_of(function), hint=hint)
+        self.function: Callable[..., Any] = getattr(function, "__wrapped__", function)
+        self.configs = configs
+        self.profile_args = ProfileArgs()
+        self.compile_args = CompileArgs()
+
+    @classmethod
+    def from_kernel(cls, kernel: Callable[..., Any], configs: Any) -> AutoTuner:
+        """kernel: the factory; ``functools.partial`` binds what is not tuned. configs: as those of ``gt.autotune``; a
+        function of them gets the bound arguments."""
+        return cls(kernel, configs)
+
+    def set_profile_args(
+        self,
+        warmup: int = 25,
+        rep: int = 100,
+        timeout: float = 30,
+        supply_type: TensorSupplyType = TensorSupplyType.Auto,
+        ref_prog: Callable[..., Any] | None = None,
+        supply_prog: Callable[..., Sequence[Any]] | None = None,
+        rtol: float = 1e-2,
+        atol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+        skip_check: bool = False,
+        manual_check_prog: Callable[..., Any] | None = None,
+        cache_input_tensors: bool = False,
+        backend: str | Clock = "auto",
+    ) -> AutoTuner:
+        """``ProfileArgs`` says what they do."""
+        self.profile_args = ProfileArgs(
+            warmup, rep, timeout, supply_type, ref_prog, supply_prog, rtol, atol, max_mismatched_ratio, skip_check,
+            manual_check_prog, cache_input_tensors, backend,
+        )  # fmt: skip
+        return self
+
+    def set_compile_args(
+        self,
+        out_idx: Sequence[int] | int | None = None,
+        target: Any = None,
+        execution_backend: str | None = None,
+        target_host: Any = None,
+        verbose: bool | None = None,
+        pass_configs: Mapping[str, Any] | None = None,
+    ) -> AutoTuner:
+        """Of programs of TileLang that the factory returns without compiling them."""
+        self.compile_args = CompileArgs(
+            out_idx, target or "auto", execution_backend or "auto", target_host, bool(verbose), pass_configs
+        )
+        return self
+
+    def run(
+        self,
+        warmup: int | None = None,
+        rep: int | None = None,
+        timeout: float | None = None,
+        use_pipeline: bool = False,
+        enable_grouped_compile: bool = False,
+        group_compile_size: int = 2,
+        benchmark_devices: Sequence[int] | None = None,
+        benchmark_multi_gpu: bool = False,
+        early_stop: bool = False,
+        early_stop_factor: float = 2.0,
+        *,
+        cache_results: bool = True,
+        output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
+    ) -> AutotuneResult:
+        """Tunes, or takes what an earlier process found for the same.
+
+        warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: a configuration that takes
+        ``early_stop_factor`` times the best is not timed further.
+        Raises UserError; NoBestKernel where no configuration ran and was right.
+        """
+        for name, asked in (
+            ("use_pipeline", use_pipeline), ("enable_grouped_compile", enable_grouped_compile),
+            ("benchmark_multi_gpu", benchmark_multi_gpu or benchmark_devices),
+        ):  # fmt: skip
+            if asked:
+                warnings.warn(f"{name} {NOT_USED}", stacklevel=2)
+        default = self.profile_args
+        profile = replace(
+            default,
+            warmup=default.warmup if warmup is None else warmup,
+            rep=default.rep if rep is None else rep,
+            timeout=default.timeout if timeout is None else timeout,
+            early_stop=early_stop,
+            early_stop_factor=early_stop_factor,
+        )
+        tunable = Function(self.function, Arguments(), self.compile_args)
+        bound = self.function if isinstance(self.function, functools.partial) else functools.partial(self.function)
+        candidates = configurations.candidates(self.configs, tunable.parameters, bound.args, bound.keywords)
+        tensors = given_inputs()
+        kept_as = None
+        if cache_results:
+            others = {"given": tensors, "compile": self.compile_args}
+            try:
+                kept_as = result_cache.key(self.function, (), candidates, profile, others)
+            except NoFingerprint as error:
+                warnings.warn(f"the result is not kept for later processes: {error}", stacklevel=2)
+        if kept_as and (kept := result_cache.kept(kept_as, candidates)):
+            return kept[1].built(self.function, self.compile_args)
+        result = result_of(Tuning(tunable, profile, tensors, output_dir=output_dir).tune(candidates), self.function)
+        if kept_as:
+            result_cache.keep(kept_as, result)
+        return result
+
+    __call__ = run

@@ -1,0 +1,180 @@
+"""``gt.AutoTuner`` and the folder of its result."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tilelang_stand_in as stand_in
+import torch
+from said_times import Said
+from tilelang_stand_in import MatmulKernel, matmul
+
+import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
+
+BLOCKS = [{"block_M": 64}, {"block_M": 32}, {"block_M": 16}]
+BOUND = partial(matmul, 64, 64, 64)
+
+
+class Clock(Said):
+    """Of calls of the stand-in."""
+
+    def _one(self, call: Any) -> Any:
+        found = super()._one(call)
+        return found if isinstance(found, Exception) else stand_in.TIMED[-1] * 1e3
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "cache"))
+    stand_in.BUILT.clear()
+    return tmp_path / "cache"
+
+
+def tuner(function: Any = BOUND, configs: Any = BLOCKS, **profile: Any) -> gt.AutoTuner:
+    made = gt.AutoTuner.from_kernel(function, configs)
+    assert made.set_profile_args(backend=Clock(), **profile) is made
+    assert made.set_compile_args(out_idx=[-1]) is made
+    return made
+
+
+def test_the_chain_gives_all_fields(tmp_path: Path) -> None:
+    result = tuner(ref_prog=lambda a, b: a @ b).run(rep=5, cache_results=False, output_dir=tmp_path)
+    assert result.config == {"block_M": 32} and isinstance(result.kernel, MatmulKernel) and result.kernel.block == 32
+    assert result.latency == pytest.approx(1.0) and result.ref_latency is not None
+    assert result.libcode == "// block_M = 32\n" and result.func.func is matmul
+    rows = {row["block_M"]: row for row in result.table if not row["baseline"]}
+    assert {block: row["status"] for block, row in rows.items()} == {64: "ok", 32: "ok", 16: "ok"}
+    assert {row["verified"] for row in rows.values()} == {"true"}
+    (folder,) = tmp_path.glob("*-matmul")
+    assert "block_M16: ok" in (folder / "tune.log").read_text("utf-8"), "the log is in the run's folder"
+
+
+def test_each_profile_argument_reaches_the_run(tmp_path: Path) -> None:
+    run = {"cache_results": False, "output_dir": None}
+    a = torch.ones(64, 64)
+    inputs: list[Any] = []
+
+    def supply(params: Any) -> list[torch.Tensor]:
+        inputs.append([(one.dtype, one.shape) for one in params])
+        return [a, a]
+
+    tuner(supply_prog=supply, rep=2).run(**run)
+    assert inputs[0] == [("float32", (64, 64))] * 2 and len(inputs) > 1
+    calls = len(inputs)
+    tuner(supply_prog=supply, rep=2, cache_input_tensors=True).run(**run)
+    assert len(inputs) == calls + 1
+    stand_in.TIMED.clear()
+    tuner(configs=[{"block_M": 32}], warmup=2, rep=30).run(**run)
+    few = len(stand_in.TIMED)
+    tuner(configs=[{"block_M": 32}], warmup=22, rep=50).run(**run)
+    assert len(stand_in.TIMED) - few == few + 20 + 20
+    zeros = tuner(supply_type=gt.TensorSupplyType.Zero, ref_prog=lambda a, b: torch.zeros(64, 64), rtol=0, atol=0)
+    assert zeros.run(**run).config == {"block_M": 32}
+    off = [{"block_M": 32, "offset": 0.1}, {"block_M": 16}]
+    strict = tuner(configs=off, ref_prog=lambda a, b: a @ b, max_mismatched_ratio=0.0)
+    assert strict.run(**run).config == {"block_M": 16}
+    wide = tuner(configs=off, ref_prog=lambda a, b: a @ b, rtol=0, atol=0.2)
+    assert wide.run(**run).config["block_M"] == 32
+    with pytest.raises(UserError, match=r"'nsys'.*accepted: auto, event, cupti, cudagraph"):
+        gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(backend="nsys")
+    with pytest.warns(UserWarning, match="use_pipeline"):
+        tuner(configs=BLOCKS[:1]).run(use_pipeline=True, **run)
+
+
+def test_a_function_of_the_bound_arguments_gives_the_configurations() -> None:
+    made = tuner(configs=lambda m, n, k: [{"block_M": min(m, 64)}])
+    assert made.run(cache_results=False, output_dir=None).config == {"block_M": 64}
+
+
+def test_a_triton_kernel_has_no_grid_here() -> None:
+    from triton.runtime import JITFunction
+
+    with pytest.raises(UserError, match="no grid"):
+        gt.AutoTuner.from_kernel(JITFunction.__new__(_Jit), BLOCKS)
+
+
+class _Jit:
+    arg_names = ("x",)
+
+    def run(self) -> None: ...
+
+    def __getitem__(self, grid: Any) -> Any: ...
+
+    def __call__(self) -> None: ...
+
+
+LOAD = """
+import sys, json, torch
+import gemm_tuner as gt
+result = gt.AutotuneResult.load_from_disk(sys.argv[1], gt.CompileArgs())
+a = torch.eye(64)
+print(json.dumps([dict(result.config), result.latency, result.kernel.block, bool((result.kernel(a, a) == a).all()),
+                  result.libcode, len(result.table), result.binaries["ptx"].decode(), "triton" in sys.modules]))
+"""
+
+
+def test_a_result_is_read_in_a_fresh_process(tmp_path: Path) -> None:
+    result = tuner().run(rep=5, cache_results=False, output_dir=None)
+    folder = tmp_path / "best" / "matmul_64"
+    replace(result, binaries={"ptx": b".version 8.0"}).save_to_disk(folder)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = [sys.executable, "-W", "error", "-c", LOAD, str(folder)]
+    done = subprocess.run(run, capture_output=True, text=True, env=environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [
+        {"block_M": 32}, result.latency, 32, True, "// block_M = 32\n", 3, ".version 8.0", False,
+    ]  # fmt: skip
+    names = {path.name for path in folder.iterdir()}
+    assert not any(name.endswith((".pkl", ".pickle")) for name in names) and len(list(folder.parent.iterdir())) == 1
+
+
+def test_what_a_folder_does_not_say_is_told(tmp_path: Path) -> None:
+    def local(block_M: int = 16) -> MatmulKernel:
+        return matmul(64, 64, 64, block_M)
+
+    result = tuner(local).run(rep=5, cache_results=False, output_dir=None)
+    folder = tmp_path / "local"
+    result.save_to_disk(folder)
+    with pytest.warns(UserWarning, match=r"defined inside a function.*function="):
+        loaded = gt.AutotuneResult.load_from_disk(folder)
+    assert loaded.kernel is None and loaded.config == result.config
+    assert gt.AutotuneResult.load_from_disk(folder, function=local).kernel.block == 32
+
+    def other(block_M: int = 32) -> MatmulKernel:
+        return matmul(8, 8, 8, block_M)
+
+    with pytest.warns(UserWarning, match="another one now"):
+        assert gt.AutotuneResult.load_from_disk(folder, function=other).kernel is None
+    with pytest.raises(UserError, match=r"origin\.json"):
+        gt.AutotuneResult.load_from_disk(tmp_path)
+
+
+def test_a_changed_binary_is_refused(tmp_path: Path) -> None:
+    result = gt.AutotuneResult(config={"BLOCK": 1}, binaries={"cubin": b"code"})
+    result.save_to_disk(tmp_path / "r")
+    (tmp_path / "r" / "kernel.cubin").write_bytes(b"edoc")
+    with pytest.raises(UserError, match=r"kernel\.cubin: was changed"):
+        gt.AutotuneResult.load_from_disk(tmp_path / "r")
+
+
+def test_a_second_process_builds_only_the_best(cache: Path) -> None:
+    chain = gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(rep=3, warmup=1, skip_check=True)
+    first = chain.run(output_dir=None)
+    stand_in.BUILT.clear()
+    again = gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(rep=3, warmup=1, skip_check=True)
+    second = again.run(output_dir=None)
+    assert second.config == first.config and second.latency == first.latency
+    assert [one.block for one in stand_in.BUILT] == [first.config["block_M"]] and second.kernel is stand_in.BUILT[0]
+    (kept,) = (cache / "autotune").iterdir()
+    (kept / "best_config.json").unlink()
+    third = again.run(output_dir=None)
+    assert third.kernel is not None and len(stand_in.BUILT) > 3, "a damaged folder is not trusted"
