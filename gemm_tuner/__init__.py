@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.autotune import autotune
     from gemm_tuner.surface.autotune_result import AutotuneResult
     from gemm_tuner.surface.benchmark import benchmark
+    from gemm_tuner.surface.buckets import tune_and_save_configs
     from gemm_tuner.surface.callables import callables
     from gemm_tuner.surface.par_compile import par_compile
     from gemm_tuner.surface.profile_args import CompileArgs
@@ -43,6 +44,7 @@ __all__ = [
     "par_compile",
     "save_configs_to_json",
     "set_autotune_inputs",
+    "tune_and_save_configs",
     "tune_callables",
     "tune_kernel",
 ]
@@ -66,6 +68,7 @@ _MODULE_OF = {
     "par_compile": "par_compile",
     "save_configs_to_json": "aiter",
     "set_autotune_inputs": "supply",
+    "tune_and_save_configs": "buckets",
     "tune_callables": "tuner",
     "tune_kernel": "aiter",
 }

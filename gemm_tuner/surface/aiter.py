@@ -18,7 +18,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.clocks import ChosenClock, Clock, wait
 from gemm_tuner.surface.compare import Judge, one_line
-from gemm_tuner.surface.records import Call, Check, Config, Effort, WrongOutput
+from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned, WrongOutput
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.system.documents import write_text_atomically
 
@@ -98,26 +98,47 @@ def tune_kernel(
 
     Raises NoBestKernel, which names the commonest reason, where AITER's asserts.
     """
+    name = getattr(make_run_and_gt_fn, "__qualname__", "tune_kernel").replace(".<locals>", "")
+    tuned = tuned_kernel(
+        search_space, make_run_and_gt_fn, config_callback, num_iters, atol, rtol,
+        name=name, clock=clock, output_dir=output_dir,
+    )  # fmt: skip
+    return used_config(tuned.config, config_callback)
+
+
+def tuned_kernel(
+    search_space: list[Config],
+    make_run_and_gt_fn: MakeRun,
+    config_callback: Callable[[Config], None] | None,
+    num_iters: int,
+    atol: float,
+    rtol: float,
+    *,
+    name: str,
+    clock: str | Clock,
+    output_dir: Path | str | None,
+) -> Tuned:
+    """As ``tune_kernel``, with all rows."""
 
     def build(asked: Config) -> Call:
-        used = _used(asked, config_callback)
+        used = used_config(asked, config_callback)
         run, ground_truth = make_run_and_gt_fn(used)
         checked = _EachCallChecked(run, Check(ground_truth, rtol, atol))
         changed = {key: value for key, value in used.items() if key not in asked or asked[key] != value}
         return checked.call(**{f"used {key}": value for key, value in changed.items()})
 
-    tuned = tune_callables(
+    return tune_callables(
         search_space,
         build,
-        name=getattr(make_run_and_gt_fn, "__qualname__", "tune_kernel").replace(".<locals>", ""),
+        name=name,
         clock=clock,
         effort=Effort(warmup=WARMUP, screen_calls=num_iters, rounds=FINALS_TIMES * num_iters),
         output_dir=output_dir,
     )
-    return _used(tuned.config, config_callback)
 
 
-def _used(asked: Config, config_callback: Callable[[Config], None] | None) -> Config:
+def used_config(asked: Config, config_callback: Callable[[Config], None] | None) -> Config:
+    """A copy as the callback makes it."""
     used = dict(asked)
     if config_callback is not None:
         config_callback(used)

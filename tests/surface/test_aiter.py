@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from said_times import RIGHT, Said
+from samples import ROOT
 
 import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
 
 
 def test_arguments_and_defaults_are_aiters() -> None:
@@ -115,3 +120,41 @@ def test_configurations_are_saved_as_aiter_does(tmp_path: Path) -> None:
     gt.save_configs_to_json("MI300X-GEMM.json", str(tmp_path / "new" / "folder"), configs)
     text = (tmp_path / "new" / "folder" / "MI300X-GEMM.json").read_text()
     assert text == json.dumps(configs, indent=4) + "\n"
+
+
+def test_a_bucket_gets_what_takes_the_least_time_over_its_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Said()
+    times = {100: {1: 50.0, 2: 30.0, 3: 31.0}, 200: {1: 20.0, 2: 60.0, 3: 21.0}, 300: {1: 9.0, 2: 8.0, 3: 7.0}}
+
+    def factory(size: int) -> Callable[..., tuple[Callable[[], Any], Any]]:
+        return lambda config: (clock.call(times[size][config["B"]]), RIGHT)
+
+    found = gt.tune_and_save_configs(
+        [100, 200, 300], factory, [{"B": b} for b in (1, 2, 3)], str(tmp_path / "configs"), "GPU", clock=clock,
+        kernel_name="SUM", output_dir=None,
+    )  # fmt: skip
+    saved = json.loads((tmp_path / "configs" / "GPU-SUM.json").read_text())
+    assert saved == {"small": {"B": 3}, "medium": {"B": 3}}
+    small = found[0]
+    assert small.us_of_last == pytest.approx(70.0) and small.loss_pct == pytest.approx(4.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and "sizes 100, 200): 52 us in all" in lines[0] and lines[2].startswith("Tuning took ")
+    with pytest.raises(UserError, match="300 is in no bucket"):
+        gt.tune_and_save_configs([300], factory, [{"B": 1}], str(tmp_path), "GPU", buckets={"small": 256},
+                                 clock=clock, output_dir=None)  # fmt: skip
+
+
+def test_the_script_of_the_guide_runs_without_a_gpu(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "kernels" / "tune_softmax.py"
+    rows = ["--rows", "8", "16", "300", "--cols", "64"]
+    folders = ["--save_path", str(tmp_path / "configs"), "--output_dir", str(tmp_path / "runs")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, script, *rows, *folders], capture_output=True, text=True, env=environment, check=True
+    )
+    saved = json.loads((tmp_path / "configs" / "CPU-SOFTMAX.json").read_text())
+    assert list(saved) == ["small", "medium"] and all(set(one) == {"ROWS", "num_warps"} for one in saved.values())
+    assert saved["medium"]["ROWS"] > 1 and "Tuning took " in done.stdout
+    assert len(list((tmp_path / "runs").glob("*-SOFTMAX-*/table.csv"))) == 3
