@@ -22,6 +22,7 @@ from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
+from gemm_tuner.launch.turn import take_turn
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import die_with_the_tuner, identity
 
@@ -40,6 +41,9 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--plan", type=Path, required=True, help="the plan, a JSON file")
+    parser.add_argument(
+        "--turn", type=Path, help="a file that this launcher locks before it uses the GPU, until it ends"
+    )
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
     die_with_the_tuner()
@@ -51,17 +55,23 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
         return error.exit_status
     path = arguments.journal or arguments.plan.parent / "journal.jsonl"
     try:
-        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE)
+        return run_journalled(plan, scripts, path, arguments.plan.parent / STOP_FILE, arguments.turn)
     except OSError as error:
         print(f"{path}: {error.strerror or error}", file=sys.stderr)
         return EXIT_CANNOT_WRITE
 
 
-def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path) -> int:
-    """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written."""
+def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path, turn: Path | None = None) -> int:
+    """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written.
+
+    turn: locked from before the GPU is used until this process ends.
+    """
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
+        if turn is not None:
+            processor_of(plan.device)  # imports torch, and touches no GPU
+            take_turn(turn, stop.parent)
         language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
         compiles = language.start_launcher(plan.device)
         try:

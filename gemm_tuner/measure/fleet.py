@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
 class Launcher(Protocol):
     """A GPU, or a recording of one."""
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""
+
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times the plan's entries."""
 
@@ -46,6 +51,11 @@ class Fleet:
     say: Callable[[str], None]
     home: dict[Problem, int] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def overlaps(self) -> bool:
+        return all(launcher.overlaps for launcher in self.launchers)
 
     def alive(self) -> list[int]:
         return [index for index in range(len(self.launchers)) if index not in self.dead]
@@ -56,15 +66,16 @@ class Fleet:
 
     def deal(self, cost: dict[Problem, float]) -> None:
         """Assigns sizes to GPUs: the most expensive first, each to the GPU with the least load."""
-        loads = dict.fromkeys(self.alive(), 0.0)
-        for problem, gpu in self.home.items():
-            if gpu in loads:
-                loads[gpu] += cost.get(problem, 0.0)
-        for problem in sorted(cost, key=lambda one: cost[one], reverse=True):
-            if self.home.get(problem) not in loads:
-                least = min(loads, key=lambda gpu: loads[gpu])
-                self.home[problem] = least
-                loads[least] += cost[problem]
+        with self._lock:
+            loads = dict.fromkeys(self.alive(), 0.0)
+            for problem, gpu in self.home.items():
+                if gpu in loads:
+                    loads[gpu] += cost.get(problem, 0.0)
+            for problem in sorted(cost, key=lambda one: cost[one], reverse=True):
+                if self.home.get(problem) not in loads:
+                    least = min(loads, key=lambda gpu: loads[gpu])
+                    self.home[problem] = least
+                    loads[least] += cost[problem]
 
     def time(
         self,
@@ -91,7 +102,8 @@ class Fleet:
         while left:
             self.deal({work.problem: float(len(work.entries)) for work in left})
             shares = {gpu: [w for w in left if self.home[w.problem] == gpu] for gpu in self.alive()}
-            jobs = {gpu: plans_of(share) for gpu, share in shares.items() if share}
+            with self._lock:  # plans make numbered folders
+                jobs = {gpu: plans_of(share) for gpu, share in shares.items() if share}
             failed: list[Work] = []
             with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
                 futures = {gpu: pool.submit(self._run, gpu, plans, on_event, found) for gpu, plans in jobs.items()}
@@ -120,14 +132,21 @@ class Fleet:
                 if isinstance(error, CannotWrite) or (error and not isinstance(error, EnvironmentFault)):
                     raise error
         except BaseException:
-            for launcher in self.launchers:
-                launcher.cancel()
+            self.cancel()
             raise
 
+    def cancel(self) -> None:
+        """Ends what runs on all GPUs, from another thread."""
+        for launcher in self.launchers:
+            launcher.cancel()
+
     def _retire_gpu(self, gpu: int, fault: EnvironmentFault) -> None:
-        if len(self.alive()) == 1:
-            raise fault
-        self.dead.add(gpu)
+        with self._lock:
+            if gpu in self.dead:
+                return
+            if len(self.alive()) == 1:
+                raise fault
+            self.dead.add(gpu)
         self.say(f"GPU {gpu} of the run is given up, its sizes go to the others: {fault.one_line()}")
 
 

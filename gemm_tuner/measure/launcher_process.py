@@ -27,6 +27,7 @@ class LiveLauncher(Control):
     """Launches on a GPU of this machine, or on its CPU. ``gpu`` is the id as torch numbers it.
 
     backend: of the target: "cuda", "hip" or "cpu". scripts_dir: holds the scripts that plans name.
+    turn: a file that launchers lock while they use the GPU, so that several may be started at once; else None.
     """
 
     language: Language
@@ -36,6 +37,12 @@ class LiveLauncher(Control):
     backend: str
     gpu: int = 0
     launch_limit_s: float = field(default=LAUNCH_LIMIT_S, kw_only=True)
+    turn: Path | None = field(default=None, kw_only=True)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether ``timings`` may be called from several threads, whose launchers then use the GPU in turns."""
+        return self.turn is not None
 
     def environment(self) -> dict[str, str]:
         env = launcher_env(self.language, self.cache_dir, self.profiler.environment())
@@ -68,6 +75,7 @@ class LiveLauncher(Control):
         """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
         plan.write(where / "plan.json")
         argv = [sys.executable, str(self.scripts_dir / plan.scripts[0]), "--plan", str(where / "plan.json")]
+        argv += ["--turn", str(self.turn)] if self.turn else []
         command = self.profiler.command(argv, where)
         ended = watch(command, self.environment(), where, on_event, self)
         export = self.profiler.export_command(where)

@@ -140,6 +140,7 @@ class ReplayLauncher:
     """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
 
     recording: Recording
+    overlaps = False
 
     def _starts(self, stage: str) -> Iterator[tuple[Path, Plan, list[Event]]]:
         for where, plan in self.recording.starts(stage):

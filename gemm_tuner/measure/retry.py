@@ -29,7 +29,7 @@ from gemm_tuner.measure.parse_run import (
     remaining,
     whole_sizes,
 )
-from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, killed_from_outside, require_journal
+from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, NotBegun, killed_from_outside, require_journal
 from gemm_tuner.profilers import Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
@@ -104,6 +104,9 @@ def time_plan(
             stage.take(part, where, start(part.plan, where))
         except CannotWrite:
             raise
+        except NotBegun:
+            (where / ACCOUNTED).touch()
+            break
         except EnvironmentFault:
             if part.last_try:
                 raise

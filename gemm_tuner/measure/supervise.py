@@ -16,6 +16,7 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, Process, Round, event_of, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
+from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.parse_run import Key, at_end, crash_timing, from_on
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
 
@@ -45,6 +46,10 @@ class Died:
 Heard = Begin | End | Fail | Judged | Died
 # Hears what becomes of a configuration of a problem, as it happens.
 OnEvent = Callable[[Problem, Heard], None]
+
+
+class NotBegun(Exception):
+    """A launcher was ended while it waited for its turn on the GPU, since the run winds down."""
 
 
 class OutOfTime(Exception):
@@ -127,7 +132,7 @@ class JournalTail:
 
 def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control) -> Ended:
     """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
-    set, and OutOfTime in the same way; a run that winds down lets it finish the configuration it is at."""
+    set, and OutOfTime and NotBegun in the same way; a run that winds down lets it finish the configuration it is at."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
 
     def heartbeat() -> object:
@@ -135,9 +140,12 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
             raise KeyboardInterrupt
         if tail.plan.stage == VERIFY and 0 < tail.plan.deadline < time.time() - LATE_CHECK_S:
             raise OutOfTime
+        waits = (where / WAITING_FILE).exists()
         if of.wind_down():
+            if waits:
+                raise NotBegun
             (where / STOP_FILE).touch()
-        return tail.beat()
+        return time.monotonic() if waits else tail.beat()
 
     def limit_s() -> float:
         return of.launch_limit_s if tail.running else START_LIMIT_S

@@ -12,9 +12,9 @@ from gemm_tuner.decide import choose
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published, Ranking, judge_of
 from gemm_tuner.decide.sheet import Sheet, call_noise, sheet_of
-from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR
+from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Work
 from gemm_tuner.measure.fleet import Fleet
-from gemm_tuner.pipeline.finals_process import TITLE, FinalsProcess
+from gemm_tuner.pipeline.finals_processes import FinalsProcesses, Process
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.plans import Planner
@@ -58,7 +58,7 @@ class Finals:
     def __post_init__(self) -> None:
         self._times = FinalsTimes(self.store)
         shared = self.gpus, self.store, self.limits, self.log
-        self._runner = FinalsProcess(self.planner, self.fleet, *shared, self._times)
+        self._runner = FinalsProcesses(self.planner, self.fleet, *shared, self._times)
 
     @property
     def timings(self) -> dict[Problem, list[Timing]]:
@@ -100,14 +100,23 @@ class Finals:
             batch = batch if within else self._stored(batch)
             if not batch:
                 break
-            self._process(batch, self.plan.role(index))
+            roles = [self.plan.role(number) for number in range(index, self._until(index))]
+            self._process(batch, *roles)
             for state, _ in batch:
-                self._planned[state.problem] += 1
+                self._planned[state.problem] += len(roles)
             for problem in self._take_moved():
                 self._planned[problem] = 1
                 self._times.set_role(problem, self.plan.role(0))
         ran = max(self._planned.values(), default=0)
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
+
+    def _until(self, index: int) -> int:
+        """The planned process before which the next ones stop: from ``index`` on those are started side by side whose
+        rounds do not wait for the noise in another. The first process tells the noise."""
+        if index == 0 or index >= self.plan.processes or not self._runner.overlap:
+            return index + 1
+        ahead = (done for done in self._planned.values() if done > index)
+        return min([self.plan.processes, *ahead])
 
     def _take_moved(self) -> set[Problem]:
         """The sizes that moved to another GPU since this was asked last."""
@@ -144,8 +153,10 @@ class Finals:
         if not overruled:
             return
         moved: set[Problem] = set()
-        for _ in range(PUBLISH_AGAIN):
-            self._process([(state, names) for state, names, *_ in overruled], Role.PUBLISH)
+        batch = [(state, names) for state, names, *_ in overruled]
+        at_once = PUBLISH_AGAIN if self._runner.overlap else 1
+        for _ in range(0, PUBLISH_AGAIN, at_once):
+            self._process(batch, *[Role.PUBLISH] * at_once)
             moved |= self._take_moved()
         if moved:
             self._run_planned(finalists)
@@ -173,27 +184,35 @@ class Finals:
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.asked and self._runner.has_time_for(seconds, len(self.states))
 
-    def _process(self, finalists: Named, role: Role) -> None:
-        """One process on each GPU with all of these sizes, less what it has done in an earlier start of this run."""
-        number = self.next_process
-        self.next_process += 1
-        if not self._was_recorded(number):
-            return
-        work = []
-        for state, names in finalists:
-            timings = self.timings.setdefault(state.problem, [])
-            left, failed = self._left(state, names)
-            done = self._times.stored(state.problem, number, left)
-            if done:
-                self._times.enter_again(done, role)
-            elif left:
-                again, rounds = left[0], self.plan.rounds_at(call_noise(timings))
-                work.append(
-                    replace(self.planner.work(state, left), vendor=VENDOR not in failed, again=again, rounds=rounds)
-                )
-        if work:
-            for problem, found in self._runner.run(work, number, role, len(self.states), self._title(number)).items():
-                self.timings.setdefault(problem, []).extend(found.values())
+    def _process(self, finalists: Named, *roles: Role) -> None:
+        """A process of each role on each GPU with all of these sizes, less what an earlier start of this run did. They
+        are started side by side."""
+        numbers = range(self.next_process, self.next_process + len(roles))
+        self.next_process += len(roles)
+        known = {state.problem: list(self.timings.setdefault(state.problem, [])) for state, _ in finalists}
+        processes = []
+        for number, role in zip(numbers, roles, strict=True):
+            if self._runner.has(number, self._first):
+                work = [one for state, names in finalists for one in self._work(state, names, number, role, known)]
+                processes += [Process(number, role, work)] if work else []
+        if processes:
+            for timed in self._runner.run(processes, len(self.states), alone=self.plan.processes == 1):
+                for problem, found in timed.items():
+                    self.timings.setdefault(problem, []).extend(found.values())
+
+    def _work(
+        self, state: SizeState, names: list[str], number: int, role: Role, known: dict[Problem, list[Timing]]
+    ) -> list[Work]:
+        """What a process has to time of a size: nothing where the store has it. known: timings of earlier processes."""
+        left, failed = self._left(state, names)
+        done = self._times.stored(state.problem, number, left)
+        if done:
+            self._times.enter_again(done, role)
+        if done or not left:
+            return []
+        rounds = self.plan.rounds_at(call_noise(known[state.problem]))
+        work = self.planner.work(state, left)
+        return [replace(work, vendor=VENDOR not in failed, again=left[0], rounds=rounds)]
 
     def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
         """(those of the names that have not failed in finals, all of the size that have)."""
@@ -209,21 +228,6 @@ class Finals:
             if all(self._times.stored(state.problem, number, left) for number in numbers):
                 found.append((state, names))
         return found
-
-    def _title(self, number: int) -> str:
-        one = self.plan.processes == 1 or self._recorded() == {0}
-        return TITLE if one else f"{TITLE}, process {number + 1}"
-
-    def _recorded(self) -> set[int] | None:
-        recording = self.gpus.environment.recording
-        return None if recording is None else recording.finals_processes()
-
-    def _was_recorded(self, number: int) -> bool:
-        """Whether there is a process of this number: a recording has those that ran."""
-        recorded = self._recorded()
-        if recorded is None:
-            return True
-        return number in recorded or (recorded == {0} and number == self._first)
 
     def _record(self, state: SizeState) -> None:
         """Records a size's published times in its state. A finalist that failed in a process has failed; another

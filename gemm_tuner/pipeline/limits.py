@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gemm_tuner.measure.budget import Budget, Pace
@@ -19,6 +20,11 @@ class Limits:
     @property
     def budget(self) -> Budget:
         return self.pace.budget
+
+    def learn_all(self, runs: Iterable[StageRun]) -> None:
+        """Remembers what each profiler start took."""
+        for run in runs:
+            self.learn(run)
 
     def learn(self, run: StageRun) -> None:
         """Remembers what a profiler start took."""

@@ -108,6 +108,7 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
                 *(settings.language, profiler, folder.cache, folder.scripts, backend, gpu),
                 wind_down=lambda: asked.asked,
                 launch_limit_s=limit_s,
+                turn=folder.raw / f"gpu{gpu}.turn" if profiler.runs_beside_others else None,
             )
             for gpu in environment.gpus
         ]

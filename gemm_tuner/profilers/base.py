@@ -103,6 +103,7 @@ class Profiler(ABC):
     uses_scopes:  the launcher must open a proton scope ``L<number>`` round each call, and none below it.
     uses_capture_range: the tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must
                   call.
+    runs_beside_others: several of it may run at once; one that waits for the GPU keeps no other from it.
     uses_clock:   the launcher itself writes when each kernel ran.
     """
 
@@ -112,6 +113,7 @@ class Profiler(ABC):
     uses_scopes = False
     uses_capture_range = False
     uses_clock = False
+    runs_beside_others = False
 
     def supports(self, backend: str) -> bool:
         return backend in self.backends

@@ -34,6 +34,7 @@ class Nsys(Profiler):
     name = "nsys"
     backends = ("cuda",)
     uses_capture_range = True
+    runs_beside_others = True
     install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:

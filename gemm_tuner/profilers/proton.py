@@ -42,6 +42,7 @@ class Proton(Profiler):
     name = "proton"
     backends = ("cuda", "hip")
     uses_scopes = True
+    runs_beside_others = True
     install_hint = "proton is part of Triton: pip install triton"
 
     def version(self) -> str | None:

@@ -25,6 +25,7 @@ from typing import TextIO
 from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
 from gemm_tuner.launch.plan import FINALS, VENDOR, VERIFY, Plan, Work
+from gemm_tuner.launch.turn import take_turn
 from gemm_tuner.system.processes import identity
 
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
@@ -125,11 +126,13 @@ class StandIn:
                 break
 
 
-def main(path: Path) -> None:
+def main(path: Path, turn: Path | None) -> None:
     end = os.environ.get("STAND_IN_END")
     with (path.parent / "journal.jsonl").open("w") as stream, (path.parent / "kernels.txt").open("w") as kernels:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
+        if turn:
+            take_turn(turn, path.parent)
         stand_in = StandIn(Plan.read(path), journal, kernels)
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:
@@ -150,4 +153,5 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[sys.argv.index("--plan") + 1]))
+    of = dict(zip(sys.argv[1::2], map(Path, sys.argv[2::2]), strict=True))
+    main(of["--plan"], of.get("--turn"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Round, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
+from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure import launcher_process as launch
 from gemm_tuner.measure import retry, supervise
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, launcher_env, visible_gpu
@@ -243,6 +246,37 @@ def test_a_run_that_winds_down_ends_after_what_is_running(nsys: None, tmp_path: 
     done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "kills_2": "crashed"}
     assert (tmp_path / "00-screen" / "start00" / STOP_FILE).exists()
+
+
+def test_launchers_that_start_side_by_side_use_the_gpu_in_turns(nsys: None, tmp_path: Path) -> None:
+    """The second waits while the first is at work, works once that is through, and is ended if the run winds down."""
+    asked = threading.Event()
+    launcher = LiveLauncher(
+        *(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"), wind_down=asked.is_set, turn=tmp_path / "turn"
+    )
+    folders = [tmp_path / name for name in ("00-finals", "01-finals", "02-finals")]
+
+    def events(folder: Path) -> list[Event]:
+        return read_journal(folder / "start00" / "journal.jsonl")
+
+    def until(so: Callable[[], bool], run: Future[StageRun]) -> None:
+        while not so():
+            assert not run.done()
+            time.sleep(0.01)
+
+    with ThreadPoolExecutor(3) as pool, (tmp_path / "turn").open("w") as mine:
+        fcntl.flock(mine, fcntl.LOCK_EX)  # as a launcher that is at work
+        runs = [pool.submit(launcher.timings, plan((ONE, ["good_1"]), stage=FINALS), at) for at in folders[:2]]
+        for one, folder in zip(runs, folders, strict=False):
+            until((folder / "start00" / WAITING_FILE).exists, one)
+            assert not any(isinstance(event, Begin) for event in events(folder))
+        fcntl.flock(mine, fcntl.LOCK_UN)
+        assert [statuses(one.result(timeout=60)) for one in runs] == [{"good_1": "ok"}] * 2
+        fcntl.flock(mine, fcntl.LOCK_EX)
+        last = pool.submit(launcher.timings, plan((ONE, ["good_1"]), stage=FINALS), folders[2])
+        until((folders[2] / "start00" / WAITING_FILE).exists, last)
+        asked.set()
+        assert last.result(timeout=60).timings == {}
 
 
 def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

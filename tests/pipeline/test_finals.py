@@ -344,6 +344,40 @@ def test_a_size_whose_gpu_dies_in_a_further_process_has_all_planned_ones_on_anot
     assert pair.session.outcomes.published[moved][C].us == pytest.approx(240.0, rel=0.01)
 
 
+@pytest.mark.parametrize("lost_in", [1, 3])
+def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_in: int, tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lost_in)
+    pair.first.overlaps = pair.other.overlaps = True
+    pair.run()
+    moved = pair.timed_by(pair.first)[0]
+    assert list(pair.session.store.timed_on(moved, FINALS)) == [pair.labels[1]]
+    assert len({timing.process for timing in pair.finals.timings[moved]}) >= 5
+    assert pair.session.outcomes.published[moved][A].us == pytest.approx(160.0, rel=0.02)
+
+
+def test_processes_of_a_gpu_start_side_by_side_once_the_first_has_told_the_noise(tmp_path: Path) -> None:
+    meet = threading.Barrier(4)
+    gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True)
+    gpu.before = lambda plan: None if plan.process == 0 else meet.wait(timeout=60) and None
+    match = Match(tmp_path, gpu)
+    finals = match.run()
+    assert gpu.plans[0].process == 0 and sorted(plan.process for plan in gpu.plans) == [*range(5)]
+    assert len({work.rounds for plan in gpu.plans if plan.process for work in plan.work if work.problem == ONE}) == 1
+    assert {timing.process: timing.role for timing in finals.timings[ONE]} == {
+        number: Role.PUBLISH if number % 2 else Role.CHOOSE for number in range(5)
+    }
+
+
+def test_processes_under_a_budget_start_one_after_another(tmp_path: Path) -> None:
+    gpu, running = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, overlaps=True), []
+    match = Match(tmp_path, gpu)
+    gpu.before = lambda plan: running.append(plan.process)
+    gpu.after_a_size = lambda plan: None if running[-1] == plan.process else pytest.fail("two processes at once")
+    limit(match.session, Budget(10_000.0))
+    match.run()
+    assert running == [0, 1, 2, 3, 4]
+
+
 def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_other_alone(tmp_path: Path) -> None:
     pair = Pair(tmp_path, lost_in=1)
     pair.other.after_a_size = lambda plan: pair.session.limits.interruption.ask() if plan.process == 1 else None

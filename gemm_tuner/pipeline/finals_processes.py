@@ -1,0 +1,148 @@
+"""Runs processes of finals on each GPU; what they find is in the store as soon as a size is through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+
+from gemm_tuner.core.records import Role, Timing
+from gemm_tuner.launch.plan import FINALS, Work
+from gemm_tuner.measure import gpu_watch
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.gpu_watch import Sample
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.measure.supervise import at_each_end
+from gemm_tuner.pipeline.gpus import Gpus
+from gemm_tuner.pipeline.limits import Limits
+from gemm_tuner.pipeline.plans import Planner
+from gemm_tuner.pipeline.run_log import RunLog
+from gemm_tuner.store.finals_times import FinalsTimes, Found
+from gemm_tuner.store.store import Store
+
+TITLE = "finals"
+
+
+@dataclass(frozen=True)
+class Process:
+    """What one process of finals times, and what for."""
+
+    number: int
+    role: Role
+    work: list[Work]
+
+
+@dataclass
+class FinalsProcesses:
+    """longest_s: of all processes so far. _watched: what sensors read in them, by title."""
+
+    planner: Planner
+    fleet: Fleet
+    gpus: Gpus
+    store: Store
+    limits: Limits
+    log: RunLog
+    times: FinalsTimes
+    longest_s: float = 0.0
+    _watched: dict[str, list[Sample]] = field(default_factory=dict)
+    _entering: threading.Lock = field(default_factory=threading.Lock)
+
+    def has_time_for(self, seconds: float, sizes: int) -> bool:
+        """Whether the budget leaves so many seconds beside the check of so many sizes."""
+        return self.limits.budget.has_time_for(seconds + self.limits.pace.check().of(sizes))
+
+    @property
+    def overlap(self) -> bool:
+        """Whether processes may be started side by side: not under a budget, which each of them must fit in."""
+        return self.fleet.overlaps and not self.limits.budget.bounded
+
+    def has(self, number: int, first: int) -> bool:
+        """Whether there is a process of this number: a recording has those that ran, an old one of them only one, which
+        stands for the first of these finals."""
+        recorded = self._recorded()
+        return recorded is None or number in recorded or (recorded == {0} and number == first)
+
+    def _recorded(self) -> set[int] | None:
+        recording = self.gpus.environment.recording
+        return None if recording is None else recording.finals_processes()
+
+    def _title(self, processes: Sequence[Process], *, alone: bool) -> str:
+        first, last = processes[0].number + 1, processes[-1].number + 1
+        if alone or self._recorded() == {0}:
+            return TITLE
+        return f"{TITLE}, process {first}" if first == last else f"{TITLE}, processes {first} to {last}"
+
+    def run(self, processes: Sequence[Process], sizes: int, *, alone: bool = False) -> list[Found]:
+        """Times the work of the processes, which start side by side and use a GPU in turns. Repeated once, if there is
+        time, when heat or the power supply slowed a GPU down. sizes: of the run, whose check must fit in the budget
+        afterwards. alone: no other process follows."""
+        budget, title = self.limits.budget, self._title(processes, alone=alone)
+        for attempt in ("", ", again: the GPU was throttled"):
+            for process in processes:
+                for one in process.work:
+                    self.store.drop_process(one.problem, FINALS, process.number)
+            work = [one for process in processes for one in process.work]
+            total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
+            bar = self.log.step(TITLE, total, f"{title}{attempt}")
+            with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
+                begun, gone = budget.clock(), len(self.fleet.dead)  # only now: waiting for the GPU does not count
+                found = self._time(processes, sizes, step.advance)
+            slowed = gpu_watch.throttled(samples)
+            self._note_gpu(TITLE + attempt, samples, slowed)
+            spent_s = budget.clock() - begun
+            self.longest_s = max(self.longest_s, spent_s)
+            if len(processes) > 1 and len(self.fleet.dead) > gone:
+                # Some processes timed a size before it moved to another GPU and some after: all begin anew there.
+                return [self.run([process], sizes)[0] for process in processes]
+            if not slowed or self.limits.interruption.asked or not self.has_time_for(spent_s, sizes):
+                break
+        return found
+
+    def _time(self, processes: Sequence[Process], sizes: int, advance: Callable[[], None]) -> list[Found]:
+        """Starts all of the processes. An error in one ends the others."""
+        found: list[Found] = [{} for _ in processes]
+        if len(processes) == 1:
+            self.limits.learn_all(self._time_one(processes[0], sizes, advance, found[0]))
+            return found
+        with ThreadPoolExecutor(len(processes)) as pool:
+            pairs = zip(processes, found, strict=True)
+            futures = [pool.submit(self._time_one, process, sizes, advance, into) for process, into in pairs]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self.fleet.cancel()
+                raise
+        return found
+
+    def _time_one(self, process: Process, sizes: int, advance: Callable[[], None], into: Found) -> list[StageRun]:
+        labels = self.gpus.labels
+
+        def enter(timings: Mapping[Key, Timing]) -> None:
+            gpus = {problem: labels[gpu] for problem, gpu in self.fleet.home.items()}
+            mine = (replace(timing, process=process.number, role=process.role) for timing in timings.values())
+            with self._entering:
+                self.times.enter(mine, gpus.__getitem__, into)
+
+        plans = self.planner.finals(process.number, self._deadline(sizes))
+        runs = self.fleet.time(process.work, plans, at_each_end(advance), enter, True)
+        with self._entering:
+            for run in runs:
+                self.log.count_run(run)
+        return runs
+
+    def _deadline(self, sizes: int) -> float:
+        """When the last round must have begun, as Unix time; 0.0 without a budget."""
+        budget, pace = self.limits.budget, self.limits.pace
+        return budget.unix_time(budget.until(pace.finals_reserve_s(sizes)))
+
+    def _note_gpu(self, title: str, samples: Sequence[Sample], slowed: bool) -> None:
+        """Keeps the state of the GPUs over all processes of a title; throttled where one of them was."""
+        self._watched.setdefault(title, []).extend(samples)
+        found = gpu_watch.summary(self._watched[title])
+        if found:
+            notes = self.log.notes.setdefault("gpu", {})
+            before = notes.get(title, {}).get("throttled", False)
+            notes[title] = {**found, "throttled": slowed or before}
