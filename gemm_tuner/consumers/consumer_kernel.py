@@ -7,16 +7,14 @@ become part of a generated script, as a family of their own.
 from __future__ import annotations
 
 import ast
-import builtins
-import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.config import KERNEL_FAMILIES
-from gemm_tuner.system.documents import show
+from gemm_tuner.kernels.taken import functions_of, is_jit, text_of, used_by
 from gemm_tuner.system.input_files import printable, read_text
 
 # The kernel's functions by server, the newest name first.
@@ -41,9 +39,8 @@ ARGUMENTS = (
 )
 CONSTANTS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
 OPTIONAL_CONSTANTS = ("needs_masking",)  # not of every version; passed where the kernel has it
-NAME = "NAME"  # a constant that the kernel gets beside its own, for its symbol
-GIVEN = ("tl", "triton")  # names that the script has
 MAX_BYTES = 8 * 2**20
+WITHOUT = "without --kernel_from gemm_tile stands in for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,7 @@ def read(consumer: str, path: Path) -> ConsumerKernel:
         accepted = "@triton.jit and nothing else"
         raise UserError(f"{name} is decorated in another way", where=printable(file), accepted=accepted)
     check_arguments(kernel, file)
-    used = used_by(kernel, module, file)
+    used = used_by(kernel, module, file, WITHOUT)
     taken = [ast.get_source_segment(source, node) or "" for node in (*used, kernel)]
     sha = hashlib.sha256("\n".join(taken).encode()).hexdigest()[:12]
     arguments = tuple(one.arg for one in kernel.args.args)
@@ -143,23 +140,6 @@ def no_kernel(consumer: str, path: Path) -> UserError:
     return UserError(f"has no kernel of {consumer} that is known", where=printable(path), accepted=accepted)
 
 
-def functions_of(module: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The functions of a module by name; of several of one name the last, as when it is run."""
-    return {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
-
-
-def is_jit(function: ast.FunctionDef, *, with_options: bool) -> bool:
-    """Whether a function's only decorator is triton.jit. with_options: it may have arguments."""
-    if len(function.decorator_list) != 1:
-        return False
-    (decorator,) = function.decorator_list
-    if isinstance(decorator, ast.Call):
-        if (decorator.args or decorator.keywords) and not with_options:
-            return False
-        decorator = decorator.func
-    return ast.unparse(decorator) in ("triton.jit", "jit")
-
-
 def check_arguments(kernel: ast.FunctionDef, file: Path) -> None:
     """Raises UserError unless the kernel's arguments are those that the template passes."""
     args = kernel.args
@@ -177,66 +157,5 @@ def check_arguments(kernel: ast.FunctionDef, file: Path) -> None:
             f"is of a version that cannot be launched: it {' and '.join(parts)}",
             where=where,
             accepted=f"{', '.join(ARGUMENTS)}; constexpr {', '.join(CONSTANTS)}; or also {OPTIONAL_CONSTANTS[0]}",
-            hint="without --kernel_from gemm_tile stands in for it",
+            hint=WITHOUT,
         )
-
-
-Used = ast.FunctionDef | ast.Assign | ast.AnnAssign
-
-
-def used_by(kernel: ast.FunctionDef, module: ast.Module, file: Path) -> list[Used]:
-    """The constants and @triton.jit functions of the module that a kernel uses, directly or indirectly, in their
-    order there. Raises UserError for a name that is neither."""
-    functions, constants = functions_of(module), constants_of(module)
-    found: dict[str, Used] = {}
-    wanted = [*free_names(kernel)]
-    while wanted:
-        name = wanted.pop()
-        if name in found or name in GIVEN or hasattr(builtins, name):
-            continue
-        node = functions.get(name) or constants.get(name)
-        if node is None or (isinstance(node, ast.FunctionDef) and not is_jit(node, with_options=True)):
-            what = f"{kernel.name} uses {show(name)}, which is no constant and no @triton.jit function of the file"
-            raise UserError(what, where=printable(file), hint="without --kernel_from gemm_tile stands in for it")
-        found[name] = node
-        wanted += free_names(node) if isinstance(node, ast.FunctionDef) else ()
-    return sorted(found.values(), key=lambda node: node.lineno)
-
-
-def free_names(function: ast.FunctionDef) -> Iterator[str]:
-    """The names that a function reads and does not set itself."""
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    own = {one.arg for one in function.args.args} | {one.id for one in names if not isinstance(one.ctx, ast.Load)}
-    decorators = {id(node) for decorator in function.decorator_list for node in ast.walk(decorator)}
-    return (one.id for one in names if one.id not in own and id(one) not in decorators)
-
-
-def constants_of(module: ast.Module) -> dict[str, ast.Assign | ast.AnnAssign]:
-    """The assignments of a module of a literal, or of a tl.constexpr of one, to a name."""
-    found: dict[str, ast.Assign | ast.AnnAssign] = {}
-    for node in module.body:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not is_literal(node.value):
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if len(targets) == 1 and isinstance(targets[0], ast.Name):
-            found[targets[0].id] = node
-    return found
-
-
-def is_literal(value: ast.expr) -> bool:
-    if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.constexpr" and len(value.args) == 1:
-        value = value.args[0]
-    try:
-        ast.literal_eval(value)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return True
-
-
-def text_of(kernel: ast.FunctionDef) -> str:
-    """The kernel's function without its decorator, with NAME before its own arguments."""
-    name = ast.arg(NAME, annotation=ast.parse("tl.constexpr", mode="eval").body)
-    args = ast.arguments([], [name, *kernel.args.args], None, [], [], None, [])
-    renamed = copy.copy(kernel)
-    renamed.args, renamed.decorator_list, renamed.returns = args, [], None
-    return ast.unparse(ast.fix_missing_locations(renamed))

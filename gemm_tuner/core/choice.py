@@ -45,7 +45,8 @@ class Choice:
     tie:        another finalist is not significantly slower.
     processes:  of the finals in which it ran; None when that is not known.
     process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
-    vendor_us:  the vendor library's time for the same call; None when it was not timed.
+    vendor_us:  the vendor library's time for the same call, or of the kind's default configuration; None when neither
+                was timed.
     derived:    values that follow from the configuration, by name.
     overruled:  the finalists that came before it and were passed over: name and reason.
     """

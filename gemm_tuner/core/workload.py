@@ -27,13 +27,18 @@ def launch_all(launches: Iterable[Launch]) -> None:
         kernel[grid](*positional, **options)
 
 
+OwnRule = tuple[str, str, Callable[[Any, Problem, Device], Any]]
+
+
 @dataclass(frozen=True)
 class OwnSpace:
-    """A space that a problem brings with it. families: the values of axes by family. rules: (name, reason, predicate)
-    of each; the predicate takes columns, problem and device, and says True for what it keeps."""
+    """A space that problems bring with them. families: the values of axes by family. rules: (name, reason, predicate)
+    of each; the predicate takes columns, problem and device, and says True for what it keeps. heuristics: rules that
+    --no_heuristics drops."""
 
     families: Mapping[str, Mapping[str, Any]]
-    rules: tuple[tuple[str, str, Callable[[Any, Problem, Device], Any]], ...]
+    rules: tuple[OwnRule, ...]
+    heuristics: tuple[OwnRule, ...] = ()
 
 
 class CallOperands(Protocol):
@@ -78,8 +83,12 @@ class Workload(Protocol):
 
     # The space. Tables have the column family and one an axis.
 
-    def own_space(self, problem: Problem) -> OwnSpace | None:
-        """None where space files and rule files hold the space. All problems of a run have the same."""
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
+        """The space of a run's problems; None where space files and rule files hold it."""
+
+    def default_config(self, problem: Problem, device: Device) -> Config | None:
+        """What is launched without tuning, where that is known: it stands in the finals, keeps its place unless it is
+        beaten beyond noise, and its time is the one that results are compared with."""
 
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
         """The values of each axis of a family, as a space file gives them. Raises UserError naming the axis."""

@@ -32,7 +32,10 @@ class GemmWorkload:
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
 
-    def own_space(self, problem: Problem) -> OwnSpace | None:
+    def default_config(self, problem: Problem, device: Device) -> Config | None:
+        return None
+
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
         return None
 
     configs_of = staticmethod(axes.configs_of)

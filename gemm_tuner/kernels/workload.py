@@ -39,8 +39,9 @@ class KernelWorkload(PlainWorkload):
     def row(self, problem: Problem) -> dict[str, Any]:
         return of(problem).row()
 
-    def own_space(self, problem: Problem) -> OwnSpace:
-        spec = spec_of(problem)
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
+        """All cases of a run are of one spec."""
+        spec = spec_of(problems[0])
         family = re.sub(r"^[^a-z]+", "", spec.name.lower()) or "kernel"
         rules = tuple(
             (f"rule_{number}", why or text, rule_of(spec, text)) for number, (text, why) in enumerate(spec.rules, 1)

@@ -20,7 +20,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.profilers import AUTO
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import Pruned
-from gemm_tuner.space.rule import VALIDITY, Rule
+from gemm_tuner.space.rule import HEURISTIC, VALIDITY, Rule
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show
 
@@ -111,17 +111,23 @@ def load_space(settings: Settings, device: Device) -> Space:
     arch = device.target.arch
     stands_in = any(name not in settings.kernels for name in settings.serve)
     families = (*settings.families, STAND_IN) if settings.families and stands_in else settings.families
-    own = workload_of(settings.kind).own_space(settings.entries[0].problem) if settings.entries else None
+    problems = [entry.problem for entry in settings.entries]
+    own = workload_of(settings.kind).own_space(problems, device) if problems else None
     loaded = space.load(space_file(settings, arch), arch, settings.kind, own.families if own else None)
     configs = of_families(space.frame(loaded), families)
-    rules = rules_of(own) if own else prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+    rules = (
+        rules_of(own, heuristics=settings.heuristics)
+        if own
+        else prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
+    )
     names = space.names(configs, settings.kind).to_numpy(dtype=object)
     return Space(configs, prune.columns_of(configs), names, rules)
 
 
-def rules_of(own: OwnSpace) -> tuple[Rule, ...]:
-    """The rules that problems bring: limits, which are never skipped."""
-    return tuple(Rule(name, VALIDITY, why, keep) for name, why, keep in own.rules)
+def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:
+    """The rules that problems bring: limits, which are never skipped, then heuristics."""
+    kinds = [(VALIDITY, own.rules), *([(HEURISTIC, own.heuristics)] if heuristics else [])]
+    return tuple(Rule(name, kind, why, keep) for kind, rules in kinds for name, why, keep in rules)
 
 
 def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:

@@ -44,6 +44,9 @@ class Settlement:
         store.record_outcome(problem, name)
         self.older.note_chosen(state, name, self.log)
         chosen = choose.measured_choice(sound, name, state.kept[name], verdicts, self.device, self.source, ties)
+        default = self.older.defaults.get(problem)
+        if default is not None and default.name in ranked.times:
+            chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
         us, published = finals_us(self.finals, state), self.outcomes.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
         chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))

@@ -98,7 +98,7 @@ class Tuning:
     def __post_init__(self) -> None:
         session, settings = self.session, self.session.settings
         least_pct, kernels = settings.min_improvement_pct, settings.kernels
-        self.older = BaselineConfigs(settings.older, least_pct)
+        self.older = BaselineConfigs.of(settings.older, least_pct, self.states, session.device)
         asked = serving.servers(settings.serve, session.device, settings.older_served, least_pct, kernels)
         self.servers = asked if self.given is None else self.given
         self.picker = FinalistPicker(self.states, settings, session.limits, self.older, self.servers)

@@ -66,6 +66,7 @@ def render(
             head=f"head_{workload.language}.j2",
             launch_options=language_of(workload.language).launch_options(target),
             has_tma=target.facts.tma,
+            arch=target.arch,
         )
     except jinja2.TemplateError as error:
         raise UserError(

@@ -50,7 +50,10 @@ class PlainWorkload:
     def names(self, configs: pd.DataFrame) -> pd.Series:
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
 
-    def own_space(self, problem: Problem) -> OwnSpace | None:
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
+        return None
+
+    def default_config(self, problem: Problem, device: Device) -> Config | None:
         return None
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from samples import device
 
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
@@ -72,7 +73,7 @@ def test_rules_keep_the_same_rows_as_columns_and_one_by_one(tmp_path: Path) -> N
         changed(tmp_path, rules=rules, cases={"rows": 2, "cols": 4096, "dtype": "fp16"})
     )
     problem = KernelProblem.of(spec, cases[0])
-    own = WORKLOAD.own_space(problem)
+    own = WORKLOAD.own_space([problem], device("sm_90"))
     assert [(name, why) for name, why, _ in own.rules] == [("rule_1", "ROWS <= rows"), ("rule_2", "registers")]
 
     class Columns:

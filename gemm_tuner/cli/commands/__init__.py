@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS: dict[str, str] = {
     "kernel": "tune a Triton kernel of yours",
+    "moe": "tune the fused MoE kernels of vLLM and SGLang for a model",
     "spec": "tune any program or command by a spec file",
     "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
     "serve-check": "say which config a consumer gets from such files, for each M",

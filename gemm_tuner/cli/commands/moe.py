@@ -1,0 +1,169 @@
+"""``tune_gemm.py moe``: tunes the fused MoE kernels of servers for a model, with the flags of tuning."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from gemm_tuner.cli import options
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import one_of, positive
+from gemm_tuner.cli.parser import Parser
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.moe import kernel_source, model_config, problem
+from gemm_tuner.moe.model_config import Layer
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import GRID, SERVERS
+from gemm_tuner.system.documents import show
+
+DESCRIPTION = """\
+Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
+from its source text and never imported, at the numbers of tokens that its tuned files have. The server's default stands
+in all finals and is replaced only beyond noise. The export subcommand writes the servers' files.
+"""
+EXAMPLES = """\
+examples:
+  DeepSeek-V3 on 8 ranks, with the installed vLLM's kernel
+    tune_gemm.py moe --from config.json --tp 8 --kernel_from vllm -o moe.yaml
+  by its sizes, N a rank's
+    tune_gemm.py moe --E 256 --N 256 --K 7168 --topk 8 --dtype fp8_w8a8 \\
+        --block_shape 128,128 --kernel_from fused_moe.py -o moe.yaml
+  what would be tried
+    tune_gemm.py moe --from config.json --tp 8 --dry_run --arch sm_90
+  for two servers, with operands, routing and reference in common
+    tune_gemm.py moe --from config.json --kernel_from vllm=a.py --kernel_from sglang=b.py
+  for skewed routing too
+    tune_gemm.py moe --from config.json --kernel_from vllm --routing uniform --routing zipf:1.0
+"""
+SIZES = ("E", "N", "K", "topk")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """An argparse type: whole numbers with commas between them, each once."""
+    return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
+
+
+def block(text: str) -> tuple[int, int]:
+    """An argparse type: two whole numbers with a comma between them."""
+    words = [positive(word.strip()) for word in text.split(",")]
+    if len(words) != 2:
+        raise argparse.ArgumentTypeError(f"{show(text)} is not ROWS,COLUMNS, such as 128,128")
+    return words[0], words[1]
+
+
+def add_flags(parser: Parser) -> None:
+    parser.usage = "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K) --kernel_from PATH [flag ...]"
+    layer = parser.add_argument_group("the layer")
+    layer.add_argument("--from", metavar="FILE", dest="source", type=Path, help="a model's config.json, as on Hugging "
+                       "Face; its experts are found by attribute names, nested ones too")  # fmt: skip
+    layer.add_argument("--tp", metavar="RANKS", type=positive, help="ranks that share each expert of --from, or with "
+                       "--enable_expert_parallel the experts (default: 1)")  # fmt: skip
+    layer.add_argument("--enable_expert_parallel", action="store_true", help="ranks have whole experts")
+    layer.add_argument("--E", metavar="E", type=positive, help="experts of a rank")
+    layer.add_argument("--N", metavar="N", type=positive, help="intermediate size of a rank: half the columns of w1 of "
+                       "a gated activation")  # fmt: skip
+    layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
+    layer.add_argument("--topk", metavar="K", type=positive, help="experts of a token")
+    layer.add_argument("--m", metavar="M,M", type=numbers, default=GRID,
+                       help=f"numbers of tokens (default: {','.join(map(str, GRID))})")  # fmt: skip
+    layer.add_argument("--dtype", metavar="TYPE", type=one_of(problem.DTYPES), help="of weights and activations: "
+                       f"{', '.join(problem.DTYPES)} (default: what --from says, else bf16)")  # fmt: skip
+    layer.add_argument("--out", metavar="TYPE", type=one_of(problem.SIXTEEN_BIT), help="of tokens and results, of "
+                       "quantised weights (default: what --from says, else bf16)")  # fmt: skip
+    layer.add_argument("--block_shape", metavar="ROWS,COLUMNS", type=block, help="of fp8 weights with a scale a block")
+    layer.add_argument("--per_channel", action="store_true", help="fp8 with a scale a row of weights and a token "
+                       "(default of fp8_w8a8: one scale a tensor)")  # fmt: skip
+    layer.add_argument("--fp8", metavar="TYPE", type=one_of(problem.FP8), help="encoding of fp8 (default: fp8_e4m3, "
+                       "for gfx940 to gfx942 fp8_e4m3_fnuz)")  # fmt: skip
+    layer.add_argument("--activation", metavar="NAME", type=one_of(problem.ACTIVATIONS), help="between the GEMMs: "
+                       f"{', '.join(problem.ACTIVATIONS)} (default: what --from says, else silu)")  # fmt: skip
+    layer.add_argument("--bias", action="store_true", help="each expert adds a vector in both GEMMs")
+    layer.add_argument("--routing", metavar="KIND", action="append", default=[], help="how tokens choose experts: "
+                       "uniform, balanced, zipf:S, dirichlet:A, or a .npy file of ids [tokens, topk]; may be given "
+                       "again: configurations are chosen over all (default: uniform)")  # fmt: skip
+    layer.add_argument("--seeds", metavar="N", type=positive, default=problem.SEEDS,
+                       help="draws of each routing (default: %(default)s)")  # fmt: skip
+    parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
+    options.add_flags_of_a_run(parser)
+
+
+def main(arguments: argparse.Namespace, shown: Consoles) -> int:
+    from gemm_tuner.cli.main import run
+
+    entries = tuple(SizeEntry(one) for one in problems(arguments))
+    arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
+    return run(arguments, shown, entries)
+
+
+def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
+    """What the flags ask for: every number of tokens for each server. Raises UserError."""
+    kernels = kernel_source.read_all(arguments.kernel_from)
+    servers = list(dict.fromkeys((*kernels, *arguments.serve)))
+    missing = [name for name in servers if name not in kernels]
+    shows = arguments.dry_run or arguments.explain is not None
+    if not shows and (missing or not servers):
+        accepted = "the server's source file or installed package: [SERVER=]PATH"
+        raise UserError(f"no kernel {f'of {missing[0]} ' if missing else ''}is given", where=kernel_source.FLAG,
+                        accepted=accepted)  # fmt: skip
+    if unknown := [name for name in servers if name not in SERVERS]:
+        accepted = ", ".join(SERVERS)
+        raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
+    layer = layer_of(arguments)
+    routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
+    arch = arguments.arch or ""
+    fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
+    found = []
+    for server in servers or ["vllm"]:
+        kernel = kernels.get(server)
+        one = MoeProblem(
+            server, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
+            layer.activation, layer.bias, fp8, routing, arguments.seeds, kernel.sha if kernel else "", kernel,
+        )  # fmt: skip
+        problem.check(one, "the layer")
+        found += [one.at(tokens) for tokens in arguments.m]
+    return found
+
+
+def layer_of(arguments: argparse.Namespace) -> Layer:
+    """The layer of --from, or of the flags, with what flags say in its place. Raises UserError."""
+    given = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
+    if arguments.tp is not None and "N" in given:
+        raise UserError("is given beside --N, which is a rank's share already", where="--tp", accepted="one of them")
+    if arguments.source is None:
+        if len(given) < len(SIZES):
+            absent = ", ".join(f"--{name}" for name in SIZES if name not in given)
+            accepted = "--from config.json, or --E, --N, --K and --topk"
+            raise UserError(f"the layer is not said: no {absent}", accepted=accepted)
+        base = Layer(
+            **given, dtype="bf16", out="bf16", scaling="none", block_shape=(0, 0), activation="silu", bias=False
+        )
+    else:
+        whole = model_config.read(arguments.source)
+        base = model_config.share(whole, arguments.tp or 1, experts=arguments.enable_expert_parallel)
+        base = replace(base, **given)
+    changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
+                      bias=base.bias or arguments.bias)  # fmt: skip
+    return typed(changed, arguments)
+
+
+def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
+    """The layer in the type of --dtype, --block_shape and --per_channel. Raises UserError for types that it lacks."""
+    dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
+    if not dtype:
+        if not layer.dtype:
+            raise UserError(layer.reason, where=str(arguments.source), accepted=", ".join(problem.DTYPES))
+        return layer
+    if arguments.block_shape and arguments.per_channel:
+        raise UserError("is given beside --block_shape", where="--per_channel", accepted="one of them")
+    if dtype in problem.SIXTEEN_BIT:
+        if arguments.block_shape or arguments.per_channel:
+            raise UserError(f"{dtype} has no scales", where="--dtype", accepted="fp8_w8a8")
+        return replace(layer, dtype=dtype, out=arguments.out or dtype, scaling="none", block_shape=(0, 0))
+    same = dtype == layer.dtype and not (arguments.block_shape or arguments.per_channel)
+    if same:
+        return layer
+    scaling = "block" if arguments.block_shape else "channel" if arguments.per_channel else "tensor"
+    scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
+    return replace(layer, dtype=dtype, scaling=scaling, block_shape=arguments.block_shape or (0, 0))

@@ -1,0 +1,50 @@
+"""Sorts routed rows by expert, each expert padded to whole blocks, as the servers do before both GEMMs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gemm_tuner.moe.routing import Ids
+
+# A token's rows need no sorting where they are at most one in so many of the experts.
+SPARSE = 4
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """row_ids: int32, places of rows in the flattened ids; the number of rows, one past the end, is padding. None on
+    the path without sorting, where block b is row b. experts: int32, of each block. total: rows with padding."""
+
+    row_ids: npt.NDArray[np.int32] | None
+    experts: npt.NDArray[np.int32]
+    total: int
+
+
+def room(rows: int, experts: int, block: int) -> int:
+    """The length of the sorted ids, which no routing of so many rows exceeds."""
+    most = rows + experts * (block - 1)
+    return min(rows * block, most) if rows < experts else most
+
+
+def is_sparse(rows: int, experts: int) -> bool:
+    """Whether vLLM launches these rows without sorting them."""
+    return rows * SPARSE <= experts
+
+
+def align(ids: Ids, experts: int, block: int, *, sort: bool) -> Alignment:
+    """ids: (tokens, topk)."""
+    flat = ids.ravel()
+    if not sort:
+        return Alignment(None, flat.astype(np.int32), len(flat) * block)
+    counts = np.bincount(flat, minlength=experts)
+    padded = -(-counts // block) * block
+    order = np.argsort(flat, kind="stable")
+    within = np.arange(len(flat)) - (np.cumsum(counts) - counts)[flat[order]]
+    row_ids = np.full(room(len(flat), experts, block), len(flat), dtype=np.int32)
+    row_ids[(np.cumsum(padded) - padded)[flat[order]] + within] = order
+    blocks = np.full(-(-len(row_ids) // block), -1, dtype=np.int32)
+    blocks[: int(padded.sum()) // block] = np.repeat(np.arange(experts), padded // block)
+    return Alignment(row_ids, blocks, int(padded.sum()))

@@ -1,0 +1,113 @@
+"""Compares both GEMMs of a call with float64 products of the quantised operands, row by row. Needs torch."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.records import Verdict
+from gemm_tuner.core.workload import launch_all
+from gemm_tuner.gemm.reference import (
+    ACCUMULATOR_ROUNDOFF,
+    EPILOGUE_ROUNDOFF,
+    FP8_ACCUMULATOR_ROUNDOFF,
+    ROUNDING_LAMBDA,
+    TRUNCATION_FACTOR,
+)
+from gemm_tuner.languages.bits import first_difference
+from gemm_tuner.moe.launch import DOWN, PARTS, extent
+from gemm_tuner.moe.operands import MoeOperands, make
+from gemm_tuner.moe.problem import MoeProblem
+
+if TYPE_CHECKING:
+    from gemm_tuner.moe.workload import MoeWorkload
+
+REPEATS = 3
+
+
+def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: str, seed: int, device: str) -> Verdict:
+    """Results are NaN before the call. On a GPU the call is repeated and must give the same bits."""
+    operands = make(problem, seed, device)[0]
+    launches = workload.launches(script, script.CONFIGS[name], problem, operands, None, 1)
+    worst = Verdict(problem, name, True, 0.0, 0.0)
+    first: dict[str, Any] = {}
+    for turn in range(1 if device == "cpu" else REPEATS):
+        for part in PARTS:
+            operands.gemms[part].c.fill_(float("nan"))
+        launch_all(launches)
+        for part in PARTS:
+            found = operands.gemms[part].c
+            if turn == 0:
+                first[part] = found.clone()
+                verdict = compared(problem, operands, part, name)
+                worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
+            elif first_difference(first[part], found) is not None:
+                text = f"call {turn + 1} of the {part} GEMM gave other bits"
+                return Verdict(problem, name, False, 0.0, 0.0, (0, 0), text, stable=False)
+        if not worst.ok:
+            break
+    return worst
+
+
+def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str) -> Verdict:
+    """The verdict on one GEMM: an error is measured in its bound; a row that was not written is wrong."""
+    import torch
+
+    found = operands.gemms[part].c
+    worst, at, most = 0.0, (0, 0), 0.0
+    flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
+    for expert in torch.unique(flat).tolist():
+        rows = torch.nonzero(flat == expert).flatten()
+        expected, bound = reference(problem, operands, part, rows, expert)
+        error = (found[rows].double() - expected).abs()
+        score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
+        place = int(score.argmax())
+        row, column = divmod(place, expected.shape[1])
+        most = max(most, float(error.nan_to_num(nan=math.inf).max()))
+        if float(score[row, column]) > worst:
+            worst, at = float(score[row, column]), (int(rows[row]), column)
+    text = "" if worst <= 1 else f"the {part} GEMM is wrong in row {at[0]}, column {at[1]}"
+    return Verdict(problem, name, worst <= 1, most, worst, at, text)
+
+
+def reference(problem: MoeProblem, operands: MoeOperands, part: str, rows: Any, expert: int) -> tuple[Any, Any]:
+    """(values in float64, error bound) of the rows of C that one expert makes.
+
+    The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, the roundings of
+    scales, bias and router weight in fp32, and one rounding to the type of C.
+    """
+    one, of = operands.gemms[part], extent(problem, part)
+    a, w = one.a[rows // of.divisor].double(), one.w[expert].double()
+    if one.a_scale is not None:
+        a = a * _stretched(one.a_scale if problem.scaling == "tensor" else one.a_scale[rows // of.divisor], a.shape[1],
+                           problem.block_shape[1], 1)  # fmt: skip
+    if problem.scaling == "block":
+        scales = _stretched(one.w_scale[expert], w.shape[1], problem.block_shape[1], 1)
+        w = w * _stretched(scales, w.shape[0], problem.block_shape[0], 0)
+    elif one.w_scale is not None:
+        w = w * (one.w_scale[expert].double().reshape(-1, 1))
+    expected = a @ w.t()
+    spread = (a.square() @ w.square().t()).sqrt()
+    unit = FP8_ACCUMULATOR_ROUNDOFF if problem.dtype == "fp8_w8a8" else ACCUMULATOR_ROUNDOFF
+    root = math.sqrt(of.depth)
+    slack = unit * root * (ROUNDING_LAMBDA + TRUNCATION_FACTOR * root) * spread
+    magnitude = expected.abs()
+    if one.bias is not None:
+        expected = expected + one.bias[expert].double()
+        magnitude = magnitude + one.bias[expert].double().abs()
+    slack = slack + EPILOGUE_ROUNDOFF * magnitude
+    if part == DOWN:
+        weight = operands.router[rows].double()[:, None]
+        expected, slack = expected * weight, slack * weight
+    rounding = DTYPES[problem.out].unit_roundoff
+    return expected, slack + rounding * (expected.abs() + slack) + (2.0**-24 if problem.out == "fp16" else 1e-30)
+
+
+def _stretched(scales: Any, length: int, group: int, axis: int) -> Any:
+    """Scales in float64, one an element of an axis; a single one stays single."""
+    wide = scales.double()
+    if wide.dim() == 1 or wide.shape[axis] == 1:
+        return wide
+    return wide.repeat_interleave(group, dim=axis).narrow(axis, 0, length)

@@ -1,0 +1,111 @@
+"""``--kernel_from``: a server's fused MoE kernel, taken from the text of its source file or installed package."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.taken import TakenKernel, functions_of, parsed, taken
+from gemm_tuner.moe.launch import Tensors, values
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS, Server
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable, read_text
+
+FUNCTION = "fused_moe_kernel"
+FLAG = "--kernel_from"
+MAX_BYTES = 8 * 2**20
+# What every version needs: a kernel without one of these computes something else.
+NEEDED = (
+    *("a_ptr", "b_ptr", "c_ptr", "a_scale_ptr", "b_scale_ptr", "topk_weights_ptr", "sorted_token_ids_ptr"),
+    *("expert_ids_ptr", "num_tokens_post_padded_ptr", "N", "K", "EM", "num_valid_tokens"),
+    *("group_n", "group_k", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M"),
+    *("MUL_ROUTED_WEIGHT", "top_k", "compute_type", "use_fp8_w8a8", "use_int8_w8a16"),
+)
+
+
+def read_all(given: Sequence[str]) -> dict[str, TakenKernel]:
+    """The kernels by server, of [SERVER=]PATH_OR_PACKAGE each. Raises UserError."""
+    found: dict[str, TakenKernel] = {}
+    for text in given:
+        name, equals, place = text.partition("=")
+        if not equals:
+            name, place = "", text
+        elif name not in SERVERS:
+            raise UserError(f"{show(name)} is no server", where=FLAG, accepted=", ".join(SERVERS))
+        server, kernel = read(place, SERVERS.get(name))
+        if server.name in found:
+            raise UserError(f"two kernels of {server.name} are given", where=FLAG, accepted="one of each server")
+        found[server.name] = kernel
+    return found
+
+
+def read(place: str, of: Server | None = None) -> tuple[Server, TakenKernel]:
+    """The kernel of a file, a folder or an installed package, and whose it is by its arguments. Raises UserError."""
+    file = _file(place, of)
+    source = read_text(file, "fused MoE kernel", "Python", MAX_BYTES)
+    module = parsed(source, file)
+    function = functions_of(module).get(FUNCTION)
+    if function is None:
+        accepted = f"source that defines {FUNCTION}, or a package that has it"
+        raise UserError(f"defines no {FUNCTION}", where=printable(file), accepted=accepted)
+    kernel = taken(source, module, function, file, "give the server's source file as it is")
+    server = of or _server_of(kernel, file)
+    check_arguments(kernel, server, file)
+    return server, kernel
+
+
+def _file(place: str, of: Server | None) -> Path:
+    path = Path(place)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        root = path
+    elif re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", place):
+        # Of a name without a dot, find_spec runs nothing of the package.
+        spec = importlib.util.find_spec(place)
+        if spec is None or not spec.submodule_search_locations:
+            accepted = "a .py file, a folder, or an installed package"
+            raise UserError(f"no package {show(place)} is installed", where=FLAG, accepted=accepted)
+        root = Path(next(iter(spec.submodule_search_locations)))
+    else:
+        raise UserError(f"{show(place)} is not there", where=FLAG, accepted="a .py file, a folder, or a package")
+    servers = [of] if of else list(SERVERS.values())
+    for candidate in (base / known for one in servers for known in one.places for base in (root, root.parent)):
+        if candidate.is_file():
+            return candidate
+    accepted = ", ".join(known for one in servers for known in one.places)
+    raise UserError(f"{printable(root)} has no {FUNCTION} where it is known to be", where=FLAG, accepted=accepted,
+                    hint="name the file")  # fmt: skip
+
+
+def _server_of(kernel: TakenKernel, file: Path) -> Server:
+    fitting = [one for one in SERVERS.values() if set(one.marks) <= set(kernel.arguments)]
+    if len(fitting) == 1:
+        return fitting[0]
+    accepted = "; ".join(f"{one.name}: has {' and '.join(one.marks)}" for one in SERVERS.values())
+    raise UserError("is of no server by its arguments", where=f"{printable(file)}, {FUNCTION}", accepted=accepted,
+                    hint=f"{FLAG} SERVER=PATH says whose it is")  # fmt: skip
+
+
+def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
+    """Raises UserError for an argument that is neither known nor has a default, and where one is lacking."""
+    known = known_arguments(server)
+    unknown = [name for name in kernel.arguments if name not in known and name not in kernel.optional]
+    missing = [name for name in (*NEEDED, *server.marks) if name not in kernel.arguments]
+    if unknown or missing:
+        parts = [f"{word} {', '.join(names)}" for word, names in (("lacks", missing), ("has", unknown)) if names]
+        raise UserError(
+            f"is of a version that cannot be launched: it {' and '.join(parts)}",
+            where=f"{printable(file)}, {FUNCTION}",
+            accepted=f"the arguments of {server.name}'s kernel as of vLLM 0.33 and SGLang 0.5.23",
+        )
+
+
+def known_arguments(server: Server) -> Mapping[str, object]:
+    problem = MoeProblem(server.name, 1, 1, 16, 16, 1)
+    config = server.default(problem, "")
+    return values(problem, config, "up", Tensors(), "")

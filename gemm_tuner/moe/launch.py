@@ -1,0 +1,158 @@
+"""The arguments of both GEMMs of a call, by the names that servers' kernels give them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
+
+UP, DOWN = "up", "down"
+PARTS = (UP, DOWN)
+SHAPE_FIELDS = ("BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+# Fields of a configuration that only its second GEMM takes: it then has two tiles, of one BLOCK_SIZE_M.
+OF_DOWN = "down_"
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """rows, columns, depth of one GEMM: A is [rows_a, depth], w [E, columns, depth], C [rows, columns]; row r of C is
+    made of row r // divisor of A."""
+
+    rows_a: int
+    columns: int
+    depth: int
+    divisor: int
+
+
+def extent(problem: MoeProblem, part: str) -> Extent:
+    if part == UP:
+        return Extent(problem.M, problem.gates * problem.N, problem.K, problem.topk)
+    return Extent(problem.rows, problem.K, problem.N, 1)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """One GEMM's; what the problem does not have is None."""
+
+    a: Any = None
+    w: Any = None
+    c: Any = None
+    a_scale: Any = None
+    w_scale: Any = None
+    bias: Any = None
+    router: Any = None
+    row_ids: Any = None
+    experts: Any = None
+    total: Any = None
+
+
+def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
+    """The configuration of one GEMM of a call."""
+    if part == UP or OF_DOWN + SHAPE_FIELDS[0] not in config:
+        return {key: value for key, value in config.items() if not key.startswith(OF_DOWN)}
+    own = {key.removeprefix(OF_DOWN): value for key, value in config.items() if key.startswith(OF_DOWN)}
+    return {**config, **own}
+
+
+def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:
+    """The name of a GEMM's kernel: configurations that launch the same share it."""
+    own = part_config(config, part)
+    block_k = int(SERVERS[problem.server].launched_k(problem, own["BLOCK_SIZE_K"]))
+    tile = f"{own['BLOCK_SIZE_M']}x{own['BLOCK_SIZE_N']}x{block_k}"
+    amd = "".join(f"_{name}{own[name]}" for name in AMD_FIELDS if name in own)
+    rest = f"g{own['GROUP_SIZE_M']}_w{own['num_warps']}_s{own['num_stages']}"
+    return f"{problem.server}_moe_{part}_{tile}_{rest}{amd}"
+
+
+def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
+    """Of A's scales by row and column, of w's by expert, column of K, and row."""
+    found = dict.fromkeys(("asm", "ask", "bse", "bsk", "bsn"), 0)
+    of = extent(problem, part)
+    if problem.scaling == "block":
+        rows, columns = problem.block_shape
+        groups = -(-of.depth // columns)
+        found |= {"asm": groups, "ask": 1, "bse": -(-of.columns // rows) * groups, "bsk": 1, "bsn": groups}
+    elif problem.scaling == "channel":
+        found |= {"bse": of.columns, "bsn": 1}
+        if problem.dtype == "fp8_w8a8":
+            found |= {"asm": 1, "ask": 1, "bsk": 1}
+    elif problem.scaling == "tensor" and problem.server == "vllm":
+        found["bse"] = 1
+    return found
+
+
+def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tensors, arch: str) -> dict[str, Any]:
+    """Every argument that a known version of a server's kernel has, by name; ``compute_type`` is a type's name."""
+    own, of, server = part_config(config, part), extent(problem, part), SERVERS[problem.server]
+    block_m, block_n = own["BLOCK_SIZE_M"], own["BLOCK_SIZE_N"]
+    block_k = int(server.launched_k(problem, own["BLOCK_SIZE_K"]))
+    group_n, group_k = problem.block_shape
+    swaps = bool(server.swaps(problem, arch, block_m, block_n))
+    strides = {f"stride_{name}": stride for name, stride in scale_strides(problem, part).items()}
+    bias_strides = (of.columns, 1) if problem.bias else (0, 0)
+    return {
+        "a_ptr": tensors.a, "b_ptr": tensors.w, "c_ptr": tensors.c,
+        "b_bias_ptr": tensors.bias, "bias_ptr": tensors.bias,
+        "a_scale_ptr": tensors.a_scale, "b_scale_ptr": tensors.w_scale, "topk_weights_ptr": tensors.router,
+        "sorted_token_ids_ptr": tensors.row_ids, "expert_ids_ptr": tensors.experts,
+        "num_tokens_post_padded_ptr": tensors.total, "a_desc": None, "b_desc": None, "add_mask_ptr": None,
+        "N": of.columns, "K": of.depth, "EM": server.ids_read(problem, block_m), "num_valid_tokens": problem.rows,
+        "stride_am": of.depth, "stride_ak": 1,
+        "stride_be": of.columns * of.depth, "stride_bk": 1, "stride_bn": of.depth,
+        "stride_cm": of.columns, "stride_cn": 1, **strides,
+        "stride_bbe": bias_strides[0], "stride_bbn": bias_strides[1],
+        "stride_bias_e": bias_strides[0], "stride_bias_n": bias_strides[1],
+        "group_n": group_n, "group_k": group_k, "naive_block_assignment": not server.sorts(problem),
+        "BLOCK_SIZE_M": block_m, "BLOCK_SIZE_N": block_n, "BLOCK_SIZE_K": block_k,
+        "GROUP_SIZE_M": own["GROUP_SIZE_M"], "SPLIT_K": 1,
+        "MUL_ROUTED_WEIGHT": part == DOWN, "top_k": of.divisor, "compute_type": problem.out,
+        "use_fp8_w8a8": problem.dtype == "fp8_w8a8", "use_int8_w8a8": False,
+        "use_int8_w8a16": problem.dtype == "int8_w8a16",
+        "per_channel_quant": problem.scaling == "channel" and problem.dtype == "fp8_w8a8",
+        "HAS_BIAS": problem.bias, "SWAP_AB": swaps, "swap_ab": swaps, "USE_TD": False,
+        "even_Ks": of.depth % block_k == 0, "c_sorted": False, "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
+        "FUSE_SUM_ALL_REDUCE": False, "ROUTER_TOPK": problem.topk, "FUSE_SWIGLU": False,
+        "USE_GDC": False, "GDC_EARLY": False,
+        "A_OUTPUT_SLICES": 1, "A_OUTPUT_SLICE_WIDTH": 0, "A_OUTPUT_SLICE_K": 0,
+    }  # fmt: skip
+
+
+def grid(problem: MoeProblem, config: dict[str, Any], part: str) -> tuple[int]:
+    own = part_config(config, part)
+    blocks = math.ceil(SERVERS[problem.server].ids_read(problem, own["BLOCK_SIZE_M"]) / own["BLOCK_SIZE_M"])
+    return (blocks * math.ceil(extent(problem, part).columns / own["BLOCK_SIZE_N"]),)
+
+
+def specialization(problem: MoeProblem, config: dict[str, Any], arch: str) -> str:
+    """What of the arguments Triton compiles in: each integer's class, and the constants that the problem gives."""
+    classes = []
+    for part in PARTS:
+        for name, value in values(problem, config, part, Tensors(), arch).items():
+            classes.append(f"{name}{_class_of(value) if name in INTEGERS else value}")
+        of = extent(problem, part)
+        for elements in (of.rows_a * of.depth, problem.E * of.columns * of.depth, problem.rows * of.columns):
+            classes.append("wide" if elements * 2 >= 2**31 else "")
+    types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.bias)
+    return " ".join([*map(str, types), *classes])
+
+
+INTEGERS = frozenset(
+    (
+        *("N", "K", "EM", "num_valid_tokens", "stride_am", "stride_ak", "stride_be", "stride_bk", "stride_bn"),
+        *("stride_cm", "stride_cn", "stride_asm", "stride_ask", "stride_bse", "stride_bsk", "stride_bsn"),
+        *("stride_bbe", "stride_bbn", "stride_bias_e", "stride_bias_n"),
+    )
+)
+
+
+def _class_of(value: int) -> str:
+    return "1" if value == 1 else f"{'d' if value % 16 == 0 else 'x'}{'l' if value >= 2**31 else ''}"
+
+
+def options(config: dict[str, Any], part: str) -> dict[str, Any]:
+    """The launch's options for Triton."""
+    own = part_config(config, part)
+    return {name: own[name] for name in ("num_warps", "num_stages", *AMD_FIELDS) if name in own}

@@ -1,0 +1,73 @@
+"""A model of the time of both GEMMs, which ranks configurations that were not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.records import Device
+from gemm_tuner.moe import routing
+from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS
+
+LEAST_ROWS = 64  # of a warp group's matrix instruction; a tile of fewer costs as much
+LAUNCH_US = 2.0
+# Part of the data sheet's rates that good kernels of this kind reach.
+MATRIX_SHARE, MEMORY_SHARE = 0.6, 0.8
+
+
+def live_rows(problem: MoeProblem, block_m: int) -> int:
+    """Rows with padding that are computed, of the first draw of the first routing."""
+    if not SERVERS[problem.server].sorts(problem):
+        return problem.rows * block_m
+    return routing.padded_rows(first_ids(problem), problem.E, block_m)
+
+
+def first_ids(problem: MoeProblem) -> routing.Ids:
+    return routing.ids(problem.routing[0], problem.M, problem.topk, problem.E, 0)
+
+
+def draws(problem: MoeProblem) -> list[routing.Ids]:
+    """Expert ids of every draw that is measured: each routing with each seed."""
+    named = [(one, seed) for seed in range(problem.seeds) for one in problem.routing]
+    return [routing.ids(one, problem.M, problem.topk, problem.E, seed) for one, seed in named]
+
+
+def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:
+    """Microseconds of both GEMMs, for columns of configurations."""
+    server, arch = SERVERS[problem.server], device.target.arch
+    rows = np.array([live_rows(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)])
+    live = rows[np.searchsorted(np.unique(c.BLOCK_SIZE_M), c.BLOCK_SIZE_M)]
+    block_k = server.launched_k(problem, c.BLOCK_SIZE_K)
+    swapped = server.swaps(problem, arch, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
+    least = LEAST_ROWS if device.target.facts.by_warp_groups else 16
+    computed = np.where(swapped, c.BLOCK_SIZE_M, np.maximum(c.BLOCK_SIZE_M, least))
+    activation_bytes = 1 if problem.dtype == "fp8_w8a8" else 2
+    tile_bytes = c.num_stages * block_k * (c.BLOCK_SIZE_M * activation_bytes + c.BLOCK_SIZE_N * problem.weight_bytes)
+    resident = np.clip(device.shared_memory_per_sm_bytes // np.maximum(tile_bytes, 1), 1, 16 // c.num_warps)
+    touched = np.count_nonzero(routing.counts(first_ids(problem), problem.E))
+    sm_flops_us = device.tflops(problem.rate_key) * 1e6 / device.num_sms * MATRIX_SHARE
+    total = np.zeros(len(c.BLOCK_SIZE_M))
+    for part in PARTS:
+        of = extent(problem, part)
+        blocks = live / c.BLOCK_SIZE_M * np.ceil(of.columns / c.BLOCK_SIZE_N)
+        waves = np.ceil(blocks / (device.num_sms * resident))
+        # Few stages of a small tile do not hide the latency of memory.
+        hidden = np.minimum(1.0, resident * tile_bytes / (96 * 1024))
+        matrix_us = waves * resident * 2 * computed * c.BLOCK_SIZE_N * of.depth / sm_flops_us
+        moved = touched * of.columns * of.depth * problem.weight_bytes + 2 * problem.rows * of.columns
+        memory_us = moved / (device.dram_gbps * 1e3 * MEMORY_SHARE * hidden)
+        reread = blocks * (c.BLOCK_SIZE_M * activation_bytes + c.BLOCK_SIZE_N * problem.weight_bytes) * of.depth
+        cache_us = reread / (device.l2_gbps * 1e3)
+        steps = np.ceil(of.depth / block_k) * waves * 0.02
+        total += np.maximum(np.maximum(matrix_us, memory_us), cache_us) + steps + LAUNCH_US
+    return total
+
+
+def roofline_us(problem: MoeProblem, device: Device) -> float | None:
+    rates = dict(device.matmul_tflops)
+    if problem.rate_key not in rates:
+        return None
+    return max(problem.flops / rates[problem.rate_key] / 1e6, problem.bytes_moved / device.dram_gbps / 1e3)

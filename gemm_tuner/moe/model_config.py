@@ -1,0 +1,141 @@
+"""The MoE layers of a model, by the attribute names of its config.json, whatever the architecture is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.moe.problem import ACTIVATIONS, MAX_DIMENSION
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import load_json
+
+# Attributes by what they say; the first that is there counts.
+EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+TOPK = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts",
+        "moe_k")  # fmt: skip
+INTERMEDIATE = ("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", "expert_ffn_hidden_size",
+                "intermediate_size", "ffn_hidden_size")  # fmt: skip
+HIDDEN = ("hidden_size", "d_model", "n_embd")
+ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act", "ffn_act_fn")
+DTYPE = ("torch_dtype", "dtype")
+QUANTISATION = ("quantization_config", "compression_config")
+# A clamp of gate and up, which only the activation of interleaved columns has.
+CLAMP = "swiglu_limit"
+BIAS = ("moe_bias", "expert_bias", "mlp_bias")
+_TORCH = {"bfloat16": "bf16", "float16": "fp16"}
+_ACTIVATIONS = {"swish": "silu", "swiglu": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh"}
+_OTHER_WAY = "name what is to be tuned by --dtype, and by --block_shape where scales are of blocks"
+MAX_DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer before it is dealt to ranks. N: intermediate size. dtype: of weights, "" where the file names one that is
+    none here; reason: why. The fields are those of ``MoeProblem``."""
+
+    E: int
+    N: int
+    K: int
+    topk: int
+    dtype: str
+    out: str
+    scaling: str
+    block_shape: tuple[int, int]
+    activation: str
+    bias: bool
+    reason: str = ""
+
+
+def read(path: Path) -> Layer:
+    """The MoE layer of a config.json. Raises UserError for a file that names no experts, or not all sizes."""
+    whole, where = load_json(path, "model's config"), printable(path)
+    if not isinstance(whole, dict):
+        raise UserError("is no model's config", where=where, accepted="a JSON mapping")
+    chain = next((chain for chain in _nested((whole,)) if _first(chain[-1:], EXPERTS) is not None), None)
+    if chain is None:
+        accepted = f"a config.json with one of {', '.join(EXPERTS)}"
+        raise UserError("has no experts", where=where, accepted=accepted, hint="dense layers: the subcommand sizes")
+    out = str(_first(chain, DTYPE) or "bfloat16").removeprefix("torch.")
+    if out not in _TORCH:
+        raise UserError(f"the type is {show(out)}", where=where, accepted=", ".join(_TORCH), hint=_OTHER_WAY)
+    named = str(_first(chain, ACTIVATION) or "silu")
+    activation = "swigluoai" if _first(chain, (CLAMP,)) is not None else _ACTIVATIONS.get(named, named)
+    if activation not in ACTIVATIONS:
+        raise UserError(f"the activation is {show(named)}", where=where, accepted=", ".join(ACTIVATIONS),
+                        hint="--activation names the one that it stands for")  # fmt: skip
+    layer = Layer(
+        E=_number(chain, EXPERTS, where),
+        N=_number(chain, INTERMEDIATE, where),
+        K=_number(chain, HIDDEN, where),
+        topk=_number(chain, TOPK, where),
+        dtype=_TORCH[out],
+        out=_TORCH[out],
+        scaling="none",
+        block_shape=(0, 0),
+        activation=activation,
+        bias=bool(_first(chain, BIAS)),
+    )
+    quantised = _first(chain, QUANTISATION)
+    return _quantised(layer, quantised) if isinstance(quantised, dict) else layer
+
+
+def _nested(chain: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+    """Every mapping in the file, with those around it, outermost first; the less nested ones come first."""
+    yield chain
+    for value in chain[-1].values() if len(chain) < MAX_DEPTH else ():
+        if isinstance(value, dict):
+            yield from _nested((*chain, value))
+
+
+def _first(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...]) -> Any:
+    """The value of the first of the names that is there, in the innermost mapping that has one; None without."""
+    for mapping in reversed(chain):
+        for name in names:
+            if mapping.get(name) is not None:
+                return mapping[name]
+    return None
+
+
+def _number(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...], where: str) -> int:
+    value = _first(chain, names)
+    if type(value) is int and 0 < value <= MAX_DIMENSION:
+        return value
+    what = f"{names[0]} is {show(value)}" if value is not None else f"lacks {names[0]}"
+    raise UserError(what, where=where, accepted=f"a whole number under one of {', '.join(names)}")
+
+
+def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
+    """The layer with the types of its quantised weights."""
+    method = found.get("quant_method")
+    if method == "fp8":
+        block = found.get("weight_block_size")
+        if isinstance(block, list) and len(block) == 2 and all(type(one) is int for one in block):
+            return replace(layer, dtype="fp8_w8a8", scaling="block", block_shape=(block[0], block[1]))
+        return replace(layer, dtype="fp8_w8a8", scaling="tensor")
+    if method == "compressed-tensors":
+        groups = found.get("config_groups")
+        group: dict[str, Any] = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        weights, inputs = (group.get(key) or {} for key in ("weights", "input_activations"))
+        if weights.get("num_bits") == 8 and weights.get("type") == inputs.get("type") == "float":
+            strategy = {"channel": "channel", "tensor": "tensor", "block": "block"}.get(str(weights.get("strategy")))
+            block = tuple(weights.get("block_structure") or (0, 0))
+            if strategy and (strategy != "block" or (len(block) == 2 and all(block))):
+                shape = (int(block[0]), int(block[1])) if strategy == "block" else (0, 0)
+                return replace(layer, dtype="fp8_w8a8", scaling=strategy, block_shape=shape)
+        if weights.get("num_bits") == 8 and weights.get("type") == "int" and not inputs:
+            return replace(layer, dtype="int8_w8a16", scaling="channel")
+    reason = f"its experts are quantised by {show(method)} in a way that no Triton kernel here multiplies"
+    return replace(layer, dtype="", reason=f"{reason}; {_OTHER_WAY}")
+
+
+def share(layer: Layer, ranks: int, *, experts: bool) -> Layer:
+    """A rank's part: of the intermediate size, or of the experts. Raises UserError for ranks that do not divide it."""
+    count, what = (layer.E, "experts") if experts else (layer.N, "intermediate elements")
+    if count % ranks:
+        accepted = f"a divisor of {count}"
+        raise UserError(f"{count} {what} cannot be split over {ranks} ranks", where="--tp", accepted=accepted)
+    return replace(layer, E=count // ranks) if experts else replace(layer, N=count // ranks)

@@ -1,0 +1,158 @@
+"""The operands of both GEMMs. Needs torch.
+
+The second GEMM has an input of its own, like what the activation gives: each GEMM is measured and checked apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.moe import alignment, model
+from gemm_tuner.moe.launch import DOWN, PARTS, UP, Tensors, extent
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.routing import Ids
+from gemm_tuner.moe.servers import SERVERS
+
+# Of weights: their products with activations of standard deviation 1 then grow like the root of K / 256.
+WEIGHT_STD = 1 / 16
+# Quantised values have about this standard deviation before they are rounded to int8.
+INT8_STD = 40.0
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """What one GEMM reads and writes, whatever the routing."""
+
+    a: Any
+    w: Any
+    c: Any
+    a_scale: Any
+    w_scale: Any
+    bias: Any
+
+
+@dataclass(frozen=True)
+class MoeOperands:
+    """One draw of the routing, with tensors that all draws share. router: fp32 weight of each row. ids: (tokens,
+    topk). aligned: by BLOCK_SIZE_M, made when a configuration first needs it."""
+
+    problem: MoeProblem
+    gemms: dict[str, Gemm]
+    router: Any
+    ids: Ids
+    aligned: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+    def tensors(self, part: str, block_m: int) -> Tensors:
+        one, (row_ids, experts, total) = self.gemms[part], self.alignment(block_m)
+        return Tensors(one.a, one.w, one.c, one.a_scale, one.w_scale, one.bias, self.router, row_ids, experts, total)
+
+    def alignment(self, block_m: int) -> tuple[Any, Any, Any]:
+        """(sorted rows, expert of each block, rows in all), on the device."""
+        import torch
+
+        if block_m not in self.aligned:
+            sort = SERVERS[self.problem.server].sorts(self.problem)
+            found = alignment.align(self.ids, self.problem.E, block_m, sort=sort)
+            device = self.router.device
+            row_ids = None if found.row_ids is None else torch.from_numpy(found.row_ids).to(device)
+            total = torch.tensor([found.total], dtype=torch.int32, device=device)
+            self.aligned[block_m] = row_ids, torch.from_numpy(found.experts).to(device), total
+        return self.aligned[block_m]
+
+
+def make(problem: MoeProblem, seed: int, device: str) -> list[MoeOperands]:
+    """One for each draw of the routing; a seed gives the same values again, to every server."""
+    import torch
+
+    generator = torch.Generator(device=device).manual_seed(seed)
+    gemms = {part: _gemm(problem, part, generator, device) for part in PARTS}
+    router = torch.rand(problem.rows, generator=generator, device=device) + 0.5
+    return [MoeOperands(problem, gemms, router, ids) for ids in model.draws(problem)]
+
+
+def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
+    import torch
+
+    of, out = extent(problem, part), getattr(torch, DTYPES[problem.out].torch_name)
+    a_type = out if problem.dtype != "fp8_w8a8" else getattr(torch, DTYPES[problem.fp8].torch_name)
+    a = torch.randn(of.rows_a, of.depth, generator=generator, device=device).to(a_type)
+    w = torch.empty(problem.E, of.columns, of.depth, dtype=weight_type(problem), device=device)
+    for expert in range(problem.E):  # one at a time: all in fp32 would not fit
+        values = torch.randn(of.columns, of.depth, generator=generator, device=device)
+        w[expert] = quantised(problem, values)
+    c = torch.full((problem.rows, of.columns), float("nan"), dtype=out, device=device)
+    scales = {
+        name: torch.rand(shape, generator=generator, device=device) * 0.5 + 0.75
+        for name, shape in scale_shapes(problem, part).items()
+    }
+    bias = torch.randn(problem.E, of.columns, generator=generator, device=device).to(out) if problem.bias else None
+    return Gemm(a, w, c, scales.get("a"), scales.get("w"), bias)
+
+
+def weight_type(problem: MoeProblem) -> Any:
+    import torch
+
+    name = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
+    return getattr(torch, DTYPES[name].torch_name)
+
+
+def quantised(problem: MoeProblem, values: Any) -> Any:
+    if problem.dtype == "int8_w8a16":
+        return (values * INT8_STD).round().clamp(-127, 127).to(weight_type(problem))
+    return (values * (WEIGHT_STD if problem.dtype != "fp8_w8a8" else 1.0)).to(weight_type(problem))
+
+
+def scale_shapes(problem: MoeProblem, part: str) -> dict[str, tuple[int, ...]]:
+    """Of A's (a) and w's (w) scales; what the problem does not have is left out."""
+    of = extent(problem, part)
+    if problem.scaling == "none":
+        return {}
+    if problem.scaling == "tensor":
+        return {"a": (1,), "w": (problem.E,)}
+    if problem.scaling == "block":
+        rows, columns = problem.block_shape
+        groups = -(-of.depth // columns)
+        return {"a": (of.rows_a, groups), "w": (problem.E, -(-of.columns // rows), groups)}
+    of_a: dict[str, tuple[int, ...]] = {} if problem.dtype == "int8_w8a16" else {"a": (of.rows_a, 1)}
+    return {**of_a, "w": (problem.E, of.columns)}
+
+
+def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tensors:
+    """As ``MoeOperands.tensors``, of tensors without memory."""
+    of = extent(problem, part)
+    a_type = problem.fp8 if problem.dtype == "fp8_w8a8" else problem.out
+    w_type = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
+    sizes = {name: _count(shape) for name, shape in scale_shapes(problem, part).items()}
+    server = SERVERS[problem.server]
+    room = alignment.room(problem.rows, problem.E, block_m)
+    return Tensors(
+        a=make_blank(a_type, of.rows_a * of.depth),
+        w=make_blank(w_type, problem.E * of.columns * of.depth),
+        c=make_blank(problem.out, problem.rows * of.columns),
+        a_scale=make_blank("fp32", sizes["a"]) if "a" in sizes else None,
+        w_scale=make_blank("fp32", sizes["w"]) if "w" in sizes else None,
+        bias=make_blank(problem.out, problem.E * of.columns) if problem.bias else None,
+        router=make_blank("fp32", problem.rows),
+        row_ids=make_blank("int32", room) if server.sorts(problem) else None,
+        experts=make_blank("int32", -(-room // block_m) if server.sorts(problem) else problem.rows),
+        total=make_blank("int32", 1),
+    )
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    found = 1
+    for extent_ in shape:
+        found *= extent_
+    return found
+
+
+def bytes_of(problem: MoeProblem) -> int:
+    """Device memory of the operands, with one expert's weights in fp32 while they are made."""
+    total = 0
+    for part in (UP, DOWN):
+        of = extent(problem, part)
+        total += problem.E * of.columns * of.depth * problem.weight_bytes + 4 * of.columns * of.depth
+        total += 6 * of.rows_a * of.depth + 2 * problem.rows * of.columns
+    return total

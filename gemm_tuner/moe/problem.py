@@ -1,0 +1,205 @@
+"""One number of tokens of one fused MoE layer, as a problem of the tuner."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.taken import TakenKernel
+
+MAX_DIMENSION = 2**24
+DTYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a16")
+SIXTEEN_BIT = ("bf16", "fp16")
+SCALINGS = ("none", "tensor", "channel", "block")
+FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
+# Without "_no_mul": the up-projection gives a gate and a value for each intermediate element.
+ACTIVATIONS = (
+    *("silu", "gelu", "gelu_tanh", "relu2", "swigluoai", "swiglustep"),
+    *("silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"),
+)
+NO_GATE = "_no_mul"
+UNIFORM = "uniform"
+SEEDS = 3
+
+Size = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
+
+
+@dataclass(frozen=True, slots=True)
+class MoeProblem:
+    """Both GEMMs of a layer on one rank: tokens [M, K] by w1 [E, gates * N, K], then [M * topk, N] by w2 [E, K, N].
+
+    server:      whose kernel and launch are measured.
+    N:           intermediate size of this rank. K: hidden size.
+    dtype:       of weights and activations, one of DTYPES. out: type of tokens and results, bf16 or fp16.
+    fp8:         encoding of 8-bit floats, of fp8_w8a8.
+    block_shape: (rows, columns) of w that share a scale; (0, 0) unless scaling is "block".
+    routing:     the distributions of ``routing``; each of ``seeds`` draws of each is measured in turn.
+    kernel_sha:  of the kernel, "" where none was given. kernel: its text; None where a results row was read.
+    """
+
+    kind: ClassVar[str] = "moe"
+    server: str
+    M: int
+    E: int
+    N: int
+    K: int
+    topk: int
+    dtype: str = "bf16"
+    out: str = "bf16"
+    scaling: str = "none"
+    block_shape: tuple[int, int] = (0, 0)
+    activation: str = "silu"
+    bias: bool = False
+    fp8: str = "fp8_e4m3"
+    routing: tuple[str, ...] = (UNIFORM,)
+    seeds: int = SEEDS
+    kernel_sha: str = ""
+    kernel: TakenKernel | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def gates(self) -> int:
+        """Columns of the up-projection for each intermediate element."""
+        return 1 if self.activation.endswith(NO_GATE) else 2
+
+    @property
+    def rows(self) -> int:
+        """Tokens times the experts of each."""
+        return self.M * self.topk
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of one element."""
+        return 2 if self.dtype in SIXTEEN_BIT else 1
+
+    @property
+    def key(self) -> str:
+        quantised = "" if self.scaling == "none" else f"_{self.scaling}"
+        block = "x".join(map(str, self.block_shape)) if self.scaling == "block" else ""
+        extras = [self.activation] * (self.activation != "silu") + ["bias"] * self.bias
+        other = [] if self.routing == (UNIFORM,) else [re.sub("[^A-Za-z0-9.]+", "-", "-".join(self.routing))]
+        out = [self.out] if self.out != self.dtype else []
+        rest = [*out, *extras, *other, *([f"seeds{self.seeds}"] if self.seeds != SEEDS else [])]
+        parts = [f"moe_{self.server}_E{self.E}_N{self.N}_K{self.K}_top{self.topk}_M{self.M}"]
+        fp8 = "fnuz" if self.fp8.endswith("fnuz") and self.dtype == "fp8_w8a8" else ""
+        return "_".join([*parts, f"{self.dtype}{fp8}{quantised}{block}", *rest, self.kernel_sha or "no-kernel"])
+
+    @property
+    def signature(self) -> str:
+        """The source is the kernel's, whatever the sizes."""
+        return f"{self.server}_{self.kernel_sha or 'none'}"
+
+    @property
+    def shape(self) -> str:
+        return f"E={self.E} N={self.N} K={self.K} top {self.topk} M={self.M}"
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.rows * self.N * self.K * (self.gates + 1)
+
+    @property
+    def bytes_moved(self) -> float:
+        """The weights of the experts that uniform routing is expected to touch, and each activation once."""
+        touched = self.E * (1 - (1 - self.topk / self.E) ** self.M)
+        weights = touched * self.N * self.K * (self.gates + 1) * self.weight_bytes
+        read = self.M * self.K + self.rows * self.N
+        return (
+            weights + read * (1 if self.dtype == "fp8_w8a8" else 2) + 2.0 * self.rows * (self.gates * self.N + self.K)
+        )
+
+    @property
+    def rate_key(self) -> str:
+        """int8 weights are multiplied as 16-bit floats."""
+        return self.fp8 if self.dtype == "fp8_w8a8" else self.out
+
+    def at(self, tokens: int) -> MoeProblem:
+        return replace(self, M=tokens)
+
+    def row(self) -> dict[str, Any]:
+        """What a results row says of it: no text of the kernel."""
+        row = {key: getattr(self, key) for key in KEYS}
+        return {"kind": self.kind, **row, "block_shape": list(self.block_shape), "routing": list(self.routing)}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.row(), **({"kernel": asdict(self.kernel)} if self.kernel else {})}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> MoeProblem:
+        """What ``to_dict`` or ``row`` gave, without ``kind``. Raises ValueError for what no such problem is."""
+        try:
+            fields = msgspec.structs.asdict(msgspec.convert(dict(row), _Row))
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        kernel = fields.pop("kernel")
+        try:
+            made = cls(**fields, kernel=None if kernel is None else TakenKernel.from_dict(kernel))
+            check(made, "the problem")
+        except UserError as error:
+            raise ValueError(error.one_line()) from error
+        return made
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    server: str
+    M: Size
+    E: Size
+    N: Size
+    K: Size
+    topk: Size
+    dtype: str = "bf16"
+    out: str = "bf16"
+    scaling: str = "none"
+    block_shape: tuple[int, int] = (0, 0)
+    activation: str = "silu"
+    bias: bool = False
+    fp8: str = "fp8_e4m3"
+    routing: tuple[str, ...] = (UNIFORM,)
+    seeds: Size = SEEDS
+    kernel_sha: str = ""
+    kernel: dict[str, Any] | None = None
+
+
+KEYS = tuple(name for name in _Row.__struct_fields__ if name != "kernel")
+
+
+def check(problem: MoeProblem, where: str) -> None:
+    """Raises UserError for numbers and names that do not fit together."""
+    from gemm_tuner.moe import routing
+
+    for key, known in (
+        ("dtype", DTYPES), ("out", SIXTEEN_BIT), ("scaling", SCALINGS), ("activation", ACTIVATIONS), ("fp8", FP8)
+    ):  # fmt: skip
+        if getattr(problem, key) not in known:
+            raise UserError(f"{key} is {str(getattr(problem, key))[:60]!r}", where=where, accepted=", ".join(known))
+    if problem.topk > problem.E:
+        raise UserError(f"topk {problem.topk} is more than {problem.E} experts", where=where, accepted="topk up to E")
+    if problem.scaling not in SCALINGS_OF[problem.dtype]:
+        accepted = f"scaling {' or '.join(SCALINGS_OF[problem.dtype])}"
+        raise UserError(f"{problem.dtype} has no scaling {problem.scaling}", where=where, accepted=accepted)
+    if (problem.scaling == "block") != all(problem.block_shape) or min(problem.block_shape) < 0:
+        raise UserError(f"block_shape is {list(problem.block_shape)}", where=where, accepted="ROWS,COLUMNS of a scale")
+    if problem.scaling == "block":
+        rows, columns = problem.block_shape
+        if problem.N % rows or problem.N % columns or problem.K % rows or problem.K % columns:
+            what = f"N {problem.N} or K {problem.K} is no multiple of block_shape {rows},{columns}"
+            raise UserError(what, where=where, accepted="whole blocks", hint="a smaller --tp leaves a larger N")
+    for one in problem.routing:
+        routing.parse(one)
+
+
+SCALINGS_OF = {
+    "bf16": ("none",),
+    "fp16": ("none",),
+    "fp8_w8a8": ("tensor", "channel", "block"),
+    "int8_w8a16": ("channel",),
+}
+
+
+def sha_of(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]

@@ -1,0 +1,104 @@
+"""Which experts the tokens go to: drawn from a distribution, or recorded.
+
+A token's experts are all different. A draw depends on the distribution, the numbers and the seed only, so that every
+configuration and every server gets the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.system.documents import show
+
+Ids = npt.NDArray[np.int32]
+FORM = "uniform, balanced, zipf:1.0, dirichlet:0.3, or a file .npy of expert ids [tokens, topk]"
+MAX_PARAMETER = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """kind: uniform, balanced, zipf, dirichlet or file. parameter: of zipf and dirichlet. path: of a file."""
+
+    kind: str
+    parameter: float = 0.0
+    path: str = ""
+
+
+def parse(text: str) -> Routing:
+    """Raises UserError for what no routing is."""
+    if text in ("uniform", "balanced"):
+        return Routing(text)
+    named = re.fullmatch(r"(zipf|dirichlet):([0-9]+(?:\.[0-9]+)?)", text)
+    if named and 0 < float(named[2]) <= MAX_PARAMETER:
+        return Routing(named[1], float(named[2]))
+    if text.endswith(".npy"):
+        return Routing("file", path=text)
+    raise UserError(f"{show(text)} is no routing", where="--routing", accepted=FORM)
+
+
+def ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
+    """Expert ids, (tokens, topk). Raises UserError for a file that has none that fit."""
+    found = _ids(text, tokens, topk, experts, seed)
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=64)
+def _ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
+    one, generator = parse(text), np.random.default_rng([seed, tokens, topk, experts])
+    if one.kind == "file":
+        return _recorded(one.path, tokens, topk, experts, generator)
+    if one.kind == "balanced":
+        first = np.arange(tokens * topk, dtype=np.int64) % experts
+        return np.asarray(generator.permutation(experts)[first].reshape(tokens, topk), dtype=np.int32)
+    # Gumbel's trick: the topk largest of log p + Gumbel noise are drawn without replacement by weights p.
+    noise = generator.gumbel(size=(tokens, experts))
+    if one.kind == "zipf":
+        noise -= one.parameter * np.log(1 + generator.permutation(experts))
+    elif one.kind == "dirichlet":
+        noise += np.log(np.maximum(generator.dirichlet(np.full(experts, one.parameter)), 1e-300))
+    return np.argpartition(-noise, topk - 1, axis=1)[:, :topk].astype(np.int32)
+
+
+def _recorded(path: str, tokens: int, topk: int, experts: int, generator: np.random.Generator) -> Ids:
+    """As many rows of a recorded array as there are tokens, beginning anywhere; repeated where it has fewer."""
+    array = _loaded(path)
+    if array.ndim != 2 or array.shape[1] != topk or not len(array) or array.dtype.kind not in "iu":
+        what = f"holds {array.dtype} of shape {array.shape}"
+        raise UserError(what, where=path, accepted=f"expert ids of shape [tokens, {topk}]")
+    if array.min() < 0 or array.max() >= experts:
+        accepted = f"ids from 0 to {experts - 1}"
+        raise UserError(f"has ids from {array.min()} to {array.max()}", where=path, accepted=accepted)
+    start = int(generator.integers(len(array)))
+    return np.asarray(array[(start + np.arange(tokens)) % len(array)], dtype=np.int32)
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: str) -> npt.NDArray[Any]:
+    """An array, never unpickled."""
+    try:
+        with Path(path).open("rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
+            return np.asarray(array)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot be read: {error}", where=path, accepted="expert ids as numpy.save wrote them"
+        ) from error
+
+
+def counts(found: Ids, experts: int) -> npt.NDArray[np.intp]:
+    """Rows of each expert."""
+    return np.bincount(found.ravel(), minlength=experts)
+
+
+def padded_rows(found: Ids, experts: int, block: int) -> int:
+    """Rows after every expert is padded to whole blocks."""
+    return int((-(-counts(found, experts) // block) * block).sum())

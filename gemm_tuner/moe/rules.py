@@ -1,0 +1,109 @@
+"""The rules of the MoE space: over columns of configurations, True for what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.moe import model, routing
+from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.servers import SERVERS
+from gemm_tuner.space.rule import next_power_of_2
+
+LEAST_BLOCK_M = 16
+BIG = 2048  # both extents of a GEMM that ROCm's tuner calls large
+
+
+def of(problem: Problem) -> MoeProblem:
+    if not isinstance(problem, MoeProblem):
+        raise TypeError(f"{problem.key} is no MoE layer")
+    return problem
+
+
+def of_the_server(c: Any, p: Problem, d: Device) -> Any:
+    """another server's kernel, which this problem is not for"""
+    return c.family == SERVERS[of(p).server].family
+
+
+def tiles_fit_the_scales(c: Any, p: Problem, d: Device) -> Any:
+    """the server's kernel reads one scale for several blocks of scales, which is wrong"""
+    return SERVERS[of(p).server].can_launch(of(p), c)
+
+
+def launches_another_kernel(c: Any, p: Problem, d: Device) -> Any:
+    """the server's launcher cuts BLOCK_SIZE_K to the block of scales: the same launch as a smaller one"""
+    launched = SERVERS[of(p).server].launched_k(of(p), c.BLOCK_SIZE_K)
+    return launched == c.BLOCK_SIZE_K
+
+
+def orders_alike(c: Any, p: Problem, d: Device) -> Any:
+    """no more blocks along M than a smaller GROUP_SIZE_M takes in one group: the same order of tiles"""
+    server, problem = SERVERS[of(p).server], of(p)
+    smaller = _next_smaller(c.GROUP_SIZE_M)
+    sizes = {int(block): server.ids_read(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)}
+    blocks = np.array([-(-sizes[int(block)] // int(block)) for block in c.BLOCK_SIZE_M])
+    return (c.GROUP_SIZE_M == 1) | (smaller == 1) | (blocks > smaller)
+
+
+def shared_memory_fits(c: Any, p: Problem, d: Device) -> Any:
+    """the tiles of a stage less than num_stages alone exceed the shared memory"""
+    problem = of(p)
+    block_k = SERVERS[problem.server].launched_k(problem, c.BLOCK_SIZE_K)
+    a_bytes = c.BLOCK_SIZE_M * block_k * (1 if problem.dtype == "fp8_w8a8" else 2)
+    w_bytes = c.BLOCK_SIZE_N * block_k * problem.weight_bytes
+    return (a_bytes + w_bytes) * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
+
+
+def pads_too_much(c: Any, p: Problem, d: Device) -> Any:
+    """BLOCK_SIZE_M is above the rows of the busiest expert, rounded up to a power of two"""
+    problem = of(p)
+    if not SERVERS[problem.server].sorts(problem):
+        return c.BLOCK_SIZE_M <= LEAST_BLOCK_M
+    return np.maximum(LEAST_BLOCK_M, _most_rows(problem)) >= c.BLOCK_SIZE_M
+
+
+def wider_than_both(c: Any, p: Problem, d: Device) -> Any:
+    """BLOCK_SIZE_N or BLOCK_SIZE_K is above the extent in one of the two GEMMs, rounded up to a power of two"""
+    extents = [extent(of(p), part) for part in PARTS]
+    columns = next_power_of_2(max(one.columns for one in extents))
+    depth = next_power_of_2(max(one.depth for one in extents))
+    return (columns >= c.BLOCK_SIZE_N) & (depth >= c.BLOCK_SIZE_K)
+
+
+def groups_of_one(c: Any, p: Problem, d: Device) -> Any:
+    """no expert has two blocks, so GROUP_SIZE_M reuses no weights"""
+    return (c.GROUP_SIZE_M == 1) | (_most_rows(of(p)) > c.BLOCK_SIZE_M)
+
+
+def too_small_for_a_large_gemm(c: Any, p: Problem, d: Device) -> Any:
+    """ROCm's tuner: at 2048 tokens and more, no tile below 64 x 64 x 64 and no less than 4 warps"""
+    large = of(p).M >= BIG and max(extent(of(p), part).columns for part in PARTS) >= BIG
+    tile = (c.BLOCK_SIZE_M >= 64) & (c.BLOCK_SIZE_N >= 64) & (c.BLOCK_SIZE_K >= 64) & (c.num_warps >= 4)
+    return tile | (not large) | (d.target.backend != "hip")
+
+
+def instruction_fits(c: Any, p: Problem, d: Device) -> Any:
+    """ROCm's tuner: a matrix instruction no larger than the tile, and of 16 where M or N is below 32"""
+    if d.target.backend != "hip" or of(p).dtype not in SIXTEEN_BIT:
+        return c.BLOCK_SIZE_M > 0
+    kdim = c.matrix_instr_nonkdim.astype(np.int64)
+    few = of(p).M < 32 or min(extent(of(p), part).columns for part in PARTS) < 32
+    return (kdim <= c.BLOCK_SIZE_M) & (kdim <= c.BLOCK_SIZE_N) & ((kdim <= 16) | (not few))
+
+
+def _most_rows(problem: MoeProblem) -> int:
+    """Rows of the busiest expert in any draw that is measured, rounded up to a power of two."""
+    return next_power_of_2(max(int(routing.counts(ids, problem.E).max()) for ids in model.draws(problem)))
+
+
+def _next_smaller(groups: Any) -> Any:
+    """The next smaller value of the axis, by value; 1 for the least."""
+    values = np.unique(groups)
+    return np.concatenate([[1], values])[np.searchsorted(values, groups)]
+
+
+VALID = (of_the_server, tiles_fit_the_scales, launches_another_kernel, orders_alike, shared_memory_fits)
+LIKELY = (pads_too_much, wider_than_both, groups_of_one, too_small_for_a_large_gemm, instruction_fits)

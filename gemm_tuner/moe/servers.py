@@ -1,0 +1,174 @@
+"""What each server launches for a fused MoE layer: its space, its default, and what it changes of a configuration.
+
+Read in vLLM 0.33.0 (fused_moe.py, benchmark_moe.py) and SGLang 0.5.23 (fused_moe_triton_config.py, its tuner). A
+configuration holds the keys of the servers' files; the two GEMMs of a call share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_tuner.moe import alignment
+from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
+
+# Numbers of tokens that vLLM's tuner writes.
+GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
+FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+Axes = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Server:
+    """family: of its configurations. places: of its kernel below site-packages, the newest version first. marks:
+    arguments of its kernel that no other server's has."""
+
+    name: str
+    family: str
+    package: str
+    places: tuple[str, ...]
+    marks: tuple[str, ...]
+    cuda_k: tuple[int, ...]
+
+    def axes(self, problem: MoeProblem, backend: str) -> Axes:
+        """The whole space that its own tuner spans, and on NVIDIA, for block-scaled fp8, the tiles below a block."""
+        if backend == "cuda":
+            return {
+                "BLOCK_SIZE_M": [16, 32, 64, 128, 256],
+                "BLOCK_SIZE_N": [32, 64, 128, 256],
+                "BLOCK_SIZE_K": list(self.cuda_k),
+                "GROUP_SIZE_M": [1, 16, 32, 64],
+                "num_warps": [4, 8],
+                "num_stages": [2, 3, 4, 5],
+            }
+        sixteen_bit = problem.dtype in SIXTEEN_BIT
+        blocks = [16, 32, 64, 128, 256]
+        axes: Axes = {
+            "BLOCK_SIZE_M": blocks,
+            "BLOCK_SIZE_N": blocks,
+            "BLOCK_SIZE_K": blocks if sixteen_bit else blocks[1:],
+            "GROUP_SIZE_M": [1, 4, 8, 16, 32],
+            "num_warps": [1, 2, 4, 8],
+            "num_stages": [2],
+            "waves_per_eu": [0, 1, 2, 4],
+        }
+        return {**axes, "matrix_instr_nonkdim": [16, 32], "kpack": [1, 2]} if sixteen_bit else axes
+
+    def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
+        """BLOCK_SIZE_K as the kernel gets it."""
+        raise NotImplementedError
+
+    def can_launch(self, problem: MoeProblem, c: Any) -> Any:
+        """Whether its kernel is right for the tiles of columns ``c``, or of one configuration."""
+        raise NotImplementedError
+
+    def sorts(self, problem: MoeProblem) -> bool:
+        return True
+
+    def ids_read(self, problem: MoeProblem, block_m: int) -> int:
+        """EM, the rows that the grid covers."""
+        raise NotImplementedError
+
+    def swaps(self, problem: MoeProblem, arch: str, block_m: Any, block_n: Any) -> Any:
+        """Whether the kernel computes the transposed product, which needs fewer rows than a warp group's 64."""
+        return (problem.dtype == "fp8_w8a8") & (arch == "sm_90") & (block_m < 64) & (block_n >= 64)
+
+    def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
+        """What it launches without a tuned file."""
+        raise NotImplementedError
+
+
+class Vllm(Server):
+    def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
+        import numpy as np
+
+        return np.minimum(block_k, min(problem.block_shape)) if problem.scaling == "block" else block_k
+
+    def can_launch(self, problem: MoeProblem, c: Any) -> Any:
+        if problem.scaling != "block":
+            return c.BLOCK_SIZE_K > 0
+        columns = problem.block_shape[1]
+        return columns % self.launched_k(problem, c.BLOCK_SIZE_K) == 0
+
+    def sorts(self, problem: MoeProblem) -> bool:
+        return not alignment.is_sparse(problem.rows, problem.E)
+
+    def ids_read(self, problem: MoeProblem, block_m: int) -> int:
+        room = alignment.room(problem.rows, problem.E, block_m)
+        if not self.sorts(problem):
+            return problem.rows * block_m
+        return min(room, problem.rows * block_m) if block_m > problem.M else room
+
+    def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
+        m, amd = problem.M, arch.startswith("gfx")
+        if problem.scaling == "block":
+            rows, columns = problem.block_shape
+            narrow = not amd and m <= 8 and rows % 64 == 0
+            stages = 2 if amd else 4 if narrow and m <= 4 else 3
+            return _entry(16 if m <= 64 else 64, 64 if narrow else rows, columns, 1 if m <= 16 else 32, 4, stages)
+        block_m = 16 if m <= 32 else 32 if m <= 96 else 64 if m <= 512 else 128
+        return _entry(
+            block_m,
+            64 if m <= 64 else 128,
+            128 if problem.dtype == "fp8_w8a8" or m <= 64 else 64,
+            16 if m // problem.E > 128 else 1,
+            4 if m <= 128 else 8,
+            2 if amd else 4 if m <= 32 else 3,
+        )
+
+
+class Sglang(Server):
+    def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
+        return block_k
+
+    def can_launch(self, problem: MoeProblem, c: Any) -> Any:
+        if problem.scaling != "block":
+            return c.BLOCK_SIZE_K > 0
+        rows, columns = problem.block_shape
+        return (columns % c.BLOCK_SIZE_K == 0) & ((c.BLOCK_SIZE_N % rows == 0) | (rows % c.BLOCK_SIZE_N == 0))
+
+    def ids_read(self, problem: MoeProblem, block_m: int) -> int:
+        return alignment.room(problem.rows, problem.E, block_m)
+
+    def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
+        few, amd = problem.M <= problem.E, arch.startswith("gfx")
+        if problem.scaling == "block":
+            return _entry(64, *problem.block_shape, 32, 4, 2 if amd else 3)
+        if problem.dtype == "fp8_w8a8":
+            stages = 2 if amd else 4
+            return _entry(64, 128, 128, 1, 4, stages) if few else _entry(128, 256, 128, 32, 8, stages)
+        # Without these keys Triton's own: 4 warps, 3 stages on NVIDIA and 2 on AMD.
+        stages = 2 if amd else 3
+        return _entry(16, 32, 64, 1, 4, stages) if few else _entry(64, 64, 32, 8, 4, stages)
+
+
+def _entry(*values: int) -> dict[str, int]:
+    return dict(zip(FIELDS, values, strict=True))
+
+
+SERVERS: Mapping[str, Server] = {
+    one.name: one
+    for one in (
+        Vllm(
+            "vllm",
+            "vllm_moe",
+            "vllm",
+            ("vllm/model_executor/layers/fused_moe/fused_moe.py",),
+            ("naive_block_assignment", "SPLIT_K"),
+            (64, 128, 256),
+        ),
+        Sglang(
+            "sglang",
+            "sglang_moe",
+            "sglang",
+            (
+                "sglang/kernels/ops/moe/fused_moe_triton_kernels.py",
+                "sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py",
+            ),
+            ("a_desc", "even_Ks"),
+            (32, 64, 128, 256),
+        ),
+    )
+}

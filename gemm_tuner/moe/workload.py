@@ -1,0 +1,170 @@
+"""What ``core.workload.Workload`` asks of a kind of problem, for fused MoE layers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
+from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.moe import launch, model, operands, rules
+from gemm_tuner.moe.problem import KEYS, MoeProblem
+from gemm_tuner.moe.rules import of
+from gemm_tuner.moe.servers import SERVERS
+from gemm_tuner.space.plain_workload import PlainWorkload
+
+TEMPLATE = "fused_moe.py.j2"
+# Of a check in the interpreter: experts, tokens, and most blocks of the configuration along N and K.
+FEW_EXPERTS, FEW_TOKENS = 4, 5
+
+
+class MoeWorkload(PlainWorkload):
+    kind = MoeProblem.kind
+    baseline_name = "default"
+    problem_keys = KEYS
+    templates_dir: Path | None = None
+    rules_dir: Path | None = None
+
+    def problem_from_dict(self, row: Mapping[str, Any]) -> MoeProblem:
+        return MoeProblem.from_dict(row)
+
+    def row(self, problem: Problem) -> dict[str, Any]:
+        return of(problem).row()
+
+    def type_fault(self, problem: Problem, device: Device) -> UserError | None:
+        key = of(problem).rate_key
+        if key in dict(device.matmul_tflops):
+            return None
+        hint = ""
+        if key.startswith("fp8") and device.target.facts.fp8 != "none":
+            hint = f"--fp8 {'fp8_e4m3_fnuz' if device.target.facts.fp8 == 'fnuz' else 'fp8_e4m3'} is what it has"
+        known = ", ".join(dict(device.matmul_tflops))
+        return UserError(f"{device.target.arch} does not multiply {key}", where=problem.key, accepted=known, hint=hint)
+
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
+        layers = [of(problem) for problem in problems]
+        families = {SERVERS[one.server].family: SERVERS[one.server].axes(one, device.target.backend) for one in layers}
+        return OwnSpace(families, _named(rules.VALID), _named(rules.LIKELY))
+
+    def default_config(self, problem: Problem, device: Device) -> PlainConfig:
+        """What the server launches without a tuned file, with Triton's own values of the options that it leaves out."""
+        one = of(problem)
+        server, arch = SERVERS[one.server], device.target.arch
+        fields = dict(server.default(one, arch))
+        if device.target.backend == "hip":
+            unset = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
+            fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
+        return PlainConfig(server.family, tuple(fields.items()))
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        one = of(problem)
+        if one.kernel is None:
+            hint = "the subcommand moe takes it by --kernel_from"
+            raise UserError("was read without its kernel", where=one.key, hint=hint)
+        shared = MoeProblem(one.server, 1, 1, 16, 16, 1, kernel_sha=one.kernel_sha)
+        return {**super().template_values(shared, configs), "body": TEMPLATE, "taken": one.kernel}
+
+    def specialization(self, problem: Problem, config: Config, target: Target) -> str:
+        text = launch.specialization(of(problem), config.to_dict(), target.arch)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def compile_cost(self, config: Config) -> float:
+        """Grows with the tile's instructions a warp."""
+        fields = config.to_dict()
+        tile = fields["BLOCK_SIZE_M"] * fields["BLOCK_SIZE_N"] * fields["BLOCK_SIZE_K"]
+        return float(tile / fields["num_warps"])
+
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        one = of(problem)
+        made = {part: operands.blank(one, part, config["BLOCK_SIZE_M"], blank) for part in launch.PARTS}
+        return _calls(script, config, one, made)
+
+    def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
+        if device == "cpu":
+            return
+        import torch
+
+        free, needed = torch.cuda.mem_get_info()[0], operands.bytes_of(of(problem))
+        if needed > free:
+            raise MemoryError(f"the operands take {needed >> 20} MiB, {free >> 20} MiB are free")
+
+    def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
+        """One a draw of the routing: calls take them in turn, the same for every configuration."""
+        return operands.make(of(problem), seed, device)
+
+    def launches(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
+    ) -> list[Launch]:
+        made = {part: operands.tensors(part, config["BLOCK_SIZE_M"]) for part in launch.PARTS}
+        return _calls(script, config, of(problem), made)
+
+    def check_problems(
+        self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+    ) -> tuple[Problem, ...]:
+        """The layer, small where kernels are interpreted, and one whose extents no tile divides, with experts that
+        get no row."""
+        one = of(problem)
+        if not interpreted:
+            return one, replace(one, M=3, E=min(one.E, 16), topk=min(one.topk, 16))
+        block = max(one.block_shape) or 1
+        few = replace(one, E=FEW_EXPERTS, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
+        even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
+        ragged = block if block > 1 else 48
+        return replace(few, N=even, K=even), replace(few, M=1, N=ragged, K=3 * block if block > 1 else 80)
+
+    def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
+        from gemm_tuner.moe.check import check
+
+        return check(self, script, of(problem), name, seed, device)
+
+    def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
+        return model.predict_us(columns, of(problem), device)
+
+    def roofline_us(self, problem: Problem, device: Device) -> float | None:
+        return model.roofline_us(of(problem), device)
+
+    def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
+        numbers = candidates[[*launch_fields(candidates), "predicted_us"]].to_numpy(np.float64)
+        return np.log2(np.maximum(numbers, 0.5))
+
+
+def launch_fields(candidates: Any) -> list[str]:
+    """The axes of a table of candidates that are numbers for all of them."""
+    return [name for name in candidates.columns if name not in ("family", "predicted_us") and
+            candidates[name].notna().all()]  # fmt: skip
+
+
+def _least(size: int, block: int, limit: int) -> int:
+    """Whole blocks that hold ``size``, or ``limit`` where that is less."""
+    return math.ceil(min(size, max(limit, block)) / block) * block
+
+
+def _calls(
+    script: ModuleType, config: dict[str, Any], problem: MoeProblem, tensors: Mapping[str, launch.Tensors]
+) -> list[Launch]:
+    """Both GEMMs, the first before the second."""
+    found: list[Launch] = []
+    for part in launch.PARTS:
+        values = launch.values(problem, config, part, tensors[part], script.ARCH)
+        symbol = launch.symbol(problem, config, part)
+        grid, options = launch.grid(problem, config, part), launch.options(config, part)
+        found.append(script.call(symbol, grid, values, options))
+    return found
+
+
+def _named(predicates: Sequence[Callable[[Any, Problem, Device], Any]]) -> tuple[tuple[str, str, Any], ...]:
+    return tuple((one.__name__, one.__doc__ or "", one) for one in predicates)
+
+
+WORKLOAD = MoeWorkload()

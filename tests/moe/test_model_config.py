@@ -1,0 +1,90 @@
+"""MoE layers out of config.json files, by attribute names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.moe.model_config import Layer, read, share
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "moe"
+NO_BLOCK = (0, 0)
+BF16 = ("bf16", "bf16", "none", NO_BLOCK)
+LAYERS = {
+    "deepseek_v3": Layer(256, 2048, 7168, 8, "fp8_w8a8", "bf16", "block", (128, 128), "silu", bias=False),
+    "qwen3_235b_a22b": Layer(128, 1536, 4096, 8, *BF16, "silu", bias=False),
+    "mixtral_8x7b": Layer(8, 14336, 4096, 2, *BF16, "silu", bias=False),
+    "llama4_maverick": Layer(128, 8192, 5120, 1, *BF16, "silu", bias=False),
+}
+
+
+def config(folder: Path, **changes: Any) -> Path:
+    """Mixtral's with other attributes; None takes one away."""
+    row = {**json.loads((DATA / "mixtral_8x7b.json").read_text()), **changes}
+    path = folder / "config.json"
+    path.write_text(json.dumps({key: value for key, value in row.items() if value is not None}))
+    return path
+
+
+@pytest.mark.parametrize("model", LAYERS)
+def test_layers_are_found_by_attribute_names(model: str) -> None:
+    assert read(DATA / f"{model}.json") == LAYERS[model]
+
+
+def test_a_type_that_no_kernel_has_waits_for_another_to_be_named() -> None:
+    layer = read(DATA / "gpt_oss_120b.json")
+    assert (layer.E, layer.N, layer.K, layer.topk, layer.activation) == (128, 2880, 2880, 4, "swigluoai")
+    assert layer.dtype == "" and "mxfp4" in layer.reason
+
+
+def test_the_layer_is_found_however_deep_it_lies(tmp_path: Path) -> None:
+    inner = json.loads((DATA / "mixtral_8x7b.json").read_text())
+    dtype = inner.pop("torch_dtype")
+    for nested in ({"text_config": inner}, {"thinker_config": {"text_config": inner}}):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({**nested, "dtype": dtype, "hidden_size": 1, "vision_config": {"hidden_size": 9}}))
+        assert read(path) == LAYERS["mixtral_8x7b"]
+
+
+def test_ranks_share_the_intermediate_size_or_the_experts() -> None:
+    layer = LAYERS["deepseek_v3"]
+    one, other = share(layer, 8, experts=False), share(layer, 8, experts=True)
+    assert (one.E, one.N) == (256, 256)
+    assert (other.E, other.N) == (32, 2048)
+    with pytest.raises(UserError, match="3 ranks"):
+        share(layer, 3, experts=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"num_local_experts": None}, "no experts"),
+        ({"intermediate_size": None}, "lacks moe_intermediate_size"),
+        ({"num_experts_per_tok": "two"}, "num_experts_per_tok is 'two'"),
+        ({"hidden_act": "sine"}, "activation is 'sine'"),
+        ({"torch_dtype": "float64"}, "float64"),
+    ],
+)
+def test_what_a_config_lacks_is_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        read(config(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("group", "dtype", "scaling"),
+    [
+        ({"weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+          "input_activations": {"num_bits": 8, "type": "float", "strategy": "token"}}, "fp8_w8a8", "channel"),
+        ({"weights": {"num_bits": 8, "type": "int", "strategy": "channel"}, "input_activations": None},
+         "int8_w8a16", "channel"),
+        ({"weights": {"num_bits": 4, "type": "int", "strategy": "group"}, "input_activations": None}, "", "none"),
+    ],
+)  # fmt: skip
+def test_compressed_tensors_say_types_and_scales(tmp_path: Path, group: Any, dtype: str, scaling: str) -> None:
+    quantised = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+    layer = read(config(tmp_path, quantization_config=quantised))
+    assert (layer.dtype, layer.scaling) == (dtype, scaling)

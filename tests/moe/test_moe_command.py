@@ -1,0 +1,138 @@
+"""``tune_gemm.py moe``: what it asks for, and how bad input is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from moe_kernel_source import VLLM
+
+from gemm_tuner.cli import commands, main
+from gemm_tuner.cli.commands import moe
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import GRID
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "moe"
+FLAGS = ("--E", "8", "--N", "64", "--K", "128", "--topk", "2")
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> str:
+    path = tmp_path / "fused_moe.py"
+    path.write_text(VLLM)
+    return str(path)
+
+
+def asked(*words: str) -> list[MoeProblem]:
+    return moe.problems(commands.build_parser("moe").parse(list(words)))
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    status = main.main(["moe", *words])
+    text = capsys.readouterr().err.strip()
+    assert len(text.splitlines()) == 1
+    return status, text
+
+
+def test_a_model_on_eight_ranks_gives_vllms_grid(kernel: str) -> None:
+    found = asked("--from", str(DATA / "deepseek_v3.json"), "--tp", "8", "--kernel_from", kernel)
+    assert tuple(one.M for one in found) == GRID
+    one = found[0]
+    assert (one.E, one.N, one.K, one.topk, one.dtype, one.block_shape) == (256, 256, 7168, 8, "fp8_w8a8", (128, 128))
+    assert one.kernel is not None and one.kernel_sha == one.kernel.sha
+    flags = ("--E", "256", "--N", "256", "--K", "7168", "--topk", "8", "--block_shape", "128,128")
+    assert asked(*flags, "--kernel_from", f"vllm={kernel}") == found
+    experts = asked("--from", str(DATA / "deepseek_v3.json"), "--tp", "8", "--enable_expert_parallel", "--dry_run")
+    assert (experts[0].E, experts[0].N) == (32, 2048)
+
+
+def test_a_problem_travels_with_its_kernel(kernel: str) -> None:
+    (one,) = asked(*FLAGS, "--m", "5", "--routing", "zipf:1.0", "--kernel_from", kernel)
+    again = problem_from_dict(one.to_dict())
+    assert isinstance(again, MoeProblem) and again == one and again.kernel == one.kernel
+    read = problem_from_dict(one.row())
+    assert read == one and isinstance(read, MoeProblem) and read.kernel is None
+
+
+def test_keys_tell_problems_apart(kernel: str) -> None:
+    more = ((), ("--dtype", "fp16"), ("--bias",), ("--activation", "gelu"), ("--routing", "balanced"), ("--seeds", "2"),
+            ("--dtype", "fp8_w8a8"), ("--per_channel",), ("--block_shape", "64,64"), ("--dtype", "int8_w8a16"),
+            ("--block_shape", "32,32"), ("--per_channel", "--fp8", "fp8_e4m3_fnuz"))  # fmt: skip
+    keys = {asked(*FLAGS, "--m", "5", *one, "--kernel_from", kernel)[0].key for one in more}
+    assert len(keys) == len(more)
+
+
+@pytest.mark.parametrize("model", ["deepseek_v3", "qwen3_235b_a22b", "mixtral_8x7b", "gpt_oss_120b", "llama4_maverick"])
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_the_funnel_of_public_models(model: str, arch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    dtype = ("--dtype", "bf16", "--bias") if model == "gpt_oss_120b" else ()
+    words = ["--from", str(DATA / f"{model}.json"), "--m", "64", "--arch", arch, "--dry_run", *dtype]
+    assert main.main(["moe", *words]) == 0
+    funnel = capsys.readouterr().out
+    whole = 1920 if arch == "sm_90" else 8000 if model == "deepseek_v3" else 40_000
+    assert f"{whole}" in funnel.split("(the whole space)")[1].splitlines()[0]
+    assert "pads_too_much" in funnel or model == "mixtral_8x7b"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ((), "--E"),
+        (("--E", "8", "--N", "64", "--K", "128"), "--topk"),
+        ((*FLAGS, "--tp", "2"), "--tp"),
+        (("--from", str(DATA / "mixtral_8x7b.json"), "--tp", "3"), "14336"),
+        (("--from", str(DATA / "qwen3_235b_a22b.json"), "--tp", "8", "--block_shape", "128,128"), "192"),
+        (("--from", str(DATA / "gpt_oss_120b.json")), "mxfp4"),
+        (("--from", "no_such_config.json"), "no_such_config.json"),
+        (("--E", "4", "--N", "64", "--K", "128", "--topk", "5"), "topk 5"),
+        ((*FLAGS, "--activation", "sine"), "sine"),
+        ((*FLAGS, "--routing", "skewed"), "zipf:1.0"),
+        ((*FLAGS, "--dtype", "int4_w4a16"), "int4_w4a16"),
+        ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
+        ((*FLAGS, "--block_shape", "128"), "128,128"),
+        ((*FLAGS, "--m", "0"), "0"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(words: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = told(capsys, *words, "--dry_run")
+    assert status == 2 and what in text
+
+
+def test_a_run_needs_a_kernel_of_a_known_version(
+    kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {
+        "no kernel": None,
+        "lacks top_k": VLLM.replace("top_k", "chosen"),
+        "has SPARSE": VLLM.replace(
+            "HAS_BIAS: tl.constexpr, SWAP", "HAS_BIAS: tl.constexpr, SPARSE: tl.constexpr, SWAP"
+        ),
+        "defines no fused_moe_kernel": "import triton\n",
+        "no Python source": "def :",
+        "uses 'FAR'": VLLM.replace("FAR = tl.constexpr(0.0)", ""),
+        "is not there": "",
+    }
+    for what, source in changes.items():
+        path = tmp_path / "other.py"
+        path.unlink(missing_ok=True)
+        if source:
+            path.write_text(source)
+        given = ("--kernel_from", str(path)) if source is not None else ()
+        status, text = told(capsys, *FLAGS, *given)
+        assert (status, what in text) == (2, True), text
+
+
+def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, array, what in (
+        ("ids", np.zeros((4, 2), dtype=np.int64), ""),
+        ("high", np.full((4, 2), 8), "ids from 8 to 8"),
+        ("wide", np.zeros((4, 3), dtype=np.int32), "(4, 3)"),
+        ("objects", np.array([[{}, {}]], dtype=object), "cannot be read"),
+    ):
+        path = tmp_path / f"{name}.npy"
+        np.save(path, array, allow_pickle=True)
+        words = [*FLAGS, "--routing", str(path), "--dry_run", "--arch", "sm_90", "--m", "16"]
+        assert main.main(["moe", *words]) == (2 if what else 0)
+        assert what in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""The space of MoE configurations, and what its rules keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import device
+
+from gemm_tuner.core.records import Device
+from gemm_tuner.moe import alignment, model, routing
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS
+from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.pipeline import prepare
+from gemm_tuner.space import prune
+
+DEEPSEEK = MoeProblem("vllm", 64, 256, 256, 7168, 8, "fp8_w8a8", scaling="block", block_shape=(128, 128))
+QWEN = MoeProblem("vllm", 64, 128, 768, 2048, 8)
+H200, MI300X = device("sm_90"), device("gfx942")
+
+
+def space_of(problem: MoeProblem, of: Device) -> tuple[Any, tuple[Any, ...]]:
+    own = WORKLOAD.own_space([problem], of)
+    frame = WORKLOAD.frame({family: dict(axes) for family, axes in own.families.items()})
+    return frame, prepare.rules_of(own)
+
+
+def kept(problem: MoeProblem, of: Device = H200, but: tuple[str, ...] = ()) -> Any:
+    """The configurations that the rules keep, but for some of these."""
+    frame, rules = space_of(problem, of)
+    rules = tuple(rule for rule in rules if rule.name not in but)
+    return frame.iloc[prune.apply(prune.columns_of(frame), problem, of, rules).kept]
+
+
+def test_the_spaces_are_those_of_the_servers_tuners() -> None:
+    fp8 = replace(DEEPSEEK, fp8="fp8_e4m3_fnuz")
+    assert len(space_of(QWEN, H200)[0]) == 1920
+    assert len(space_of(replace(QWEN, server="sglang"), H200)[0]) == 2560
+    assert (len(space_of(QWEN, MI300X)[0]), len(space_of(fp8, MI300X)[0])) == (40_000, 8_000)
+    both = WORKLOAD.own_space([QWEN, replace(QWEN, server="sglang")], H200)
+    assert sorted(both.families) == ["sglang_moe", "vllm_moe"]
+
+
+def test_of_vllms_640_configurations_of_block_fp8_half_are_other_launches() -> None:
+    frame, rules = space_of(DEEPSEEK, H200)
+    tuner = frame[(frame.BLOCK_SIZE_N % 128 == 0) & (frame.BLOCK_SIZE_K % 128 == 0)]
+    (same,) = [rule for rule in rules if rule.name == "launches_another_kernel"]
+    assert (len(tuner), len(prune.apply(prune.columns_of(tuner), DEEPSEEK, H200, (same,)).kept)) == (640, 320)
+
+
+def test_no_two_kept_configurations_launch_the_same() -> None:
+    for problem in (DEEPSEEK, QWEN, replace(DEEPSEEK, M=4), replace(QWEN, server="sglang", M=1024)):
+        configs = [one.to_dict() for one in WORKLOAD.configs_of(kept(problem))]
+        server, launches = SERVERS[problem.server], set()
+        for one in configs:
+            blocks = -(-server.ids_read(problem, one["BLOCK_SIZE_M"]) // one["BLOCK_SIZE_M"])
+            launched = int(server.launched_k(problem, one["BLOCK_SIZE_K"]))
+            launches.add(
+                (*{**one, "BLOCK_SIZE_K": launched, "GROUP_SIZE_M": min(one["GROUP_SIZE_M"], blocks)}.values(),)
+            )
+        assert len(launches) == len(configs) > 20
+
+
+def test_sglangs_tiles_divide_a_block_of_scales() -> None:
+    # Its kernel reads one scale of w for a tile of a block or less, at the tile's first row.
+    found = kept(replace(DEEPSEEK, server="sglang", M=4096))
+    assert set(found.BLOCK_SIZE_K) == {32, 64, 128}
+    assert set(found.BLOCK_SIZE_N) == {32, 64, 128, 256}
+
+
+def test_blocks_are_no_larger_than_the_busiest_expert() -> None:
+    busiest = max(int(routing.counts(ids, QWEN.E).max()) for ids in model.draws(QWEN))
+    assert 4 < busiest <= 16
+    assert set(kept(QWEN).BLOCK_SIZE_M) == {16}
+    assert set(kept(replace(QWEN, M=4096)).BLOCK_SIZE_M) >= {128, 256}
+    skewed = replace(QWEN, routing=("zipf:1.2",))
+    assert set(kept(skewed).BLOCK_SIZE_M) > {16}
+
+
+def test_without_sorting_every_block_is_one_row() -> None:
+    few = replace(QWEN, M=4)
+    assert not SERVERS["vllm"].sorts(few) and SERVERS["vllm"].sorts(replace(few, M=5))
+    assert SERVERS["sglang"].sorts(replace(few, server="sglang"))
+    assert SERVERS["vllm"].ids_read(few, 16) == 32 * 16
+    assert set(kept(few).BLOCK_SIZE_M) == {16}
+
+
+def test_a_prediction_grows_with_the_rows_and_finds_padding_dear() -> None:
+    frame, _ = space_of(replace(QWEN, M=512), H200)
+    columns = prune.columns_of(frame)
+    few, many = (model.predict_us(columns, replace(QWEN, M=m), H200) for m in (512, 4096))
+    assert (many >= few).all() and (many > few).any()
+    small, large = frame.BLOCK_SIZE_M == 16, frame.BLOCK_SIZE_M == 256
+    tokens = model.predict_us(columns, replace(QWEN, M=64), H200)
+    assert np.median(tokens[small]) < np.median(tokens[large])
+
+
+@pytest.mark.parametrize("kind", ["uniform", "balanced", "zipf:1.0", "dirichlet:0.3"])
+def test_tokens_go_to_different_experts_and_draws_repeat(kind: str) -> None:
+    ids = routing.ids(kind, 50, 8, 64, 3)
+    assert ids.shape == (50, 8) and ids.min() >= 0 and ids.max() < 64
+    assert all(len(set(row)) == 8 for row in ids.tolist())
+    assert (ids == routing.ids(kind, 50, 8, 64, 3)).all()
+    assert (ids != routing.ids(kind, 50, 8, 64, 4)).any()
+
+
+def test_distributions_are_as_skewed_as_they_say() -> None:
+    busiest = {
+        kind: float(np.mean([routing.counts(routing.ids(kind, 512, 8, 64, seed), 64).max() for seed in range(3)]))
+        for kind in ("balanced", "uniform", "zipf:1.0", "dirichlet:0.3")
+    }
+    assert busiest["balanced"] == 64
+    assert busiest["balanced"] < busiest["uniform"] < min(busiest["zipf:1.0"], busiest["dirichlet:0.3"])
+
+
+def test_alignment_gives_every_row_a_place_in_a_block_of_its_expert() -> None:
+    for kind, tokens in (("uniform", 37), ("zipf:2.0", 200), ("balanced", 1)):
+        ids = routing.ids(kind, tokens, 3, 16, 0)
+        for block in (16, 64):
+            found = alignment.align(ids, 16, block, sort=True)
+            assert found.row_ids is not None and len(found.row_ids) == alignment.room(ids.size, 16, block)
+            assert found.total == routing.padded_rows(ids, 16, block) <= len(found.row_ids)
+            real = found.row_ids < ids.size
+            assert sorted(found.row_ids[real].tolist()) == list(range(ids.size))
+            experts = np.repeat(found.experts, block)[: len(found.row_ids)]
+            assert (ids.ravel()[found.row_ids[real]] == experts[real]).all()
+            assert (found.experts[found.total // block :] == -1).all()
