@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gemm_tuner.moe.problem import MoeProblem
@@ -126,26 +127,20 @@ def grid(problem: MoeProblem, config: dict[str, Any], part: str) -> tuple[int]:
     return (blocks * math.ceil(extent(problem, part).columns / own["BLOCK_SIZE_N"]),)
 
 
-def specialization(problem: MoeProblem, config: dict[str, Any], arch: str) -> str:
-    """What of the arguments Triton compiles in: each integer's class, and the constants that the problem gives."""
-    classes = []
+@lru_cache(maxsize=4096)
+def specialization(problem: MoeProblem, block_m: int) -> str:
+    """What Triton compiles in beside the configuration: each integer's class, and the constants of the problem."""
+    server = SERVERS[problem.server]
+    types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk)
+    classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
     for part in PARTS:
-        for name, value in values(problem, config, part, Tensors(), arch).items():
-            classes.append(f"{name}{_class_of(value) if name in INTEGERS else value}")
         of = extent(problem, part)
+        strides = (of.columns * of.depth, *scale_strides(problem, part).values())
+        classes += [_class_of(one) for one in (of.columns, of.depth, *strides)]
         for elements in (of.rows_a * of.depth, problem.E * of.columns * of.depth, problem.rows * of.columns):
             classes.append("wide" if elements * 2 >= 2**31 else "")
-    types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.bias)
-    return " ".join([*map(str, types), *classes])
-
-
-INTEGERS = frozenset(
-    (
-        *("N", "K", "EM", "num_valid_tokens", "stride_am", "stride_ak", "stride_be", "stride_bk", "stride_bn"),
-        *("stride_cm", "stride_cn", "stride_asm", "stride_ask", "stride_bse", "stride_bsk", "stride_bsn"),
-        *("stride_bbe", "stride_bbn", "stride_bias_e", "stride_bias_n"),
-    )
-)
+        classes += [str(of.depth % size == 0) for size in (32, 64, 128, 256)]
+    return " ".join([*map(str, types), str(server.sorts(problem)), *classes])
 
 
 def _class_of(value: int) -> str:

@@ -74,7 +74,7 @@ class MoeWorkload(PlainWorkload):
         return {**super().template_values(shared, configs), "body": TEMPLATE, "taken": one.kernel}
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
-        text = launch.specialization(of(problem), config.to_dict(), target.arch)
+        text = launch.specialization(of(problem), config.to_dict()["BLOCK_SIZE_M"])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def compile_cost(self, config: Config) -> float:
