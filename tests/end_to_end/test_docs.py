@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import moe_kernel_source
 import pytest
 
 from gemm_tuner.cli import commands, options
@@ -23,6 +24,7 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.measure import device
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.moe.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -39,7 +41,7 @@ NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"},
 # checked against each other, and nothing is started.
 RUN, DRY_RUN, PARSED = "run", "dry run", "parsed"
 WAYS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
-    (DRY_RUN, lambda words: words[0] == "kernel"),
+    (DRY_RUN, lambda words: words[0] in ("kernel", "moe")),
     (RUN, lambda words: words[0] in SUBCOMMANDS),
     (RUN, lambda words: bool({"--dry_run", "--explain", "--help", "--version"} & set(words))),
     (PARSED, lambda words: bool({"--benchmark", "--compare_wo_tuning", "--ngpus", "--gpu_ids"} & set(words))),
@@ -131,7 +133,14 @@ def prepare(words: list[str], run: Path) -> None:
             copy(of_flag[flag], Path(file))
         if flag == "--spec":
             copy(ROOT / "examples" / "kernels", Path(file).parent)
-        if flag == "--from":
+        if flag == "--kernel_from" and words[0] == "moe":
+            server, _, place = file.rpartition("=")
+            path = Path(place if place.endswith(".py") else SERVERS[place].places[0])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(moe_kernel_source.sglang() if server == "sglang" else moe_kernel_source.VLLM)
+        if flag == "--from" and words[0] == "moe":
+            copy(DATA / "moe" / "deepseek_v3.json", Path(file))
+        elif flag == "--from":
             named = {"server.log": "vllm.log", "config.json": "llama_config.json", "FILE": "tunableop_untuned0.csv"}
             copy(DATA / "size_sources" / named.get(file, file), Path(file))
     if words[0] == "spec":
@@ -254,5 +263,5 @@ def test_the_page_of_flags_is_what_the_parsers_have() -> None:
     spec.loader.exec_module(make_cli)
     written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert written == make_cli.page(), "python docs/make_cli.py writes it anew"
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9_-]*", written))
+    named = set(re.findall(r"(?<![\w-])--?[A-Za-z][a-z0-9_-]*", written))
     assert all_flags() - named == set()

@@ -78,3 +78,30 @@ def fused_moe_kernel(
 def launch_it():
     return a_package_that_is_not_there.launch(fused_moe_kernel)
 '''
+
+
+def sglang() -> str:
+    """The same kernel with the arguments of SGLang 0.5.23's."""
+    start, end = VLLM.index("    a_ptr, b_ptr, c_ptr, b_bias"), VLLM.index("):\n    pid = tl.program_id(0)")
+    arguments = """    a_ptr, a_desc, b_ptr, b_desc, bias_ptr, c_ptr, a_scale_ptr, b_scale_ptr, topk_weights_ptr,
+    sorted_token_ids_ptr, expert_ids_ptr, num_tokens_post_padded_ptr, add_mask_ptr, N, K, EM, num_valid_tokens,
+    stride_am, stride_ak, stride_be, stride_bk, stride_bn, stride_bias_e, stride_bias_n, stride_cm, stride_cn,
+    stride_asm, stride_ask, stride_bse, stride_bsk, stride_bsn, group_n: tl.constexpr, group_k: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr, GROUP_SIZE_M: tl.constexpr,
+    MUL_ROUTED_WEIGHT: tl.constexpr, top_k: tl.constexpr, compute_type: tl.constexpr, use_fp8_w8a8: tl.constexpr,
+    use_int8_w8a8: tl.constexpr, use_int8_w8a16: tl.constexpr, per_channel_quant: tl.constexpr,
+    even_Ks: tl.constexpr, c_sorted: tl.constexpr, swap_ab: tl.constexpr, FUSE_ADD_TO_OUTPUT: tl.constexpr,
+    MASK_OUTPUT: tl.constexpr, FUSE_SUM_ALL_REDUCE: tl.constexpr, ROUTER_TOPK: tl.constexpr,
+    FUSE_SWIGLU: tl.constexpr = False, USE_GDC: tl.constexpr = False, GDC_EARLY: tl.constexpr = False,
+"""
+    text = VLLM[:start] + arguments + VLLM[end:]
+    for old, new in (
+        ("    if naive_block_assignment:\n        rows = tl.where(places == 0, block_m, num_valid_tokens).to(tl.int64)\n"
+         "    else:\n        rows =", "    rows ="),
+        ("    if HAS_BIAS:\n        total += tl.load(b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn)",
+         "    if bias_ptr is not None:\n        total += tl.load(bias_ptr + expert * stride_bias_e + wrapped * "
+         "stride_bias_n)"),
+    ):  # fmt: skip
+        assert old in text
+        text = text.replace(old, new)
+    return text
