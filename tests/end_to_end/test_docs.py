@@ -178,7 +178,7 @@ def tries() -> list[Any]:
         words = shlex.split(command)
         way, name = next(way for way, is_it in WAYS if is_it(words)), f"{pages[0]}: {command}"
         number += way == DRY_RUN
-        if way == DRY_RUN and number % 4 and not command.startswith("kernel "):
+        if way == DRY_RUN and number % 4 and not command.startswith(("kernel ", "moe ")):
             rest.append(pytest.param(command, DRY_RUN, id=f"{name} --dry_run", marks=pytest.mark.grid))
             way = PARSED
         found.append(pytest.param(command, way, id=name))

@@ -95,13 +95,12 @@ def sglang() -> str:
     FUSE_SWIGLU: tl.constexpr = False, USE_GDC: tl.constexpr = False, GDC_EARLY: tl.constexpr = False,
 """
     text = VLLM[:start] + arguments + VLLM[end:]
+    naive, sorts = text.index("    if naive_block_assignment:"), text.index("        rows = tl.load(sorted")
+    text = text[:naive] + text[sorts + 4 :]
     for old, new in (
-        ("    if naive_block_assignment:\n        rows = tl.where(places == 0, block_m, num_valid_tokens).to(tl.int64)\n"
-         "    else:\n        rows =", "    rows ="),
-        ("    if HAS_BIAS:\n        total += tl.load(b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn)",
-         "    if bias_ptr is not None:\n        total += tl.load(bias_ptr + expert * stride_bias_e + wrapped * "
-         "stride_bias_n)"),
-    ):  # fmt: skip
+        ("if HAS_BIAS:", "if bias_ptr is not None:"),
+        ("b_bias_ptr + expert * stride_bbe + wrapped * stride_bbn", "bias_ptr + expert * stride_bias_e + wrapped"),
+    ):
         assert old in text
         text = text.replace(old, new)
     return text
