@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from gemm_tuner.cli import kernel_export
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of
 from gemm_tuner.cli.parser import Parser
@@ -17,9 +18,10 @@ from gemm_tuner.consumers import CONSUMERS
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, TABLE, TUNED
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.export import devices, job
+from gemm_tuner.export.kernels.rows import has_kernels
 from gemm_tuner.export.offers import CHECKED_HOW, LeftOut, Trust
 from gemm_tuner.export.plan import Change, FilePlan
-from gemm_tuner.store import run_place
+from gemm_tuner.store import results, run_place
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
 
@@ -28,6 +30,9 @@ Writes the configs of a results file as the files that a consumer reads, under t
 What a consumer cannot launch is left out and named: docs/exports.md says what each can. Where it cannot launch a
 size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU.
 Files that are there are merged into, key by key.
+
+Kernels of specs go to json (AITER's files, by the spec's key), triton (triton.Config) and module (the kernel and
+launch(...)). A key of several cases gets the configuration with the least total of their times.
 """
 EXAMPLES = """\
 examples:
@@ -80,6 +85,8 @@ def add_flags(parser: Parser) -> None:
                         type=lambda text: devices.named(text, data_folder("rules")),
                         help="leave out what does not fit into the shared memory of each of these, such as "
                         "MI300X,H20; an unknown name is answered with the list")  # fmt: skip
+    parser.add_argument("--spec", metavar="SPEC.yaml", type=Path, help="of a kernel of yours: its spec, for another "
+                        "key or other buckets (default: the one that the run kept)")  # fmt: skip
     parser.add_argument("--dry_run", "--check", dest="check", action="store_true", help="write nothing; say what "
                         "would change, and exit 1 if anything would")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace entries of which nothing is known "
@@ -95,6 +102,11 @@ def add_flags(parser: Parser) -> None:
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     arguments.results = run_place.results_file(arguments.results)
+    found = results.read(arguments.results)
+    if has_kernels(found):
+        return kernel_export.export(arguments, found, shown)
+    if arguments.spec:
+        raise UserError("says nothing about GEMMs", where="--spec", hint="leave --spec out")
     if arguments.to == MODULE:
         return module(arguments, shown)
     export = job.prepare(

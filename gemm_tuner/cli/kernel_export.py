@@ -1,0 +1,97 @@
+"""``tune_gemm.py export`` of users' kernels: JSON by key, triton.Config, or a module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.shared_flags import wait_s
+from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
+from gemm_tuner.export.kernels import choose, files, module, rows
+from gemm_tuner.export.kernels.checks import checks
+from gemm_tuner.export.kernels.choose import TunedKernel
+from gemm_tuner.export.offers import LeftOut, Trust, remark
+from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.store.results import Results
+from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.installation import data_folder
+from gemm_tuner.system.terminal_table import print_line
+
+FORMS = ("json", "triton", "module")
+
+
+def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> int:
+    """Raises UserError for what no kernel can be exported to, and for flags that say nothing of kernels."""
+    if arguments.to not in FORMS:
+        what = f"{arguments.to} takes GEMMs, and {arguments.results} holds kernels of specs"
+        raise UserError(what, where="--to", accepted=", ".join(FORMS))
+    for flag, given in (("--for", arguments.devices), ("--overwrite", arguments.overwrite)):
+        if given:
+            raise UserError("says nothing about kernels of specs", where=flag, hint=f"leave {flag} out")
+    trust = Trust(predicted=arguments.predicted, unverified=arguments.unverified)
+    arch = str(found.header.get("arch", ""))
+    cases, left_out = rows.select(found, arguments.results, trust, arguments.spec)
+    with tempfile.TemporaryDirectory(prefix="gemm_tuner_check_") as work:
+        say = shown.log
+        check = checks(arch, trust, Path(work), lambda text: print_line(say, text), wait_s(arguments))
+        kernels, unserved = choose.chosen(cases, check)
+    left_out += unserved
+    written = [_file(kernel, arguments, found, arch) for kernel in kernels]
+    changed = [(path, text) for path, text in written if not path.is_file() or path.read_text() != text]
+    if not arguments.check:
+        for path, text in changed:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomically(path, text)
+    _show(arguments, shown, kernels, [path for path, _ in written], {path for path, _ in changed}, left_out)
+    return EXIT_UNVERIFIED if left_out or (arguments.check and changed) else EXIT_OK
+
+
+def _file(kernel: TunedKernel, arguments: argparse.Namespace, found: Results, arch: str) -> tuple[Path, str]:
+    folder: Path = arguments.output_dir
+    if arguments.to == "json":
+        path = folder / files.json_name(kernel, arguments.device_name or arch)
+        return path, files.json_text(kernel, path)
+    if arguments.to == "triton":
+        return folder / files.triton_name(kernel), files.triton_text(kernel)
+    return folder / module.module_name(kernel), module.module_text(kernel, found.header, data_folder("templates"))
+
+
+def _show(
+    arguments: argparse.Namespace,
+    shown: Consoles,
+    kernels: tuple[TunedKernel, ...],
+    paths: list[Path],
+    changed: set[Path],
+    left_out: list[LeftOut],
+) -> None:
+    """A line for each file, and below it one for each key that was chosen among several cases or not checked on a GPU
+    against a reference."""
+    for one in left_out:
+        print_line(shown.log, f"left out, {one.size}: {one.reason}")
+    if arguments.json:
+        entries = [
+            {"path": str(path), "key": text_of(entry.key), "config": entry.params, "note": entry.note,
+             "verified": entry.verified.value, "cases": [case.problem.key for case in entry.cases]}
+            for kernel, path in zip(kernels, paths, strict=True) for entry in kernel.entries
+        ]  # fmt: skip
+        document = {
+            "consumer": arguments.to,
+            "written": bool(changed) and not arguments.check,
+            "differs": bool(changed),
+            "entries": entries,
+            "left_out": [{"size": one.size, "reason": one.reason} for one in left_out],
+        }
+        shown.out.print(json.dumps(document), markup=False, highlight=False, soft_wrap=True)
+        return
+    for kernel, path in zip(kernels, paths, strict=True):
+        state = "unchanged" if path not in changed else "would change" if arguments.check else "written"
+        print_line(shown.out, f"{path}: {state}, {len(kernel.entries)} keys")
+        for entry in kernel.entries:
+            said = "; ".join(filter(None, (entry.note, remark(entry.verified))))
+            if said:
+                print_line(shown.out, f"  {text_of(entry.key)} {entry.config.name}: {said}")
+    if not kernels:
+        print_line(shown.out, "nothing could be exported")

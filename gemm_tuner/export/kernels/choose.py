@@ -1,0 +1,132 @@
+"""The configuration of each key: of one case its own, of several the one with the least total time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.export.kernels.rows import TunedCase
+from gemm_tuner.export.offers import LeftOut
+from gemm_tuner.kernels.kernel_spec import KernelSpec
+from gemm_tuner.kernels.keys import Key, key_of, text_of
+from gemm_tuner.kernels.workload import WORKLOAD
+from gemm_tuner.store.run_record import positive, read_table
+
+# Of a key's candidates, this many of the best are checked at the cases where they were not.
+MOST_CHECKED = 4
+WEAKEST = (Verified.FALSE, Verified.AGREED, Verified.INTERPRETED)
+
+# Checks a configuration at cases, each beside the case's own: how they were checked, or why it is not right there.
+Check = Callable[[Sequence[TunedCase], PlainConfig], Verified | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """verified: the weakest over its cases. note: how it was chosen among several; empty for one case."""
+
+    key: Key
+    config: PlainConfig
+    cases: tuple[TunedCase, ...]
+    verified: Verified
+    note: str = ""
+
+    @property
+    def params(self) -> dict[str, object]:
+        return self.config.options()
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """A kernel and its entries, in the order of the results file."""
+
+    spec: KernelSpec
+    entries: tuple[Entry, ...]
+
+
+def chosen(cases: Mapping[str, Sequence[TunedCase]], check: Check) -> tuple[tuple[TunedKernel, ...], list[LeftOut]]:
+    """The entries of every kernel, and the cases that none of them serves."""
+    kernels, left_out = [], []
+    for of_kernel in cases.values():
+        spec, entries = of_kernel[0].spec, []
+        by_key: dict[Key, list[TunedCase]] = {}
+        for case in of_kernel:
+            by_key.setdefault(key_of(spec, case.problem.case), []).append(case)
+        for key, sharing in by_key.items():
+            entry = _entry(key, sharing, check)
+            if isinstance(entry, Entry):
+                entries.append(entry)
+            else:
+                left_out += [
+                    LeftOut(case.problem.key, case.config.name, f"{text_of(key)}: {entry}") for case in sharing
+                ]
+        if entries:
+            kernels.append(TunedKernel(spec, tuple(entries)))
+    return tuple(kernels), left_out
+
+
+def _entry(key: Key, cases: Sequence[TunedCase], check: Check) -> Entry | str:
+    """The entry of a key, or why it has none."""
+    names = {case.config.name for case in cases}
+    if len(names) == 1:
+        return Entry(key, cases[0].config, tuple(cases), weakest(case.verified for case in cases))
+    try:
+        totals = _totals(cases)
+    except UserError as error:
+        return f"its {len(cases)} cases were tuned apart: {error.one_line()}"
+    if not totals:
+        return f"no configuration was timed at all of its {len(cases)} cases; --search full times all"
+    own = sum(case.us for case in cases)
+    why = ""
+    for name in sorted(totals, key=lambda one: (totals[one], one))[:MOST_CHECKED]:
+        config = _configs(cases[0])[name]
+        others = [case for case in cases if case.config.name != name]
+        how = check(others, config) if others else Verified.TRUE
+        if not isinstance(how, Verified):
+            why = why or how
+            continue
+        loss = f"{100 * (totals[name] / own - 1):.1f} % over the sum of their own" if own else "of unknown times"
+        note = f"the least total of {len(cases)} cases: {totals[name]:.2f} us, {loss}"
+        mine = [case.verified for case in cases if case.config.name == name]
+        return Entry(key, config, tuple(cases), weakest([how, *mine]), note)
+    return f"of the best {min(MOST_CHECKED, len(totals))} by the total of {len(cases)} cases none can be taken: {why}"
+
+
+def weakest(found: Iterable[Verified]) -> Verified:
+    every = set(found)
+    return next((one for one in WEAKEST if one in every), Verified.TRUE)
+
+
+def _totals(cases: Sequence[TunedCase]) -> dict[str, float]:
+    """By name, the sum of the times over all cases, of configurations that have one at each."""
+    tables = [_times(case) for case in cases]
+    shared = set.intersection(*(set(table) for table in tables))
+    return {name: sum(table[name] for table in tables) for name in shared}
+
+
+def _times(case: TunedCase) -> dict[str, float]:
+    """The times of a case by name, microseconds. Screening and finals differ in clocks: a time of a stage is taken as a
+    multiple of the chosen configuration's in the same stage."""
+    table = read_table(case.folder, case.problem.key)
+    rows = {str(row["name"]): row for row in table[table["status"] == Status.OK.value].to_dict("records")}
+    mine = rows.get(case.config.name)
+    if mine is None:
+        raise UserError(f"the table of {case.problem.key} is of another run", where=str(case.folder))
+    times = {}
+    for name, row in rows.items():
+        for column in ("predicted_us",) if case.source == "predicted" else ("finals_us", "screen_us"):
+            theirs, ours = positive(row.get(column)), positive(mine.get(column))
+            if theirs and ours:
+                times[name] = case.us * theirs / ours
+                break
+    return times
+
+
+def _configs(case: TunedCase) -> dict[str, PlainConfig]:
+    """All configurations of the spec's space by name."""
+    families = WORKLOAD.own_space(case.problem).families
+    checked = {family: {axis: tuple(values) for axis, values in axes.items()} for family, axes in families.items()}
+    found = WORKLOAD.configs_of(WORKLOAD.frame(checked))
+    return {one.name: one for one in found if isinstance(one, PlainConfig)}

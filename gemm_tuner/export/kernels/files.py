@@ -1,0 +1,63 @@
+"""The files of tuned kernels: JSON by key, as AITER has it, and the source of triton.Config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.export.kernels.choose import Entry, TunedKernel
+from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.system.documents import MAX_FILE_BYTES
+from gemm_tuner.system.input_files import printable, read_text
+
+# Of a launch, as arguments of triton.Config; the other options are in its first.
+OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def json_name(kernel: TunedKernel, device: str) -> str:
+    """AITER's name of the file."""
+    return f"{device}-{kernel.spec.name.upper()}.json"
+
+
+def json_text(kernel: TunedKernel, path: Path) -> str:
+    """The parameters of every key, laid out as AITER's ``save_configs_to_json`` does: what else the file holds stays.
+
+    Raises UserError for a file that is there and holds something else.
+    """
+    held: Any = {}
+    if path.exists():
+        try:
+            held = json.loads(read_text(path, "config file", "JSON", MAX_FILE_BYTES))
+        except ValueError as error:
+            raise UserError(f"is there and is no JSON: {error}", where=printable(path)) from error
+        if not isinstance(held, dict):
+            raise UserError("is there and holds no configurations", where=printable(path))
+    return json.dumps({**held, **{text_of(one.key): one.params for one in kernel.entries}}, indent=4) + "\n"
+
+
+def triton_name(kernel: TunedKernel) -> str:
+    return f"{kernel.spec.name}_configs.py"
+
+
+def triton_text(kernel: TunedKernel) -> str:
+    """CONFIGS: a triton.Config by key; ``triton.autotune(configs=list(CONFIGS.values()), key=[...])`` takes them."""
+    key = ", ".join(kernel.spec.key) if kernel.spec.key else "the values of a case"
+    lines = [f'"""Tuned configurations of {kernel.spec.name}, by {key}."""', "", "import triton", "", "CONFIGS = {"]
+    for entry in kernel.entries:
+        lines.append(f"    {entry.key!r}: {config_source(entry)},{_remark(entry)}")
+    return "\n".join([*lines, "}", ""])
+
+
+def config_source(entry: Entry) -> str:
+    """``triton.Config({...}, num_warps=4)``."""
+    inner = {name: value for name, value in entry.params.items() if name not in OF_CONFIG}
+    outer = [f"{name}={entry.params[name]!r}" for name in OF_CONFIG if name in entry.params]
+    return f"triton.Config({', '.join([repr(inner), *outer])})"
+
+
+def _remark(entry: Entry) -> str:
+    """How it was checked, and how it was chosen among several, as a comment."""
+    said = "; ".join(filter(None, (f"verified: {entry.verified.value}", entry.note)))
+    return f"  # {said}"

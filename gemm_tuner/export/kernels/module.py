@@ -1,0 +1,83 @@
+"""``export --to module`` of a user's kernel: a Python file that picks the configuration of a case and launches it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.export.kernels.choose import TunedKernel
+from gemm_tuner.export.offers import remark
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, KernelSpec
+from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.source import codegen
+
+TEMPLATE = "kernel_module.py.j2"
+
+
+def module_name(kernel: TunedKernel) -> str:
+    return f"tuned_{kernel.spec.name}.py"
+
+
+def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates: Path) -> str:
+    """The module's source. header: of the results file."""
+    spec, cases = kernel.spec, [case for entry in kernel.entries for case in entry.cases]
+    of_case = [name for name, _ in cases[0].problem.case]
+    inferred = _inferred(spec, of_case)
+    params = [name for name, _ in spec.params]
+    values = [*spec.derived, *spec.args]
+    texts = [text for _, text in values] + list(spec.grid) + list(spec.key)
+    return (
+        codegen.environment(templates)
+        .get_template(TEMPLATE)
+        .render(
+            kernel_name=spec.kernel.name,
+            source=re.sub(r"\n{4,}", "\n\n\n", spec.kernel.source).strip(),
+            header=header,
+            tensors=[one.name for one in spec.tensors],
+            outputs=[one.name for one in spec.tensors if one.output] or ["its tensors"],
+            given=[name for name in of_case if name not in dict(inferred)],
+            inferred=inferred,
+            dtypes={one.torch_name: key for key, one in DTYPES.items()}
+            if any("DTYPES[" in v for _, v in inferred)
+            else {},
+            keys=", ".join(spec.key or of_case),
+            key=list(spec.key or of_case),
+            buckets=spec.buckets,
+            entries=kernel.entries,
+            params=params,
+            values=values,
+            reset=spec.reset,
+            grid=spec.grid,
+            arguments=[*spec.kernel.parameters, *(name for name in params if name in LAUNCH_OPTIONS)],
+            uses_device=any(_names_device(text) for text in texts),
+            remarks=_remarks(kernel),
+        )
+    )
+
+
+def _inferred(spec: KernelSpec, of_case: list[str]) -> list[tuple[str, str]]:
+    """(name, source) of the values of a case that the tensors tell."""
+    found: dict[str, str] = {}
+    for tensor in spec.tensors:
+        for place, text in enumerate(tensor.shape):
+            if text in of_case:
+                found.setdefault(text, f"{tensor.name}.shape[{place}]")
+        if tensor.dtype in of_case:
+            found.setdefault(tensor.dtype, f'DTYPES[str({tensor.name}.dtype).removeprefix("torch.")]')
+    return list(found.items())
+
+
+def _names_device(text: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "device" for node in ast.walk(ast.parse(text)))
+
+
+def _remarks(kernel: TunedKernel) -> list[str]:
+    """How keys were checked where that was not on a GPU against a reference, and chosen among several cases."""
+    lines: list[str] = []
+    for entry in kernel.entries:
+        said = "; ".join(filter(None, (remark(entry.verified), entry.note)))
+        lines += [f"{text_of(entry.key)}: {said}"] if said else []
+    return lines

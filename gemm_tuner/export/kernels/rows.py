@@ -1,0 +1,94 @@
+"""The rows of users' kernels in a results file, each with the spec that it was tuned by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Verified
+from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
+from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.kernel_spec import KernelSpec
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.results import Results, Row
+from gemm_tuner.system.input_files import printable
+
+
+@dataclass(frozen=True, slots=True)
+class TunedCase:
+    """A case and what its run chose. us: measured, or predicted where nothing was. folder: of the run's tables."""
+
+    problem: KernelProblem
+    spec: KernelSpec
+    config: PlainConfig
+    us: float
+    verified: Verified
+    source: str
+    folder: Path
+
+
+def has_kernels(found: Results) -> bool:
+    problems = [row.problem for row in found.rows] + [problem for problem, _ in found.without_config]
+    return any(isinstance(problem, KernelProblem) for problem in problems)
+
+
+def select(
+    found: Results, path: Path, trust: Trust, spec_file: Path | None
+) -> tuple[dict[str, list[TunedCase]], list[LeftOut]]:
+    """By the sha of each kernel's spec its cases, and what is left out with the reason.
+
+    spec_file: a spec in place of those that the runs kept, with another key for instance.
+    Raises UserError where a row is no kernel's, and where its spec is gone.
+    """
+    cases: dict[str, list[TunedCase]] = {}
+    left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
+    specs = _Specs(path, spec_file)
+    for row in found.rows:
+        problem, config, source = row.problem, row.config, found.source_of(row)
+        if not isinstance(problem, KernelProblem) or not isinstance(config, PlainConfig):
+            raise UserError("is no kernel of a spec", where=row.where, hint="export GEMMs from a file of their own")
+        if reason := known_wrong(row) or trust.fault(row.verified, source):
+            left_out.append(LeftOut(problem.key, config.name, reason))
+            continue
+        us = row.facts.get("median_us", row.facts.get("predicted_us", 0.0))
+        spec, folder = specs.of(problem, row, found.header_of(row))
+        problem = KernelProblem(problem.name, problem.sha, problem.case, spec)
+        cases.setdefault(problem.sha, []).append(TunedCase(problem, spec, config, us, row.verified, source, folder))
+    return cases, left_out
+
+
+class _Specs:
+    """Finds specs in the records of the runs that rows are from."""
+
+    def __init__(self, path: Path, spec_file: Path | None) -> None:
+        self._path = path
+        self._given = None if spec_file is None else (spec_file, kernel_spec_file.read(spec_file)[0])
+        self._kept: dict[Path, Mapping[str, KernelSpec]] = {}
+
+    def of(self, problem: KernelProblem, row: Row, header: Mapping[str, str | int]) -> tuple[KernelSpec, Path]:
+        """The spec, and the folder of the run's tables."""
+        folder = results.run_folder(self._path, header) or self._path.parent
+        if self._given is not None:
+            file, spec = self._given
+            if KernelProblem.of(spec, problem.case).sha != problem.sha:
+                hint = "give the spec and the kernel as they were tuned; key and buckets may differ"
+                raise UserError(f"is not what {problem.key} was tuned by", where=printable(file), hint=hint)
+            return spec, folder
+        if folder not in self._kept:
+            self._kept[folder] = _specs_of(folder)
+        if problem.sha not in self._kept[folder]:
+            hint = "name the spec file by --spec"
+            raise UserError(f"its run, {folder}, is gone, and its spec with it", where=row.where, hint=hint)
+        return self._kept[folder][problem.sha], folder
+
+
+def _specs_of(folder: Path) -> dict[str, KernelSpec]:
+    try:
+        problems = [size.problem for size in run_record.read(folder).sizes]
+    except UserError:
+        return {}
+    return {one.sha: one.spec for one in problems if isinstance(one, KernelProblem) and one.spec is not None}

@@ -1,0 +1,189 @@
+"""Users' kernels in files: a key's configuration, AITER's JSON, triton.Config, and a module that launches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from gemm_tuner.cli.main import main
+from gemm_tuner.core.choice import Choice
+from gemm_tuner.core.records import Verified
+from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.workload import WORKLOAD
+from gemm_tuner.store import results, run_record
+from gemm_tuner.store.results import Header
+from gemm_tuner.store.run_record import RunRecord, SizeRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "kernels"
+BUCKETS = {"key": "bucket(rows)", "buckets": {"small": 256, "medium": 2048, "large": "inf"}}
+HEADER = Header(
+    "1", "2026-01-31T12:00:00Z", "NVIDIA H200", "sm_90", 132, "", "3.6", "2.11", "3.12", "nsys", "1", "randn", 0,
+    "flushed", "measured", "",
+)  # fmt: skip
+ONE, FOUR = "softmax_rows_ROWS1_num_warps4", "softmax_rows_ROWS4_num_warps4"
+# By rows: the time of each configuration. At 1000 and 1500 rows the best of each is not the best of both.
+TIMES: Mapping[int, Mapping[str, float]] = {
+    128: {ONE: 2.0, FOUR: 3.0},
+    1000: {ONE: 5.0, FOUR: 6.0},
+    1500: {ONE: 20.0, FOUR: 7.0},
+    4096: {ONE: 40.0, FOUR: 30.0},
+}
+
+
+def tuned(folder: Path, how: Mapping[int, Verified] | None = None, **keys: Any) -> Path:
+    """A results file and its run, as one on a GPU would have left them. how: rows that were checked otherwise."""
+    (folder / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text())
+    cases = {"rows": list(TIMES), "cols": 100, "dtype": "fp16"}
+    params = {"ROWS": [1, 4], "num_warps": [4]}
+    spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), "cases": cases, "params": params, **keys}
+    (folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    read, of = kernel_spec_file.read(folder / "spec.yaml")
+    problems = [KernelProblem.of(read, case) for case in of]
+    families = {family: dict(axes) for family, axes in WORKLOAD.own_space(problems[0]).families.items()}
+    configs = {one.name: one for one in WORKLOAD.configs_of(WORKLOAD.frame(families))}
+    (folder / "configs").mkdir()
+    rows, sizes = [], []
+    for problem, times in zip(problems, TIMES.values(), strict=True):
+        best = min(times, key=times.__getitem__)
+        verified = (how or {}).get(dict(problem.case)["rows"], Verified.TRUE)
+        table = pd.DataFrame(
+            {"name": list(times), "status": "ok", "finals_us": None, "screen_us": list(times.values())}
+        )
+        table.to_csv(folder / "configs" / f"{problem.key}.csv.gz", index=False)
+        choice = Choice(
+            problem,
+            configs[best],
+            "measured",
+            verified,
+            times[best],
+            1.0,
+            2.0,
+            10,
+            None,
+            0.0,
+            0.1,
+            "",
+            None,
+            False,
+            0.0,
+        )
+        rows.append(results.choice_row(choice))
+        sizes.append(SizeRecord(problem, 2, (), {"ok": 2}, 0.0, chosen=best))
+    header = {**vars(HEADER), "run": str(folder)}
+    run_record.write(folder, RunRecord((), 1.0, header, {}, {}, {}, tuple(sizes), "tuned.yaml"))
+    results.write_rows(folder / "tuned.yaml", header, rows, [])
+    return folder / "tuned.yaml"
+
+
+def export(path: Path, to: str, *more: str) -> int:
+    return main(["export", str(path), "--to", to, "-o", str(path.parent / "out"), *more])
+
+
+def test_json_has_aiters_name_and_layout_and_one_entry_a_key(tmp_path: Path) -> None:
+    path = tuned(tmp_path)
+    assert export(path, "json", "--device_name", "MI300X") == 0
+    file = tmp_path / "out" / "MI300X-SOFTMAX_ROWS.json"
+    wanted = {f"{rows}_100_fp16": {"ROWS": 4 if rows > 1000 else 1, "num_warps": 4} for rows in TIMES}
+    assert file.read_text() == json.dumps(wanted, indent=4) + "\n"
+    file.write_text(json.dumps({"other": {"ROWS": 9}}))
+    assert export(path, "json", "--device_name", "MI300X") == 0
+    assert json.loads(file.read_text()) == {"other": {"ROWS": 9}, **wanted}
+
+
+def test_a_bucket_gets_the_least_total_and_says_so_and_what_was_not_checked_needs_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tuned(tmp_path, **BUCKETS)
+    file = tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json"
+    assert export(path, "json") == 1
+    assert "was not checked at rows=1000" in capsys.readouterr().err
+    assert json.loads(file.read_text()).keys() == {"small", "large"}
+    assert export(path, "json", "--predicted") == 0
+    assert "checked in the interpreter only" in capsys.readouterr().out
+    file.unlink()
+    assert export(path, "json", "--unverified") == 0
+    assert {key: row["ROWS"] for key, row in json.loads(file.read_text()).items()} == {
+        "small": 1, "large": 4, "medium": 4,
+    }  # fmt: skip
+    said = capsys.readouterr().out
+    assert "medium softmax_rows_ROWS4_num_warps4: the least total of 2 cases: 13.00 us, 8.3 %" in said
+    assert "not checked" in said
+
+
+def test_the_key_may_be_another_one_than_the_runs(tmp_path: Path) -> None:
+    path = tuned(tmp_path)
+    spec = yaml.safe_load((tmp_path / "spec.yaml").read_text())
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump({**spec, **BUCKETS}, sort_keys=False))
+    assert export(path, "json", "--spec", str(tmp_path / "other.yaml"), "--unverified") == 0
+    assert "medium" in json.loads((tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json").read_text())
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump({**spec, "grid": ["rows"]}, sort_keys=False))
+    assert export(path, "json", "--spec", str(tmp_path / "other.yaml")) == 2
+
+
+def test_what_is_agreed_is_taken_and_named_and_what_is_interpreted_or_unchecked_needs_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tuned(tmp_path, {128: Verified.AGREED, 1000: Verified.INTERPRETED, 4096: Verified.FALSE})
+    for flags, left_out in (([], 2), (["--predicted"], 1), (["--predicted", "--unverified"], 0)):
+        assert export(path, "triton", *flags) == (1 if left_out else 0)
+        told = capsys.readouterr()
+        assert told.err.count("left out") == left_out
+        assert "128_100_fp16 softmax_rows_ROWS1_num_warps4: compared with other configurations only" in told.out
+    text = (tmp_path / "out" / "softmax_rows_configs.py").read_text()
+    assert "(128, 100, 'fp16'): triton.Config({'ROWS': 1}, num_warps=4),  # verified: agreed" in text
+    assert "# verified: false" in text
+    loaded: dict[str, Any] = {}
+    exec(text, loaded)
+    assert loaded["CONFIGS"][1500, 100, "fp16"].kwargs == {"ROWS": 4}
+    assert loaded["CONFIGS"][1500, 100, "fp16"].num_warps == 4
+
+
+USE = """
+import torch, tuned_softmax_rows as tuned
+assert tuned.choose((1500, 100, "fp16")) == {"ROWS": 4, "num_warps": 4}
+assert tuned.choose((130, 100, "fp16"))["ROWS"] == 1 and tuned.choose((9000, 90, "fp16"))["ROWS"] == 4
+for case in ((130, 100, "bf16"),):
+    try:
+        tuned.choose(case)
+    except LookupError as error:
+        assert "128" in str(error)
+    else:
+        raise AssertionError
+for rows in (1, 7):
+    x = torch.randn(rows, 37).to(torch.float16)
+    out = torch.full_like(x, float("nan"))
+    tuned.launch(x, out)
+    assert torch.allclose(out.float(), torch.softmax(x.float(), -1), atol=1e-3), rows
+"""
+
+
+def test_the_module_picks_by_the_case_and_launches_the_users_kernel(tmp_path: Path) -> None:
+    path = tuned(tmp_path)
+    assert export(path, "module") == 0
+    environ = {**os.environ, "TRITON_INTERPRET": "1"}
+    words = [sys.executable, "-c", USE]
+    done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_no_kernel_goes_to_and_what_is_gone_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tuned(tmp_path)
+    assert export(path, "vllm") == 2
+    assert "takes GEMMs" in capsys.readouterr().err
+    (tmp_path / "run.json").unlink()
+    assert export(path, "json") == 2
+    assert "name the spec file by --spec" in capsys.readouterr().err
+    assert export(path, "json", "--spec", str(tmp_path / "spec.yaml")) == 0
