@@ -42,11 +42,10 @@ class KernelWorkload(PlainWorkload):
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
         """All cases of a run are of one spec."""
         spec = spec_of(problems[0])
-        family = re.sub(r"^[^a-z]+", "", spec.name.lower()) or "kernel"
         rules = tuple(
             (f"rule_{number}", why or text, rule_of(spec, text)) for number, (text, why) in enumerate(spec.rules, 1)
         )
-        return OwnSpace({family: {name: list(values) for name, values in spec.params}}, rules)
+        return OwnSpace({family_of(spec): {name: list(values) for name, values in spec.params}}, rules)
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         spec, blank = spec_of(problem), of(problem).with_case(())
@@ -133,6 +132,15 @@ def spec_of(problem: Problem) -> KernelSpec:
     if spec is None:
         raise ValueError(f"{problem.key} was read without its spec")
     return spec
+
+
+def family_of(spec: KernelSpec) -> str:
+    return re.sub(r"^[^a-z]+", "", spec.name.lower()) or "kernel"
+
+
+def configs_of(spec: KernelSpec) -> list[Config]:
+    """The product of all parameters, with those that rules cut."""
+    return WORKLOAD.configs_of(WORKLOAD.frame({family_of(spec): dict(spec.params)}))
 
 
 def params_of(spec: KernelSpec, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
-from gemm_tuner.kernels.workload import WORKLOAD
+from gemm_tuner.kernels.workload import configs_of
 from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Header
 from gemm_tuner.store.run_record import RunRecord, SizeRecord
@@ -50,8 +50,7 @@ def tuned(folder: Path, how: Mapping[int, Verified] | None = None, **keys: Any) 
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     read, of = kernel_spec_file.read(folder / "spec.yaml")
     problems = [KernelProblem.of(read, case) for case in of]
-    families = {family: dict(axes) for family, axes in WORKLOAD.own_space(problems[0]).families.items()}
-    configs = {one.name: one for one in WORKLOAD.configs_of(WORKLOAD.frame(families))}
+    configs = {one.name: one for one in configs_of(read)}
     (folder / "configs").mkdir()
     rows, sizes = [], []
     for problem, times in zip(problems, TIMES.values(), strict=True):

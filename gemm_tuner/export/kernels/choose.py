@@ -12,7 +12,7 @@ from gemm_tuner.export.kernels.rows import TunedCase
 from gemm_tuner.export.offers import LeftOut
 from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import Key, key_of, text_of
-from gemm_tuner.kernels.workload import WORKLOAD
+from gemm_tuner.kernels.workload import configs_of
 from gemm_tuner.store.run_record import positive, read_table
 
 # Of a key's candidates, this many of the best are checked at the cases where they were not.
@@ -79,9 +79,10 @@ def _entry(key: Key, cases: Sequence[TunedCase], check: Check) -> Entry | str:
     if not totals:
         return f"no configuration was timed at all of its {len(cases)} cases; --search full times all"
     own = sum(case.us for case in cases)
+    configs = {one.name: one for one in configs_of(cases[0].spec) if isinstance(one, PlainConfig)}
     why = ""
     for name in sorted(totals, key=lambda one: (totals[one], one))[:MOST_CHECKED]:
-        config = _configs(cases[0])[name]
+        config = configs[name]
         others = [case for case in cases if case.config.name != name]
         how = check(others, config) if others else Verified.TRUE
         if not isinstance(how, Verified):
@@ -122,11 +123,3 @@ def _times(case: TunedCase) -> dict[str, float]:
                 times[name] = case.us * theirs / ours
                 break
     return times
-
-
-def _configs(case: TunedCase) -> dict[str, PlainConfig]:
-    """All configurations of the spec's space by name."""
-    families = WORKLOAD.own_space(case.problem).families
-    checked = {family: {axis: tuple(values) for axis, values in axes.items()} for family, axes in families.items()}
-    found = WORKLOAD.configs_of(WORKLOAD.frame(checked))
-    return {one.name: one for one in found if isinstance(one, PlainConfig)}
