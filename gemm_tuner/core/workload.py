@@ -81,6 +81,9 @@ class Workload(Protocol):
     def type_fault(self, problem: Problem, device: Device) -> UserError | None:
         """Why the architecture cannot compute a problem, with what it can; None when it can."""
 
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        """The same problems with what only the device and the user's code together tell. Raises UserError."""
+
     # The space. Tables have the column family and one an axis.
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:

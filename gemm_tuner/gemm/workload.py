@@ -32,6 +32,9 @@ class GemmWorkload:
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
 
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        return list(problems)
+
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         return None
 

@@ -74,15 +74,18 @@ class Trial:
         function = loaded(self.spec.reference)
         found = function(**{name: given[name] for name in self.spec.reference.parameters if name in given})
         results = list(found) if isinstance(found, (tuple, list)) else [found]
-        outputs = [one.name for one in self.spec.tensors if one.output]
+        shapes = self.shapes()
         if not all(isinstance(one, torch.Tensor) for one in results):
             kinds = ", ".join(type(one).__name__ for one in results)
             raise ValueError(f"the reference returned {kinds} and no tensors; one that judges is a manual_check")
-        shapes = [tuple(self.before[name].shape) for name in outputs]
-        if [tuple(one.shape) for one in results] != shapes:
+        if [tuple(one.shape) for one in results] != [*shapes.values()]:
             told = ", ".join(str(tuple(one.shape)) for one in results)
-            raise ValueError(f"the reference returned {told} for outputs of {', '.join(map(str, shapes))}")
-        return dict(zip(outputs, results, strict=True))
+            raise ValueError(f"the reference returned {told} for outputs of {', '.join(map(str, shapes.values()))}")
+        return dict(zip(shapes, results, strict=True))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the outputs, by name."""
+        return {one.name: tuple(self.before[one.name].shape) for one in self.spec.tensors if one.output}
 
     def verdict(self, name: str, found: Comparison, how: Verified | None = None) -> Verdict:
         return Verdict(self.problem, name, found.ok, found.max_abs_error, found.over, found.at, found.message, how=how)
@@ -95,7 +98,7 @@ def check(
     workload: KernelWorkload, script: ModuleType, problem: KernelProblem, name: str, seed: int, device: str
 ) -> Verdict:
     """Outputs are NaN before the call."""
-    trial = Trial(workload, problem, seed, device)
+    trial = workload.trial(problem, seed, device)
     spec = trial.spec
     try:
         outputs = trial.outputs(script, name)

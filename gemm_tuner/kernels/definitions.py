@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gemm_tuner.core.errors import UserError
 
 
-def definitions(source: str, name: str, where: str) -> str:
-    """The file with only the statements that ``name`` needs, directly or through others; the rest is blank lines, so
-    that line numbers stay. Nothing of it is run here.
+def definitions(source: str, names: str | Iterable[str], where: str) -> str:
+    """The file with only the statements that the functions ``names`` need, directly or through others; the rest is
+    blank lines, so that line numbers stay. Nothing of it is run here.
 
-    Raises UserError for a file that does not parse, and for one that does not define ``name`` at its top level.
+    Raises UserError for a file that does not parse, for one that does not define a name at its top level, and for one
+    that defines it twice.
     """
     try:
         body = ast.parse(source).body
@@ -24,17 +25,10 @@ def definitions(source: str, name: str, where: str) -> str:
     for node in body:
         for bound in _bound(node):
             binding.setdefault(bound, []).append(node)
-    if name not in binding:
-        functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-        near = difflib.get_close_matches(name, functions, 1)
-        raise UserError(
-            f"defines no {name}",
-            where=where,
-            accepted=", ".join(functions) or "a function at the file's top level",
-            hint=f"did you mean {near[0]}?" if near else "",
-        )
+    wanted, seen = [names] if isinstance(names, str) else list(names), set()
+    for name in wanted:
+        _require(name, body, binding, where)
     kept = {id(node) for node in body if _always(node)}
-    wanted, seen = [name], set()
     while wanted:
         one = wanted.pop()
         for node in binding.get(one, ()):
@@ -45,6 +39,24 @@ def definitions(source: str, name: str, where: str) -> str:
     lines = source.splitlines(keepends=True)
     keep = {number for node in body if id(node) in kept for number in _lines(node)}
     return "".join(line if number in keep else "\n" for number, line in enumerate(lines, 1))
+
+
+def _require(name: str, body: list[ast.stmt], binding: dict[str, list[ast.stmt]], where: str) -> None:
+    """Raises UserError unless ``name`` is bound, and defined by one function at most; the branches of ``if`` and
+    ``try`` may each define it."""
+    if name not in binding:
+        functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+        near = difflib.get_close_matches(name, functions, 1)
+        raise UserError(
+            f"defines no {name}",
+            where=where,
+            accepted=", ".join(functions) or "a function at the file's top level",
+            hint=f"did you mean {near[0]}?" if near else "",
+        )
+    twice = [node.lineno for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if len(twice) > 1:
+        lines = ", ".join(map(str, twice))
+        raise UserError(f"defines {name} {len(twice)} times, at lines {lines}", where=where, hint="rename all but one")
 
 
 def parameters(source: str, name: str) -> tuple[str, ...]:

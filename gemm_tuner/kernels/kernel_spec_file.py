@@ -62,34 +62,36 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     if not isinstance(named, str):
         raise UserError("names no kernel", where=where, accepted="kernel: FILE.py:NAME, or the first argument")
     kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
-    if "reference" in row and "manual_check" in row:
-        raise UserError("has a reference and a manual_check", where=where, accepted="one of them")
-
-    def of_user(key: str) -> Function | None:
-        return function(row[key], path.parent, f"{where}, {key}") if key in row else None
-
     spec = KernelSpec(
-        name=_word(row.get("name", kernel.name), f"{where}, name"),
+        name=word(row.get("name", kernel.name), f"{where}, name"),
         kernel=kernel,
         tensors=tuple(_tensors(row.get("tensors"), f"{where}, tensors")),
         args=_texts(row.get("args", {}), f"{where}, args"),
-        params=_params(row.get("params"), f"{where}, params"),
+        params=params(row.get("params"), f"{where}, params"),
         grid=_grid(row.get("grid"), f"{where}, grid"),
-        rules=tuple(_rules(row.get("rules", []), f"{where}, rules")),
-        reference=of_user("reference"),
-        manual_check=of_user("manual_check"),
-        check=_check(row.get("check", {}), f"{where}, check"),
-        check_cases=_cases(row.get("check_cases", []), f"{where}, check_cases"),
         derived=_texts(row.get("derived", {}), f"{where}, derived"),
         reset=_names(row.get("reset", []), f"{where}, reset"),
         restore=_names(row.get("restore", []), f"{where}, restore"),
-        flops=str(row.get("flops", "")),
-        bytes=str(row.get("bytes", "")),
+        **judged_by(row, path.parent, where),
     )
-    cases = _cases(row.get("cases", {}), f"{where}, cases") or ((),)
+    cases = cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
     spec = replace(spec, **_keys(row, cases, where))
     _require_arguments(spec, cases, where)
     return spec, cases
+
+
+def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
+    """The fields of a KernelSpec that say which configurations are tried, what is right and what is fast."""
+    if "reference" in row and "manual_check" in row:
+        raise UserError("has a reference and a manual_check", where=where, accepted="one of them")
+    return {
+        **{key: function(row[key], folder, f"{where}, {key}") for key in ("reference", "manual_check") if key in row},
+        "rules": tuple(_rules(row.get("rules", []), f"{where}, rules")),
+        "check": _check(row.get("check", {}), f"{where}, check"),
+        "check_cases": cases_of(row.get("check_cases", []), f"{where}, check_cases"),
+        "flops": str(row.get("flops", "")),
+        "bytes": str(row.get("bytes", "")),
+    }
 
 
 def function(text: Any, folder: Path, where: str) -> Function:
@@ -103,7 +105,7 @@ def function(text: Any, folder: Path, where: str) -> Function:
     return Function(name, needed, parameters(needed, name))
 
 
-def _word(value: Any, where: str) -> str:
+def word(value: Any, where: str) -> str:
     if not isinstance(value, str) or not WORD.fullmatch(value):
         raise UserError(f"is {show(value)}", where=where, accepted="letters, digits and _")
     return value
@@ -124,7 +126,7 @@ def _tensors(value: Any, where: str) -> Iterator[Tensor]:
         if type(output) is not bool:
             raise UserError(f"output is {show(output)}", where=at, accepted="true, false")
         init = choice(row, "init", INITS, at) if "init" in row else "nan" if output else "randn"
-        yield Tensor(_word(name, at), tuple(_text(one, at) for one in shape), _text(row["dtype"], at), init, output)
+        yield Tensor(word(name, at), tuple(_text(one, at) for one in shape), _text(row["dtype"], at), init, output)
 
 
 def _text(value: Any, where: str) -> str:
@@ -137,10 +139,10 @@ def _text(value: Any, where: str) -> str:
 def _texts(value: Any, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)}", where=where, accepted="expressions by name: {stride: cols}")
-    return tuple((_word(name, where), _text(one, f"{where}, {name}")) for name, one in value.items())
+    return tuple((word(name, where), _text(one, f"{where}, {name}")) for name, one in value.items())
 
 
-def _params(value: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+def params(value: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """The values are checked as axes of a space."""
     if not isinstance(value, dict) or not value:
         raise UserError("No configurations to tune", where=where, accepted="lists by name: {num_warps: [2, 4, 8]}")
@@ -149,7 +151,7 @@ def _params(value: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
         if not values:
             raise UserError("No configurations to tune", where=f"{where}, {name}", accepted="at least one value")
     return tuple(
-        (_word(name, where), tuple(tuple(one) if isinstance(one, list) else one for one in values))
+        (word(name, where), tuple(tuple(one) if isinstance(one, list) else one for one in values))
         for name, values in rows.items()
     )
 
@@ -162,7 +164,7 @@ def _grid(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _names(value: Any, where: str) -> tuple[str, ...]:
-    return tuple(_word(one, where) for one in (value if isinstance(value, list) else [value]))
+    return tuple(word(one, where) for one in (value if isinstance(value, list) else [value]))
 
 
 def _rules(value: Any, where: str) -> Iterator[tuple[str, str]]:
@@ -176,13 +178,13 @@ def _rules(value: Any, where: str) -> Iterator[tuple[str, str]]:
             yield _text(row, at), ""
 
 
-def _cases(value: Any, where: str) -> tuple[Case, ...]:
+def cases_of(value: Any, where: str) -> tuple[Case, ...]:
     rows = value if isinstance(value, list) else [value]
     found: list[Case] = []
     for row in rows:
         if not isinstance(row, dict):
             raise UserError(f"is {show(row)}", where=where, accepted="values by name: {rows: [1, 4096], dtype: fp16}")
-        names = [_word(name, where) for name in row]
+        names = [word(name, where) for name in row]
         values = [one if isinstance(one, list) else [one] for one in row.values()]
         for one in itertools.chain(*values):
             if not isinstance(one, (int, float, bool, str)) or (isinstance(one, str) and not WORD.fullmatch(one)):
@@ -220,14 +222,14 @@ def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) ->
     """Every parameter of the kernel gets a value, and every name is a parameter or an option of a launch."""
     of_case = set.intersection(*({name for name, _ in case} for case in cases))
     tensors, args = [one.name for one in spec.tensors], [name for name, _ in (*spec.derived, *spec.args)]
-    params = [name for name, _ in spec.params]
-    given = {*tensors, *args, *params, *of_case}
+    tried = [name for name, _ in spec.params]
+    given = {*tensors, *args, *tried, *of_case}
     for name in spec.kernel.parameters:
         if name not in given:
             accepted = "an entry of tensors, args, params or cases"
             raise UserError(f"{name}, a parameter of {spec.kernel.name}, gets no value", where=where, accepted=accepted)
     known = (*spec.kernel.parameters, *LAUNCH_OPTIONS)
-    for name in [*tensors, *(name for name in params if not _used(spec, name))]:
+    for name in [*tensors, *(name for name in tried if not _used(spec, name))]:
         if name not in known:
             hint = did_you_mean(name, known)
             raise UserError(

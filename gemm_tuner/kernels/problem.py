@@ -80,7 +80,7 @@ class KernelProblem:
         """What ``to_dict`` or ``row`` gave, without ``kind``. Raises ValueError for what no such problem is."""
         try:
             found = msgspec.convert(row, _Row)
-            spec = msgspec.convert(_tuples(found.text), KernelSpec) if found.text is not None else None
+            spec = msgspec.convert(tuples(found.text), KernelSpec) if found.text is not None else None
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
         return cls(found.kernel, found.spec, tuple(found.case.items()), spec)
@@ -93,8 +93,8 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     text: dict[str, Any] | None = None
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
     """Lists of JSON as the tuples that they were."""
     if isinstance(value, (list, tuple)):
-        return tuple(_tuples(one) for one in value)
-    return {key: _tuples(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return tuple(tuples(one) for one in value)
+    return {key: tuples(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -20,6 +20,7 @@ from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.space.plain_workload import PlainWorkload
 
 if TYPE_CHECKING:
+    from gemm_tuner.kernels.check import Trial
     from gemm_tuner.kernels.jury import Jury
 
 TEMPLATE = "user_kernel.py.j2"
@@ -103,10 +104,14 @@ class KernelWorkload(PlainWorkload):
         return spec.reference is None and spec.manual_check is None and not spec.check.skip_check
 
     def jury(self, problem: Problem, seed: int, device: str) -> Jury:
-        from gemm_tuner.kernels.check import Trial
         from gemm_tuner.kernels.jury import Jury
 
-        return Jury(Trial(self, of(problem), seed, device))
+        return Jury(self.trial(problem, seed, device))
+
+    def trial(self, problem: Problem, seed: int, device: str) -> Trial:
+        from gemm_tuner.kernels.check import Trial
+
+        return Trial(self, of(problem), seed, device)
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
         """The roofline for all: nothing is known of how they differ."""

@@ -106,6 +106,15 @@ def space_file(settings: Settings, arch: str) -> Any:
     return settings.space_file or space.space_path(settings.rules_dir, arch)
 
 
+def on_device(settings: Settings, device: Device) -> Settings:
+    """The settings with what a kind of problem finds out of its problems on this device. Raises UserError."""
+    if not settings.entries:
+        return settings
+    problems = workload_of(settings.kind).on_device([entry.problem for entry in settings.entries], device)
+    entries = [replace(entry, problem=problem) for entry, problem in zip(settings.entries, problems, strict=True)]
+    return replace(settings, entries=tuple(entries))
+
+
 def load_space(settings: Settings, device: Device) -> Space:
     """All configurations for the device's architecture, and the rules. Raises UserError."""
     arch = device.target.arch

@@ -46,6 +46,7 @@ def dry_run(settings: Settings, out: Console) -> None:
     # With --arch, what this machine has is asked after the answer: it takes seconds.
     environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
     device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
+    settings = prepare.on_device(settings, device)
     prepare.require_a_type([entry.problem for entry in settings.entries], device)
     servers = serving.asked_for(settings, device)
     if warning := prepare.note(settings, device.target.arch):
@@ -129,6 +130,7 @@ def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Dev
 def explain(settings: Settings, text: str, out: Console) -> None:
     """Says of one configuration, or of all that match FIELD=VALUE,..., which rule cut it, for every size."""
     device = device_for(settings)
+    settings = prepare.on_device(settings, device)
     candidates = prepare.load_space(settings, device)
     rows = matching(candidates, text, device)
     for entry in settings.entries:

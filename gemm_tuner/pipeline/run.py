@@ -39,6 +39,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     environment = prepare.find_environment(settings, finished_machine.recall(settings))
     if settings.older and environment.source == "predicted":
         raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
+    settings = prepare.on_device(settings, environment.device)
     say_idle(settings, environment, console)
     prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)
     servers = serving.asked_for(settings, environment.device)

@@ -50,6 +50,9 @@ class PlainWorkload:
     def names(self, configs: pd.DataFrame) -> pd.Series:
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
 
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        return list(problems)
+
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
         return None
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.parser import Parser, see_help
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.sizes import SizeEntry
 
 DESCRIPTION = """\
@@ -20,21 +21,38 @@ examples:
   tune_gemm.py kernel --spec examples/kernels/softmax.yaml
   without a GPU, for another architecture
     tune_gemm.py kernel --spec examples/kernels/softmax.yaml --arch gfx942
+  as your own code launches it, with the configurations of its triton.autotune
+    tune_gemm.py kernel layer_norm.py:layer_norm_rows --host layer_norm.py:run --spec layer_norm.yaml
 """
 
 
 def add_flags(parser: Parser) -> None:
-    parser.usage = "tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]"
+    parser.usage = """\
+tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
+       tune_gemm.py kernel FILE.py:NAME --host FILE.py:FUNCTION [--spec SPEC.yaml] [flag ...]"""
     parser.add_argument("kernel", metavar="FILE.py:NAME", nargs="?", default="",
                         help="a function under @triton.jit (default: the one that the spec names)")  # fmt: skip
-    parser.add_argument("--spec", metavar="SPEC.yaml", type=Path, required=True,
+    parser.add_argument("--spec", metavar="SPEC.yaml", type=Path,
                         help="its cases, tensors, parameters and reference")  # fmt: skip
+    parser.add_argument("--host", metavar="FILE.py:FUNCTION",
+                        help="a function of a case's values and of parameters, which makes inputs, launches the kernel "
+                        "and returns outputs; parameters that it does not take are the kernel's, from the spec or its "
+                        "own triton.autotune")  # fmt: skip
     parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
+
+    if arguments.host:
+        from gemm_tuner.hosts import host_spec_file
+        from gemm_tuner.hosts.host_spec import HostProblem
+
+        host_spec, cases = host_spec_file.read(arguments.kernel, arguments.host, arguments.spec)
+        return run(arguments, shown, tuple(SizeEntry(HostProblem.of(host_spec, case)) for case in cases))
+    if arguments.spec is None:
+        raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
     from gemm_tuner.kernels import kernel_spec_file
     from gemm_tuner.kernels.problem import KernelProblem
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib
 import sys
 import time
 import types
@@ -22,6 +23,7 @@ from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
 from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.blank import Blank
 from gemm_tuner.languages.triton.cached_compile import warm_up
+from gemm_tuner.system import memory
 
 MESSAGE_CHARACTERS = 2000
 # What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
@@ -61,6 +63,15 @@ def keep_torch_out() -> None:
     sys.modules.setdefault("torch", stand_in)
 
 
+def let_torch_in() -> None:
+    """Undoes ``keep_torch_out``, for code of users that cannot do without; torch itself does not count to the memory
+    that a compile may take."""
+    if not hasattr(sys.modules.get("torch"), "__version__"):
+        sys.modules.pop("torch", None)
+        with memory.uncounted():
+            importlib.import_module("torch")
+
+
 def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
     """Compiles all kernels of one call; the resources reported are the main kernel's.
 
@@ -88,7 +99,7 @@ def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> Compile
         seconds=time.perf_counter() - started,
         registers=registers,
         spills=spills,
-        shared_bytes=int(main.metadata.shared),
+        shared_bytes=max(int(kernel.metadata.shared) for kernel in compiled),
         binary_hash=digest,
         cached=all(was_there for _, was_there in found),
         entries=tuple(entry_name(kernel.hash) for kernel in compiled),

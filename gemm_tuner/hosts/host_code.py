@@ -1,0 +1,99 @@
+"""A user's host function, ready to be called for a case and a configuration."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.hosts.host_errors import HostError
+from gemm_tuner.hosts.host_spec import HostSpec
+from gemm_tuner.hosts.launch_recorder import Before, Recorder, function_of
+from gemm_tuner.hosts.module_loader import UserModules
+from gemm_tuner.hosts.redirection import function_mode
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case
+
+EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+NOT_OPTIONS = ("name", "binary", "family")  # of a script's row of a configuration
+
+
+@lru_cache(maxsize=8)
+def modules_of(script: ModuleType) -> UserModules:
+    """The user's modules of a script, which run once."""
+    return UserModules(script.MODULES)
+
+
+class HostCode:
+    """The function and the kernel of a spec, from modules that are loaded by this: what these ask of a GPU must have an
+    answer by now."""
+
+    def __init__(self, spec: HostSpec, modules: UserModules) -> None:
+        self._spec = spec
+        self._function = getattr(modules.load(spec.host.module), spec.host.name)
+        self.kernel = getattr(modules.load(spec.host.kernel_module), spec.kernel.name)
+
+    def call(
+        self, case: Case, params: Mapping[str, Any], seed: int, *, runs: bool, before: Before | None = None
+    ) -> tuple[Recorder, Any]:
+        """What it launched, and what it returned. Its random values follow from the seed.
+
+        Raises what it raises, and HostError where it cannot be captured or launches nothing of the kernel.
+        """
+        host, kernel = self._spec.host, self._spec.kernel
+        own = {name: value for name, value in params.items() if host.takes_any or name in host.parameters}
+        known = {*kernel.parameters, *LAUNCH_OPTIONS}
+        rest = {name: params[name] for name in params if name not in host.parameters and name in known}
+        recorder = Recorder(function_of(self.kernel), rest, runs=runs, before=before)
+        seed_all(seed)
+        with recorder.recording():
+            try:
+                outputs = self._function(**dict(case), **own)
+            except HostError as error:
+                raise HostError(f"{host.name} {error}", by_spec=error.by_spec) from error
+        if not recorder.tuned_at:
+            others = sorted({function_of(one[1]).__name__ for one in recorder.launches})
+            instead = f", only {', '.join(others)}" if others else ""
+            raise HostError(f"{host.name} launches no {kernel.name}{instead}", by_spec=False)
+        return recorder, outputs
+
+
+def params_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in NOT_OPTIONS}
+
+
+def seed_all(seed: int) -> None:
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def outputs_of(found: Any) -> dict[str, Any]:
+    """The tensors that a host function returned, by names for people: one, a list of them, or a mapping."""
+    import torch
+
+    if isinstance(found, Mapping):
+        named = {str(name): value for name, value in found.items()}
+    elif isinstance(found, (tuple, list)):
+        named = {f"output {number}": value for number, value in enumerate(found, 1)}
+    else:
+        named = {"output": found}
+    return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
+
+
+def with_empty_filled(value: float) -> Any:
+    """A context in which tensors that torch would leave as they are in memory hold this value; integers hold -1 where
+    it is NaN."""
+
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = func(*args, **kwargs)
+        if getattr(func, "__name__", "") in EMPTY:
+            found.fill_(value if found.is_floating_point() or value == 0 else -1)
+        return found
+
+    return function_mode(call)

@@ -1,0 +1,76 @@
+"""The spec of a kernel that a host function launches, and one case of it as a problem of the tuner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+
+from gemm_tuner.core.records import Device
+from gemm_tuner.hosts.module_sources import Modules
+from gemm_tuner.kernels.kernel_spec import KernelSpec
+from gemm_tuner.kernels.problem import KernelProblem, tuples
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """FUNCTION(**case, **parameters), which makes inputs, launches and returns outputs.
+
+    module, kernel_module: of ``modules``, those that define the function and the kernel. takes_any: it has ``**``.
+    """
+
+    name: str
+    module: str
+    kernel_module: str
+    parameters: tuple[str, ...]
+    takes_any: bool
+    modules: Modules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec(KernelSpec):
+    """No tensors, args and grid: the host function has them. params: empty until those of the kernel's own
+    triton.autotune are known."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class HostProblem(KernelProblem):
+    """device: what host code is told of the GPU where there is none. listed: the values of the spec's params, in their
+    order, of each configuration that the kernel's own triton.autotune has for this case; None without one."""
+
+    kind: ClassVar[str] = "hosts"
+    spec: HostSpec | None = field(default=None, compare=False, repr=False)
+    device: Device | None = field(default=None, compare=False, repr=False)
+    listed: frozenset[tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def spec_there(self) -> HostSpec:
+        """Raises ValueError for a problem of a results row, which holds no spec."""
+        if self.spec is None:
+            raise ValueError(f"{self.key} was read without its spec")
+        return self.spec
+
+    def to_dict(self) -> dict[str, Any]:
+        text = {"text": asdict(self.spec)} if self.spec else {}
+        return {**self.row(), **text, **({"device": asdict(self.device)} if self.device else {})}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> HostProblem:
+        try:
+            found = msgspec.convert(row, _Row)
+            spec = msgspec.convert(tuples(found.text), HostSpec) if found.text is not None else None
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        return cls(found.kernel, found.spec, tuple(found.case.items()), spec, found.device)
+
+
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    kernel: str
+    spec: str
+    case: dict[str, int | float | bool | str]
+    text: dict[str, Any] | None = None
+    device: Device | None = None

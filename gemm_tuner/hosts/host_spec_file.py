@@ -1,0 +1,110 @@
+"""Reads what a host function is tuned for: FILE.py:NAME, FILE.py:FUNCTION, and a spec file of less keys."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.hosts.host_spec import Host, HostSpec
+from gemm_tuner.hosts.module_sources import Modules, module_sources
+from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Function
+from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.values import did_you_mean
+
+KEYS = (
+    *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "flops"),
+    "bytes",
+)
+OF_THE_HOST = ("tensors", "args", "grid", "reset", "restore")
+
+
+def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Case, ...]]:
+    """The spec and its cases. target, host: FILE.py:NAME of the kernel and of the host function. path: of the spec
+    file; without one the host function has its defaults for a case.
+
+    Raises UserError naming the file and the key.
+    """
+    row: Any = load_yaml(path, "spec") if path else {}
+    where = printable(path) if path else "--host"
+    if not isinstance(row, dict):
+        raise UserError("is no spec", where=where, accepted=f"a mapping with {', '.join(KEYS)}")
+    for key in OF_THE_HOST:
+        if key in row:
+            raise UserError(f"has {key}, which the host function makes", where=where, hint=f"leave {key} or --host out")
+    refuse_unknown(row, KEYS, where)
+    folder = path.parent if path else Path()
+    named = target or row.get("kernel")
+    if named is None:
+        raise UserError("names no kernel", where=where, accepted="FILE.py:NAME, the first argument")
+    kernel_file, kernel_name = file_and_name(named, Path() if target else folder, "kernel")
+    host_file, host_name = file_and_name(host, Path(), "--host")
+    if kernel_file.resolve() == host_file.resolve():
+        kernel_file = host_file
+    elif kernel_file.stem == host_file.stem:
+        raise UserError("is another file of the same name as the kernel's", where="--host", hint="rename one of them")
+    modules = module_sources([(kernel_file, kernel_name), (host_file, host_name)])
+    parameters, _, _ = signature(modules, kernel_file.stem, kernel_name)
+    own, required, takes_any = signature(modules, host_file.stem, host_name)
+    spec = HostSpec(
+        name=kernel_spec_file.word(row.get("name", kernel_name), f"{where}, name"),
+        kernel=Function(kernel_name, "", parameters),
+        tensors=(),
+        args=(),
+        params=kernel_spec_file.params(row["params"], f"{where}, params") if "params" in row else (),
+        grid=(),
+        host=Host(host_name, host_file.stem, kernel_file.stem, own, takes_any, modules),
+        **kernel_spec_file.judged_by(row, folder, where),
+    )
+    cases = kernel_spec_file.cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
+    require_arguments(spec, (*cases, *spec.check_cases), required, where)
+    return spec, cases
+
+
+def file_and_name(text: Any, folder: Path, where: str) -> tuple[Path, str]:
+    """Of FILE.py:NAME. Raises UserError."""
+    file, colon, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    if not colon or not kernel_spec_file.WORD.fullmatch(name):
+        raise UserError(f"is {show(text)}", where=where, accepted="FILE.py:NAME")
+    return folder / file, name
+
+
+def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """The names of a function's parameters, those that have no default, and whether it has ``**``."""
+    found = [node for node in ast.parse(dict(modules)[module]).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in found if node.name == name]
+    if not functions:
+        raise UserError(f"{name} is no function at the file's top level", where=f"{module}.py")
+    of = functions[0].args
+    positional = [one.arg for one in (*of.posonlyargs, *of.args)]
+    named = [one.arg for one in of.kwonlyargs]
+    optional = {*positional[len(positional) - len(of.defaults) :]} if of.defaults else set()
+    optional |= {name for name, default in zip(named, of.kw_defaults, strict=True) if default is not None}
+    required = tuple(one for one in (*positional, *named) if one not in optional)
+    return (*positional, *named), required, of.kwarg is not None
+
+
+def require_arguments(spec: HostSpec, cases: tuple[Case, ...], required: tuple[str, ...], where: str) -> None:
+    """Every value of a case and every parameter has a place, and every parameter of the host function a value."""
+    host, tried = spec.host, [name for name, _ in spec.params]
+    for case in cases:
+        for name in dict(case):
+            if name not in host.parameters and not host.takes_any:
+                hint = did_you_mean(name, host.parameters)
+                what = f"{name}, a value of a case, is no parameter of {host.name}"
+                raise UserError(what, where=where, accepted=", ".join(host.parameters), hint=hint)
+        missing = [name for name in required if name not in dict(case) and name not in tried]
+        if spec.params and missing:
+            raise UserError(
+                f"{missing[0]}, a parameter of {host.name}, gets no value", where=where, accepted="cases or params"
+            )
+    known = (*host.parameters, *spec.kernel.parameters, *LAUNCH_OPTIONS)
+    for name in tried:
+        if name not in known and not host.takes_any:
+            raise UserError(
+                f"{name} is a parameter neither of {host.name} nor of {spec.kernel.name}", where=f"{where}, params",
+                accepted=", ".join(known), hint=did_you_mean(name, known),
+            )  # fmt: skip

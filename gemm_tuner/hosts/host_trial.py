@@ -1,0 +1,81 @@
+"""One case of a host function, run for one configuration after another. Needs torch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, with_empty_filled
+from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.redirection import CPU, redirected
+from gemm_tuner.hosts.stand_in_device import described
+from gemm_tuner.kernels.check import REPEATS, Trial, Unstable
+from gemm_tuner.languages.bits import first_difference
+
+
+class HostTrial(Trial):
+    """The function runs anew each time, its inputs with it: from one seed these are the same. What a kernel gets by the
+    name of a parameter, as it is before the first launch that has one of this name, is what references may take."""
+
+    def __init__(self, problem: HostProblem, seed: int, device: str) -> None:
+        assert problem.spec is not None
+        self.spec, self.problem, self.device, self._host_problem = problem.spec, problem, device, problem
+        self._seed = seed
+        self._given: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+
+    def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
+        """Raises ValueError where the function returns no tensor."""
+        once = self.device == CPU or self.spec.check.nondeterministic or self.spec.check.skip_check
+        first: dict[str, Any] = {}
+        for turn in range(1 if once else REPEATS):
+            with self._placed(), with_empty_filled(float("nan")):
+                code = HostCode(self._host_problem.spec_there, modules_of(script))
+                self._given = {}
+                _, returned = code.call(
+                    self.problem.case, params_of(script.CONFIGS[name]), self._seed, runs=True, before=self._keep
+                )
+            found = outputs_of(returned)
+            if not found:
+                raise ValueError(f"{self._host_problem.spec_there.host.name} returned no tensor to check")
+            if turn == 0:
+                first = found
+            elif any(first_difference(first[key], value) is not None for key, value in found.items()):
+                hint = "say check: {nondeterministic: true} if it may"
+                raise Unstable(f"call {turn + 1} gave other bits; {hint}")
+        self._outputs = first
+        return first
+
+    def _keep(self, arguments: Mapping[str, Any]) -> None:
+        """Copies what the user's reference or check takes."""
+        import torch
+
+        function = self.spec.reference or self.spec.manual_check
+        for name in function.parameters if function else ():
+            if name in arguments and name not in self._given:
+                value = getattr(arguments[name], "base", None) if hasattr(arguments[name], "block_shape") else None
+                value = arguments[name] if value is None else value
+                self._given[name] = value.clone() if isinstance(value, torch.Tensor) else value
+
+    def given(self) -> dict[str, Any]:
+        copies = {name: one.clone() if hasattr(one, "clone") else one for name, one in self._given.items()}
+        return {**self.problem.values, **copies}
+
+    def expected(self) -> dict[str, Any]:
+        with self._placed():
+            return super().expected()
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(one.shape) for name, one in self._outputs.items()}
+
+    @contextlib.contextmanager
+    def _placed(self) -> Iterator[None]:
+        """In the interpreter, a GPU as the problem describes it, and tensors on the CPU."""
+        device = self._host_problem.device
+        if self.device != CPU or device is None:
+            yield
+            return
+        with described(device), redirected(CPU):
+            yield

@@ -1,0 +1,201 @@
+"""Takes the place of Triton's launch while a user's host code runs, and keeps what it would launch. Needs Triton.
+
+Host code launches through ``JITFunction.run``, mostly by way of ``Autotuner.run`` and ``Heuristics.run``. In their
+place are functions that give the tuned kernel the configuration that is tried, where triton.autotune would time its
+own; heuristics stay. The same holds in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gemm_tuner.core.workload import Launch
+from gemm_tuner.hosts.host_errors import HostError
+
+COPIED = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata")
+HASH_DIGITS = 10
+
+Before = Callable[[Mapping[str, Any]], None]
+
+
+class Recorder:
+    """What the kernels of one call of a host function are.
+
+    tuned:  the function of the kernel that is tuned, without decorators.
+    chosen: its parameters and options of a launch, in place of what the host function and triton.autotune give it.
+    runs:   whether the kernels run, too. before: hears the arguments of each launch by name, before it runs.
+    launches: in the order of the host code, each kernel under its own symbol. tuned_at: which of them are of the tuned
+              kernel. listed: the configurations that its triton.autotune leaves for these arguments, None without one.
+    """
+
+    def __init__(self, tuned: Any, chosen: Mapping[str, Any], *, runs: bool, before: Before | None = None) -> None:
+        self._tuned, self._chosen, self._runs, self._before = tuned, dict(chosen), runs, before
+        self.launches: list[Launch] = []
+        self.tuned_at: list[int] = []
+        self.listed: list[dict[str, Any]] | None = None
+        self._named: dict[tuple[int, str], Any] = {}
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Launches of this process are recorded meanwhile."""
+        from triton.runtime import autotuner, jit
+        from triton.runtime.interpreter import InterpretedFunction
+
+        autotuned, with_heuristics = self._autotuned, self._with_heuristics(autotuner.Heuristics.run)
+        with contextlib.ExitStack() as stack:
+            for owner, run in (
+                (jit.JITFunction, self._launched(jit.JITFunction.run)),
+                (InterpretedFunction, self._launched(InterpretedFunction.run)),
+                (autotuner.Autotuner, lambda tuner, *args, **kwargs: autotuned(tuner, args, kwargs)),
+                (autotuner.Heuristics, with_heuristics),
+            ):
+                stack.enter_context(replaced(owner, "run", run))
+            yield
+
+    def _is_tuned(self, kernel: Any) -> bool:
+        return function_of(kernel) is self._tuned
+
+    def _launched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+            if self._is_tuned(kernel):
+                args, kwargs = given(kernel.arg_names, self._chosen, args, kwargs)
+            arguments = {**defaults_of(kernel), **dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+            size = tuple(grid(arguments) if callable(grid) else grid)
+            if not warmup and all(int(one) > 0 for one in size):
+                if self._is_tuned(kernel):
+                    self.tuned_at.append(len(self.launches))
+                symbol, own = self._own(kernel, arguments)
+                self.launches.append((symbol, own, size, args, kwargs))
+                if self._before is not None:
+                    self._before(arguments)
+                if self._runs:
+                    original(own, *args, grid=size, warmup=False, **kwargs)
+            return CompiledNowhere(kernel.__name__)
+
+        return run
+
+    def _autotuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As ``Autotuner.run``, but nothing is timed: the configuration that is tried, or the first that another kernel
+        than the tuned one lists."""
+        tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+        try:
+            left = tuner.prune_configs(kwargs)
+            config = left[0]
+            if self._is_tuned(tuner):
+                if self.listed is None:
+                    self.listed = [one.all_kwargs() for one in left]
+                config = self._config_of(tuner, config)
+            if config.pre_hook is not None:
+                config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+            return tuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+        finally:
+            tuner.nargs = None
+
+    def _config_of(self, tuner: Any, first: Any) -> Any:
+        """The one of the kernel's own list that has what was chosen, else one like the first with what was chosen."""
+        import triton
+
+        def fits(config: Any) -> bool:
+            return all(config.all_kwargs().get(name, value) == value for name, value in self._chosen.items())
+
+        for config in (first, *tuner.configs):
+            if fits(config):
+                return config
+        names = {"num_warps", "num_stages", "num_ctas", "maxnreg"} & (first.all_kwargs().keys() | self._chosen.keys())
+        both = {**first.all_kwargs(), **{name: self._chosen[name] for name in self._chosen}}
+        values = {name: both[name] for name in first.kwargs}
+        return triton.Config(values, pre_hook=first.pre_hook, **{name: both[name] for name in names})
+
+    def _with_heuristics(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A heuristic may take what was chosen."""
+
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_tuned(kernel):
+                args, kwargs = given(kernel.arg_names, self._chosen, args, kwargs)
+            return original(kernel, *args, **kwargs)
+
+        return run
+
+    def _own(self, kernel: Any, arguments: Mapping[str, Any]) -> tuple[str, Any]:
+        """The symbol of a launch and the kernel that has it: equal constants give equal names, for these name what
+        Triton compiles, whichever configuration it is for."""
+        constants = {name: value for name, value in arguments.items() if is_constant(kernel, name)}
+        text = repr(sorted((name, text_of(value)) for name, value in constants.items()))
+        module = getattr(kernel.fn, "__module__", "")
+        digest = hashlib.sha256(f"{module} {text}".encode()).hexdigest()[:HASH_DIGITS]
+        symbol = f"{kernel.__name__}__{digest}"
+        if (id(kernel), symbol) not in self._named:
+            self._named[id(kernel), symbol] = named(kernel, symbol)
+        return symbol, self._named[id(kernel), symbol]
+
+
+class CompiledNowhere:
+    """What a launch returns: nothing of a compiled kernel can be read of it."""
+
+    def __init__(self, kernel: str) -> None:
+        self._kernel = kernel
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise HostError(f"reads {name} of the compiled {self._kernel}, which there is none of before it is tuned")
+
+
+def function_of(kernel: Any) -> Any:
+    """The Python function under triton.jit, autotune and heuristics."""
+    while hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel
+
+
+def defaults_of(kernel: Any) -> dict[str, Any]:
+    found = inspect.signature(kernel.fn).parameters.values()
+    return {one.name: one.default for one in found if one.default is not one.empty}
+
+
+def given(
+    names: list[str], chosen: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """(positional, keyword) arguments with the chosen ones in place of those that are there."""
+    positional = names[: len(args)]
+    placed = tuple(chosen.get(name, value) for name, value in zip(positional, args, strict=False))
+    return placed, {**kwargs, **{name: value for name, value in chosen.items() if name not in positional}}
+
+
+def is_constant(kernel: Any, name: str) -> bool:
+    """Whether a launch argument is a constexpr or an option of the launch."""
+    names = list(kernel.arg_names)
+    return name not in names or names.index(name) in getattr(kernel, "constexprs", ())
+
+
+def text_of(value: Any) -> str:
+    """A constant as text, the same in every process: functions and types by their names."""
+    name = getattr(value, "__qualname__", "") or getattr(getattr(value, "fn", None), "__qualname__", "")
+    return name or repr(value)
+
+
+def named(kernel: Any, symbol: str) -> Any:
+    """The kernel with a symbol of its own; in Triton's interpreter the kernel itself, which has none."""
+    from triton.runtime import JITFunction
+
+    if not isinstance(kernel, JITFunction):
+        return kernel
+    of = {name: getattr(kernel, name) for name in COPIED}
+    own = JITFunction(kernel.fn, repr=lambda specialization: symbol, **of)
+    own.pre_run_hooks = kernel.pre_run_hooks
+    return own
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute has another value meanwhile."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

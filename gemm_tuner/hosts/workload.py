@@ -1,0 +1,119 @@
+"""What ``core.workload.Workload`` asks of a kind of problem, for kernels that a user's host function launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most
+
+if TYPE_CHECKING:
+    from gemm_tuner.kernels.check import Trial
+
+TEMPLATE = "user_host.py.j2"
+LISTED = "triton_autotune"
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """Each configuration has its own tensors: its host function makes them."""
+
+    seed: int
+
+
+class HostWorkload(KernelWorkload):
+    kind = HostProblem.kind
+
+    def problem_from_dict(self, row: Mapping[str, Any]) -> HostProblem:
+        return HostProblem.from_dict(row)
+
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        from gemm_tuner.hosts import probe
+
+        return probe.probed([of(problem) for problem in problems], device)
+
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
+        own, first = super().own_space(problems, device), of(problems[0])
+        if first.listed is None:
+            return own
+        why = f"not among the configurations of {first.spec_there.kernel.name} for this case"
+        return replace(own, rules=((LISTED, why, is_listed), *own.rules))
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        values = super().template_values(problem, configs)
+        return {**values, "body": TEMPLATE, "modules": dict(of(problem).spec_there.host.modules)}
+
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        from gemm_tuner.languages.triton.compile_call import let_torch_in
+
+        let_torch_in()
+        from gemm_tuner.hosts.captured import compiled_launches
+        from gemm_tuner.hosts.host_code import HostCode, modules_of, params_of
+        from gemm_tuner.hosts.redirection import META, redirected
+        from gemm_tuner.hosts.stand_in_device import described
+
+        one = of(problem)
+        assert one.device is not None
+        with described(one.device), redirected(META):
+            code = HostCode(one.spec_there, modules_of(script))
+            recorder, _ = code.call(one.case, params_of(config), 0, runs=False)
+            return compiled_launches(recorder.launches, recorder.tuned_at)
+
+    def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
+        return [HostInputs(seed)]
+
+    def launches(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
+    ) -> list[Launch]:
+        """Nothing of it runs yet: what the function computes from a kernel's results it computes from zeros."""
+        from gemm_tuner.hosts.host_code import HostCode, modules_of, params_of, with_empty_filled
+
+        one = of(problem)
+        with with_empty_filled(0.0):
+            code = HostCode(one.spec_there, modules_of(script))
+            recorder, _ = code.call(one.case, params_of(config), operands.seed, runs=False)
+        return recorder.launches
+
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        return None
+
+    def check_problems(
+        self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+    ) -> tuple[Problem, ...]:
+        """The case, made small where kernels are interpreted, and the spec's check_cases: what a ragged case is, the
+        host function knows."""
+        one = of(problem)
+        sized = one.with_case(at_most(one.case, SMALL)) if interpreted else one
+        return tuple(dict.fromkeys((sized, *(one.with_case(case) for case in one.spec_there.check_cases))))
+
+    def trial(self, problem: Problem, seed: int, device: str) -> Trial:
+        from gemm_tuner.hosts.host_trial import HostTrial
+
+        return HostTrial(of(problem), seed, device)
+
+
+def is_listed(columns: Any, problem: Problem, device: Device) -> Any:
+    """A rule: True for the configurations of the kernel's own triton.autotune."""
+    one = of(problem)
+    names = [name for name, _ in one.spec_there.params]
+    rows = zip(*(np.asarray(getattr(columns, name)).tolist() for name in names), strict=True)
+    listed = one.listed or frozenset()
+    return np.fromiter((row in listed for row in rows), dtype=bool, count=len(columns.family))
+
+
+def of(problem: Problem) -> HostProblem:
+    if not isinstance(problem, HostProblem):
+        raise TypeError(f"{problem.key} is no case of a host function")
+    return problem
+
+
+WORKLOAD = HostWorkload()

@@ -1,0 +1,82 @@
+"""What a host function's file and spec say, and how bad ones are refused; the user's files are not run here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.hosts import host_spec_file
+from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.module_loader import UserModules
+from gemm_tuner.hosts.module_sources import module_sources
+
+SAMPLE = Path(__file__).with_name("host_sample.py")
+
+
+def read(folder: Path, text: str, kernel: str = "doubled", host: str = "three_launches") -> HostProblem:
+    (folder / "spec.yaml").write_text(text)
+    spec, cases = host_spec_file.read(f"{SAMPLE}:{kernel}", f"{SAMPLE}:{host}", folder / "spec.yaml")
+    return HostProblem.of(spec, cases[0])
+
+
+def test_a_problem_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
+    problem = read(tmp_path, "cases: {n: [20, 30]}\nparams: {BLOCK: [16, 32]}\n")
+    again = problem_from_dict(json.loads(json.dumps(problem.to_dict())))
+    assert isinstance(again, HostProblem) and again == problem and again.spec == problem.spec
+    assert problem_from_dict(problem.row()) == problem
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cases: {m: 20}\nparams: {BLOCK: [16]}", "m, a value of a case, is no parameter of three_launches"),
+        ("params: {BLOCK: [16]}", "n, a parameter of three_launches, gets no value"),
+        ("cases: {n: 20}\nparams: {BLOK: [16]}", "did you mean BLOCK?"),
+        ("cases: {n: 20}\ngrid: [n]", "has grid, which the host function makes"),
+        ("cases: {n: 20}\nparams: {BLOCK: []}", "No configurations to tune"),
+        ("cases: {n: 20}\nparam: {BLOCK: [16]}", "did you mean params?"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, text)
+    assert words in caught.value.one_line() and "\n" not in caught.value.one_line()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "host", "words"),
+    [("doubledd", "copy", "did you mean doubled?"), ("doubled", "three_lunches", "did you mean three_launches?")],
+)
+def test_a_function_that_is_not_there_is_named(tmp_path: Path, kernel: str, host: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read(tmp_path, "{}", kernel, host)
+    assert words in caught.value.one_line()
+
+
+def test_a_kernel_that_is_defined_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text("def k(n): ...\ndef run(): ...\ndef k(m): ...\n")
+    with pytest.raises(UserError, match="defines k 2 times, at lines 1, 3"):
+        host_spec_file.read(f"{tmp_path}/two.py:k", f"{tmp_path}/two.py:run", None)
+
+
+def test_files_of_the_folder_come_with_what_imports_them(tmp_path: Path) -> None:
+    """Definitions only; and a module of the same name elsewhere stays what it is."""
+    (tmp_path / "json.py").write_text("raise SystemExit\ndef one(): return 1\n")
+    (tmp_path / "sizes").mkdir()
+    (tmp_path / "sizes" / "small.py").write_text(
+        "from json import one\ndef two(): return one() + 1\nraise SystemExit\n"
+    )
+    text = "import sizes.small\nimport sizes.small as s\ndef run(): return sizes.small.two(), s.two()\n"
+    (tmp_path / "host.py").write_text(f"{text}def other(): ...\n")
+    sources = dict(module_sources([(tmp_path / "host.py", "run")]))
+    assert sorted(sources) == ["host", "json", "sizes.small"]
+    assert "SystemExit" not in "".join(sources.values()) and "other" not in sources["host"]
+    modules = UserModules(sources)
+    assert modules.load("host").run() == (2, 2)
+    import json as ours
+
+    assert ours.loads("1") == 1
