@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Spread, best_of_critical, cells_of, common_spread, moderated
@@ -19,6 +19,8 @@ def test_critical_values_are_those_of_dunnetts_one_sided_table(others: int, degr
 
 @pytest.mark.parametrize(("others", "degrees"), [(3, 6.0), (15, 30.0)])
 def test_critical_values_leave_5_percent_of_a_multivariate_t(others: int, degrees: float) -> None:
+    from scipy import stats  # a second to import
+
     correlation = np.full((others, others), 0.5) + 0.5 * np.eye(others)
     drawn = stats.multivariate_t(shape=correlation, df=degrees, seed=1).rvs(100_000)
     assert np.mean(drawn.max(axis=1) > best_of_critical(others, degrees)) == pytest.approx(0.05, abs=0.004)

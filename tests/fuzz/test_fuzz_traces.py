@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +29,7 @@ NUMBERS = ["start_ns", "duration_ns"]
 TABLES = sorted(set(READERS) - {"proton"})
 
 
+@cache
 def samples_of(tool: str) -> list[tuple[bytes, pd.DataFrame]]:
     """The files that its reader takes, with what it reads there."""
     found = []
@@ -38,9 +40,6 @@ def samples_of(tool: str) -> list[tuple[bytes, pd.DataFrame]]:
             except TraceError:
                 continue
     return found
-
-
-SAMPLES = {tool: samples_of(tool) for tool in READERS}
 
 
 def read_spoilt(tool: str, path: Path, data: bytes) -> pd.DataFrame | None:
@@ -63,7 +62,7 @@ def rows(frame: pd.DataFrame, columns: list[str]) -> Counter[tuple[object, ...]]
 
 
 def test_every_reader_has_samples() -> None:
-    assert {tool: len(found) for tool, found in SAMPLES.items()} == {
+    assert {tool: len(samples_of(tool)) for tool in READERS} == {
         "nsys": 3,
         "ncu": 9,
         "proton": 3,
@@ -78,10 +77,10 @@ def test_any_change_is_read_or_refused(tool: str, tmp_path: Path) -> None:
 
     @FUZZ_PART
     @given(
-        st.integers(0, len(SAMPLES[tool]) - 1), edits("flip", "delete", "insert", "replace", "cut", *LINES, *COLUMNS)
+        st.integers(0, len(samples_of(tool)) - 1), edits("flip", "delete", "insert", "replace", "cut", *LINES, *COLUMNS)
     )
     def run(sample: int, changes: list[Edit]) -> None:
-        read_spoilt(tool, path, spoil(SAMPLES[tool][sample][0], changes))
+        read_spoilt(tool, path, spoil(samples_of(tool)[sample][0], changes))
 
     run()
 
@@ -91,9 +90,9 @@ def test_lines_and_columns_moved_or_lost_leave_only_rows_of_the_file(tool: str, 
     path = tmp_path / "trace"
 
     @FUZZ_PART
-    @given(st.integers(0, len(SAMPLES[tool]) - 1), edits("cut", "drop_line", "swap_lines", *COLUMNS))
+    @given(st.integers(0, len(samples_of(tool)) - 1), edits("cut", "drop_line", "swap_lines", *COLUMNS))
     def run(sample: int, changes: list[Edit]) -> None:
-        data, whole = SAMPLES[tool][sample]
+        data, whole = samples_of(tool)[sample]
         frame = read_spoilt(tool, path, spoil(data, changes))
         columns = ["kernel_name", *NUMBERS]
         assert frame is None or not rows(frame, columns) - rows(whole, columns)
@@ -105,16 +104,16 @@ def test_lines_and_columns_moved_or_lost_leave_only_rows_of_the_file(tool: str, 
 def test_separators_put_anywhere_change_no_number(tool: str, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     columns = ["duration_ns"] if tool == "proton" else NUMBERS
-    numbers = [rows(whole, columns) for _, whole in SAMPLES[tool]]
+    numbers = [rows(whole, columns) for _, whole in samples_of(tool)]
     if tool == "proton":  # a separator in this name makes kernels of what is left out otherwise
-        for known, (data, _) in zip(numbers, SAMPLES[tool], strict=True):
+        for known, (data, _) in zip(numbers, samples_of(tool), strict=True):
             path.write_bytes(data.replace(b"__proton_launch_metadata", b"other"))
             known.update(rows(proton.read_file(path), columns))
 
     @FUZZ_PART
-    @given(st.integers(0, len(SAMPLES[tool]) - 1), edits("insert", most=2, texts=SEPARATORS))
+    @given(st.integers(0, len(samples_of(tool)) - 1), edits("insert", most=2, texts=SEPARATORS))
     def run(sample: int, changes: list[Edit]) -> None:
-        data, _ = SAMPLES[tool][sample]
+        data, _ = samples_of(tool)[sample]
         frame = read_spoilt(tool, path, spoil(data, changes))
         assert frame is None or not rows(frame, columns) - numbers[sample]
 
@@ -126,9 +125,9 @@ def test_lines_lost_from_a_tree_leave_only_its_kernels(tmp_path: Path) -> None:
     columns = ["kernel_name", "duration_ns"]
 
     @FUZZ_PART
-    @given(st.integers(0, len(SAMPLES["proton"]) - 1), edits("cut", "drop_line", most=2))
+    @given(st.integers(0, len(samples_of("proton")) - 1), edits("cut", "drop_line", most=2))
     def run(sample: int, changes: list[Edit]) -> None:
-        data, whole = SAMPLES["proton"][sample]
+        data, whole = samples_of("proton")[sample]
         frame = read_spoilt("proton", path, spoil(data, changes))
         assert frame is None or not rows(frame, columns) - rows(whole, columns)
 

@@ -19,8 +19,9 @@ RULES = Path(__file__).resolve().parents[2] / "rules"
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks every test of this folder: one without the mark would never run, or would fail where there is no GPU."""
+    folder = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.gpu)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,9 @@ def view(of: GemmProblem, count: int = 300) -> SizeView:
     return SizeView(of, table, {}, frozenset())
 
 
-VIEWS = tuple(view(one) for one in PROBLEMS)
+@cache
+def views() -> tuple[SizeView, ...]:
+    return tuple(view(one) for one in PROBLEMS)
 
 
 def made_up_us(size: SizeView, name: str) -> float | None:
@@ -54,9 +57,9 @@ def told(size: SizeView, names: Sequence[str]) -> SizeView:
     )
 
 
-def rounds(search: Search, sizes: Sequence[SizeView] = VIEWS) -> list[dict[GemmProblem, list[str]]]:
-    """All rounds of a run, with what each asked."""
-    asked = []
+def rounds(search: Search, sizes: Sequence[SizeView] | None = None) -> list[dict[GemmProblem, list[str]]]:
+    """All rounds of a run, with what each asked. sizes: ``views()`` by default."""
+    asked, sizes = [], views() if sizes is None else sizes
     while wanted := search.propose(sizes, H200):
         asked.append(wanted)
         sizes = [told(size, wanted.get(size.problem, [])) for size in sizes]
@@ -71,7 +74,7 @@ def all_asked(asked: Sequence[dict[GemmProblem, list[str]]], of: GemmProblem) ->
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_asks_candidates_and_nothing_twice(name: str) -> None:
     asked = rounds(make_search(name, round_size=200))
-    for size in VIEWS:
+    for size in views():
         names = all_asked(asked, size.problem)
         assert names and len(names) == len(set(names))
         assert set(names) <= set(size.candidates.index)
@@ -83,7 +86,7 @@ def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_as
     search = make_search(name, round_size=200)
     whole = rounds(search)
     for killed_in in range(len(whole)):
-        sizes = list(VIEWS)
+        sizes = list(views())
         for wanted in whole[:killed_in]:
             sizes = [told(size, wanted.get(size.problem, [])) for size in sizes]
         sizes = [told(size, whole[killed_in].get(size.problem, [])[::2]) for size in sizes]
@@ -98,15 +101,15 @@ def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_as
 
 def test_full_asks_everything_best_first_in_rounds_of_a_bounded_number() -> None:
     asked = rounds(make_search("full", round_size=200))
-    assert len(asked) == -(-sum(len(size.candidates) for size in VIEWS) // 200)
+    assert len(asked) == -(-sum(len(size.candidates) for size in views()) // 200)
     for wanted in asked:
-        assert sum(map(len, wanted.values())) <= 200 + len(VIEWS)
-    for size in VIEWS:
+        assert sum(map(len, wanted.values())) <= 200 + len(views())
+    for size in views():
         assert all_asked(asked, size.problem) == size.by_prediction()
 
 
 def test_quick_asks_the_sixteen_predicted_best_once() -> None:
-    assert rounds(make_search("quick")) == [{size.problem: size.by_prediction()[:16] for size in VIEWS}]
+    assert rounds(make_search("quick")) == [{size.problem: size.by_prediction()[:16] for size in views()}]
 
 
 def best_of(size: SizeView, names: Sequence[str]) -> float:
@@ -118,7 +121,7 @@ def test_genetic_breeds_what_neither_the_model_nor_the_lot_finds() -> None:
     asked = rounds(Genetic(least=6))
     assert len(asked) == 6
     bred, drawn = [], []
-    for size in VIEWS:
+    for size in views():
         names = all_asked(asked, size.problem)
         first = Genetic(least=len(names)).propose([size], H200)[size.problem]
         bred.append(best_of(size, names))
@@ -130,7 +133,7 @@ def test_guided_learns_in_three_rounds_at_most_what_the_model_does_not_know() ->
     asked = rounds(make_search("guided"))
     assert 2 <= len(asked) <= 3
     gains = []
-    for size in VIEWS:
+    for size in views():
         names = all_asked(asked, size.problem)
         gains.append(best_of(size, size.by_prediction()[: len(names)]) / best_of(size, names))
     assert min(gains) >= 1 and max(gains) > 1.05
@@ -140,7 +143,7 @@ def test_failures_teach_the_learned_rounds_to_keep_away() -> None:
     first, *later = rounds(make_search("guided"))
 
     def failed_share(asked: Sequence[dict[GemmProblem, list[str]]]) -> float:
-        pairs = [(size, name) for size in VIEWS for name in all_asked(asked, size.problem)]
+        pairs = [(size, name) for size in views() for name in all_asked(asked, size.problem)]
         return float(np.mean([made_up_us(size, name) is None for size, name in pairs]))
 
     assert failed_share([first]) > 0
@@ -148,7 +151,7 @@ def test_failures_teach_the_learned_rounds_to_keep_away() -> None:
 
 
 def test_guided_asks_on_by_prediction_where_nothing_of_a_size_has_a_time() -> None:
-    size, other = VIEWS[:2]
+    size, other = views()[:2]
     first = Guided().propose([size, other], H200)
     timed, failed = told(other, first[other.problem]), frozenset(first[size.problem])
     for _ in range(MORE_FIRST):
@@ -172,10 +175,10 @@ def test_the_number_of_threads_changes_nothing() -> None:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_is_likely_next_is_neither_known_nor_running(name: str) -> None:
     search = make_search(name, round_size=200)
-    first = search.propose(VIEWS, H200)
-    then = [told(size, first.get(size.problem, [])) for size in VIEWS]
+    first = search.propose(views(), H200)
+    then = [told(size, first.get(size.problem, [])) for size in views()]
     second = search.propose(then, H200)
-    for sizes, running in ((VIEWS, first), (then, second)):
+    for sizes, running in ((views(), first), (then, second)):
         for of, names in search.likely_next(sizes, H200, running, 10).items():
             size = next(one for one in sizes if one.problem == of)
             assert len(names) > 0 and (name == "full" or len(names) <= 10)  # what is certain needs no bound
@@ -185,7 +188,7 @@ def test_what_is_likely_next_is_neither_known_nor_running(name: str) -> None:
 def test_the_full_search_knows_exactly_what_is_next() -> None:
     search = make_search("full", round_size=200)
     first, second = rounds(search)[:2]
-    likely = search.likely_next(VIEWS, H200, first, 1000)
+    likely = search.likely_next(views(), H200, first, 1000)
     assert likely == second
 
 
@@ -204,7 +207,7 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
 
 
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
-    size = VIEWS[2]
+    size = views()[2]
     alike, varied = (spread(size.candidates, 20, cost) for cost in (0.0, 2.0))
     assert alike == size.by_prediction()[:20]
     assert alike[0] == varied[0]
