@@ -30,18 +30,19 @@ REPEATS = 3
 def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: str, seed: int, device: str) -> Verdict:
     """Results are NaN before the call. On a GPU the call is repeated and must give the same bits."""
     operands = make(problem, seed, device)[0]
-    launches = workload.launches(script, script.CONFIGS[name], problem, operands, None, 1)
+    given = operands.interpretable() if device == "cpu" else operands
+    launches = workload.launches(script, script.CONFIGS[name], problem, given, None, 1)
     worst = Verdict(problem, name, True, 0.0, 0.0)
     first: dict[str, Any] = {}
     for turn in range(1 if device == "cpu" else REPEATS):
         for part in PARTS:
-            operands.gemms[part].c.fill_(float("nan"))
+            given.gemms[part].c.fill_(float("nan"))
         launch_all(launches)
         for part in PARTS:
-            found = operands.gemms[part].c
+            found = given.gemms[part].c
             if turn == 0:
                 first[part] = found.clone()
-                verdict = compared(problem, operands, part, name)
+                verdict = compared(problem, operands, part, name, found.to(operands.gemms[part].c.dtype))
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -51,11 +52,10 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     return worst
 
 
-def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str) -> Verdict:
-    """The verdict on one GEMM: an error is measured in its bound; a row that was not written is wrong."""
+def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any) -> Verdict:
+    """The verdict on C of one GEMM: an error is measured in its bound; a row that was not written is wrong."""
     import torch
 
-    found = operands.gemms[part].c
     worst, at, most = 0.0, (0, 0), 0.0
     flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
     for expert in torch.unique(flat).tolist():

@@ -36,7 +36,7 @@ def extent(problem: MoeProblem, part: str) -> Extent:
 
 @dataclass(frozen=True)
 class Tensors:
-    """One GEMM's; what the problem does not have is None."""
+    """One GEMM's; what the problem does not have is None. wide: C is fp32, in Triton's interpreter."""
 
     a: Any = None
     w: Any = None
@@ -48,6 +48,7 @@ class Tensors:
     row_ids: Any = None
     experts: Any = None
     total: Any = None
+    wide: bool = False
 
 
 def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "group_n": group_n, "group_k": group_k, "naive_block_assignment": not server.sorts(problem),
         "BLOCK_SIZE_M": block_m, "BLOCK_SIZE_N": block_n, "BLOCK_SIZE_K": block_k,
         "GROUP_SIZE_M": own["GROUP_SIZE_M"], "SPLIT_K": 1,
-        "MUL_ROUTED_WEIGHT": part == DOWN, "top_k": of.divisor, "compute_type": problem.out,
+        "MUL_ROUTED_WEIGHT": part == DOWN, "top_k": of.divisor, "compute_type": "fp32" if tensors.wide else problem.out,
         "use_fp8_w8a8": problem.dtype == "fp8_w8a8", "use_int8_w8a8": False,
         "use_int8_w8a16": problem.dtype == "int8_w8a16",
         "per_channel_quant": problem.scaling == "channel" and problem.dtype == "fp8_w8a8",

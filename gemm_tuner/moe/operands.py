@@ -5,7 +5,7 @@ The second GEMM has an input of its own, like what the activation gives: each GE
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
@@ -36,17 +36,34 @@ class Gemm:
 @dataclass(frozen=True)
 class MoeOperands:
     """One draw of the routing, with tensors that all draws share. router: fp32 weight of each row. ids: (tokens,
-    topk). aligned: by BLOCK_SIZE_M, made when a configuration first needs it."""
+    topk). aligned: by BLOCK_SIZE_M, made when a configuration first needs it. wide: made by ``interpretable``."""
 
     problem: MoeProblem
     gemms: dict[str, Gemm]
     router: Any
     ids: Ids
     aligned: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
+    wide: bool = False
+
+    def interpretable(self) -> MoeOperands:
+        """The same values in types that Triton's interpreter multiplies correctly, as ``gemm.operands.interpretable``
+        says."""
+        wider = {name: interpretable_type(name) for name in (self.problem.out, self.problem.fp8)}
+        types = {_torch(name): _torch(wide) for name, wide in wider.items()}
+
+        def widened(tensor: Any) -> Any:
+            return None if tensor is None else tensor.to(types.get(tensor.dtype, tensor.dtype))
+
+        gemms = {
+            part: replace(one, a=widened(one.a), w=widened(one.w), c=one.c.float(), bias=widened(one.bias))
+            for part, one in self.gemms.items()
+        }
+        return replace(self, gemms=gemms, wide=True)
 
     def tensors(self, part: str, block_m: int) -> Tensors:
         one, (row_ids, experts, total) = self.gemms[part], self.alignment(block_m)
-        return Tensors(one.a, one.w, one.c, one.a_scale, one.w_scale, one.bias, self.router, row_ids, experts, total)
+        given = one.a, one.w, one.c, one.a_scale, one.w_scale, one.bias, self.router, row_ids, experts, total
+        return Tensors(*given, wide=self.wide)
 
     def alignment(self, block_m: int) -> tuple[Any, Any, Any]:
         """(sorted rows, expert of each block, rows in all), on the device."""
@@ -75,8 +92,8 @@ def make(problem: MoeProblem, seed: int, device: str) -> list[MoeOperands]:
 def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
     import torch
 
-    of, out = extent(problem, part), getattr(torch, DTYPES[problem.out].torch_name)
-    a_type = out if problem.dtype != "fp8_w8a8" else getattr(torch, DTYPES[problem.fp8].torch_name)
+    of, out = extent(problem, part), _torch(problem.out)
+    a_type = out if problem.dtype != "fp8_w8a8" else _torch(problem.fp8)
     a = torch.randn(of.rows_a, of.depth, generator=generator, device=device).to(a_type)
     w = torch.empty(problem.E, of.columns, of.depth, dtype=weight_type(problem), device=device)
     for expert in range(problem.E):  # one at a time: all in fp32 would not fit
@@ -92,9 +109,16 @@ def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
 
 
 def weight_type(problem: MoeProblem) -> Any:
+    return _torch({"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype))
+
+
+def interpretable_type(name: str) -> str:
+    return "fp16" if DTYPES[name].is_fp8 else "fp32" if name == "bf16" else name
+
+
+def _torch(name: str) -> Any:
     import torch
 
-    name = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
     return getattr(torch, DTYPES[name].torch_name)
 
 

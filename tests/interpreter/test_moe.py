@@ -1,0 +1,98 @@
+"""Fused MoE GEMMs in the interpreter: our host code around a server's kernel, against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import moe_kernel_source
+import pytest
+from moe_runner import checked
+from samples import device
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.moe import kernel_source
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS, _entry
+from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.source import codegen
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {"vllm": moe_kernel_source.VLLM, "sglang": moe_kernel_source.sglang()}
+BF16 = MoeProblem("vllm", 5, 4, 48, 80, 2, seeds=1)
+FP8 = replace(BF16, N=64, K=96, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))
+TILES = ((16, 32, 32, 1, 4, 2), (32, 64, 64, 16, 4, 2))
+
+
+def written(folder: Path, source: str, problem: MoeProblem, configs: Iterable[PlainConfig]) -> tuple[str, MoeProblem]:
+    """(the path of a script with these configurations, the problem with its kernel)."""
+    file = folder / "kernel.py"
+    file.write_text(source)
+    _, kernel = kernel_source.read(str(file))
+    problem = replace(problem, kernel=kernel, kernel_sha=kernel.sha)
+    family, target = SERVERS[problem.server].family, device("sm_90").target
+    script = codegen.write_script(ROOT / "templates", folder, family, problem, configs, target)
+    return str(folder / script.file), problem
+
+
+def configs_of(problem: MoeProblem, *tiles: tuple[int, ...]) -> list[PlainConfig]:
+    return [PlainConfig(SERVERS[problem.server].family, tuple(_entry(*tile).items())) for tile in tiles]
+
+
+CASES = {
+    "bf16, no tile divides": BF16,
+    "without sorting": replace(BF16, M=1, E=16),
+    "fp16 with bias": replace(BF16, dtype="fp16", out="fp16", bias=True),
+    "no gate": replace(BF16, activation="relu2_no_mul"),
+    "one expert has all rows": replace(BF16, M=37, E=1, topk=1),
+    "most experts have none": replace(BF16, M=3, E=64, topk=3, routing=("zipf:4.0",)),
+    "fp8, a scale a block": FP8,
+    "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
+    "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
+    "int8 weights": replace(BF16, dtype="int8_w8a16", scaling="channel"),
+}
+
+
+@pytest.mark.parametrize("server", SOURCES)
+@pytest.mark.parametrize("case", CASES)
+def test_both_gemms_are_right(case: str, server: str, tmp_path: Path) -> None:
+    problem = replace(CASES[case], server=server)
+    configs = configs_of(problem, TILES[len(case) % 2])
+    script, problem = written(tmp_path, SOURCES[server], problem, configs)
+    found = checked(script, problem, configs[0])
+    assert found.ok, found.message
+    assert 0 < found.error_over_bound <= 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rows // top_k)[:, None] * stride_am", "rows)[:, None] % 2 * stride_am"),
+        ("if MUL_ROUTED_WEIGHT:", "if False:"),
+        ("expert * stride_be", "expert * 0"),
+        ("real = rows < num_valid_tokens", "real = rows < num_valid_tokens - 1"),
+        ("tl.cdiv(K, BLOCK_SIZE_K)", "K // BLOCK_SIZE_K"),
+        ("wrapped // group_n * stride_bsn", "wrapped * 0"),
+    ],
+)
+def test_a_wrong_kernel_is_found(old: str, new: str, tmp_path: Path) -> None:
+    """A row of another token, a weight or an expert left out, a row not written, a rest of K, a scale."""
+    problem = FP8 if "group_n" in old else BF16
+    assert old in moe_kernel_source.VLLM
+    configs = configs_of(problem, TILES[0])
+    script, problem = written(tmp_path, moe_kernel_source.VLLM.replace(old, new), problem, configs)
+    found = checked(script, problem, configs[0])
+    assert not found.ok and ("down" in found.message or old != "if MUL_ROUTED_WEIGHT:")
+    assert found.message.startswith("the ") and "GEMM is wrong in row" in found.message
+
+
+def test_checks_have_ragged_extents_and_experts_without_rows() -> None:
+    layer = MoeProblem("vllm", 4096, 256, 256, 7168, 8, "fp8_w8a8", scaling="block", block_shape=(128, 128))
+    for one in (layer, replace(layer, dtype="bf16", scaling="none", block_shape=(0, 0))):
+        config = WORKLOAD.default_config(one, device("sm_90")).to_dict()
+        small = WORKLOAD.check_problems(one, config, descriptors=False, interpreted=True)
+        assert len(small) == 2 and all(isinstance(p, MoeProblem) and p.E * p.N * p.K <= 2**19 for p in small)
+        assert {p.kernel_sha for p in small if isinstance(p, MoeProblem)} == {one.kernel_sha}
+        on_gpu = WORKLOAD.check_problems(one, config, descriptors=False, interpreted=False)
+        assert on_gpu[0] == one and len(on_gpu) == 2
