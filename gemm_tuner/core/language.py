@@ -106,7 +106,8 @@ class Language(Protocol):
         """Prepares this process, a worker, for ``compile``."""
 
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
-        """Compiles all kernels of one call; the resources reported are the main kernel's.
+        """Compiles all kernels of one call; the registers reported are the main kernel's, spills and shared memory the
+        most of any.
 
         Raises OSError when the cache cannot be written.
         """

@@ -107,9 +107,9 @@ class Vllm(Server):
             rows, columns = problem.block_shape
             narrow = not amd and m <= 8 and rows % 64 == 0
             stages = 2 if amd else 4 if narrow and m <= 4 else 3
-            return _entry(16 if m <= 64 else 64, 64 if narrow else rows, columns, 1 if m <= 16 else 32, 4, stages)
+            return entry(16 if m <= 64 else 64, 64 if narrow else rows, columns, 1 if m <= 16 else 32, 4, stages)
         block_m = 16 if m <= 32 else 32 if m <= 96 else 64 if m <= 512 else 128
-        return _entry(
+        return entry(
             block_m,
             64 if m <= 64 else 128,
             128 if problem.dtype == "fp8_w8a8" or m <= 64 else 64,
@@ -135,16 +135,16 @@ class Sglang(Server):
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
         few, amd = problem.M <= problem.E, arch.startswith("gfx")
         if problem.scaling == "block":
-            return _entry(64, *problem.block_shape, 32, 4, 2 if amd else 3)
+            return entry(64, *problem.block_shape, 32, 4, 2 if amd else 3)
         if problem.dtype == "fp8_w8a8":
             stages = 2 if amd else 4
-            return _entry(64, 128, 128, 1, 4, stages) if few else _entry(128, 256, 128, 32, 8, stages)
+            return entry(64, 128, 128, 1, 4, stages) if few else entry(128, 256, 128, 32, 8, stages)
         # Without these keys Triton's own: 4 warps, 3 stages on NVIDIA and 2 on AMD.
         stages = 2 if amd else 3
-        return _entry(16, 32, 64, 1, 4, stages) if few else _entry(64, 64, 32, 8, 4, stages)
+        return entry(16, 32, 64, 1, 4, stages) if few else entry(64, 64, 32, 8, 4, stages)
 
 
-def _entry(*values: int) -> dict[str, int]:
+def entry(*values: int) -> dict[str, int]:
     return dict(zip(FIELDS, values, strict=True))
 
 

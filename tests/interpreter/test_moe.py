@@ -14,7 +14,7 @@ from samples import device
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.moe import kernel_source
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.servers import SERVERS, _entry
+from gemm_tuner.moe.servers import SERVERS, entry
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
 
@@ -37,7 +37,7 @@ def written(folder: Path, source: str, problem: MoeProblem, configs: Iterable[Pl
 
 
 def configs_of(problem: MoeProblem, *tiles: tuple[int, ...]) -> list[PlainConfig]:
-    return [PlainConfig(SERVERS[problem.server].family, tuple(_entry(*tile).items())) for tile in tiles]
+    return [PlainConfig(SERVERS[problem.server].family, tuple(entry(*tile).items())) for tile in tiles]
 
 
 CASES = {

@@ -128,3 +128,23 @@ def test_alignment_gives_every_row_a_place_in_a_block_of_its_expert() -> None:
             experts = np.repeat(found.experts, block)[: len(found.row_ids)]
             assert (ids.ravel()[found.row_ids[real]] == experts[real]).all()
             assert (found.experts[found.total // block :] == -1).all()
+
+
+def test_defaults_are_what_the_servers_launch_without_a_file() -> None:
+    """Read off vLLM 0.33.0 and SGLang 0.5.23: BLOCK_SIZE_M, N, K, GROUP_SIZE_M, num_warps, num_stages."""
+    sglang = {"server": "sglang"}
+    for problem, arch, expected in (
+        (QWEN, H200, (32, 64, 128, 1, 4, 3)),
+        (replace(QWEN, M=1), H200, (16, 64, 128, 1, 4, 4)),
+        (replace(QWEN, M=4096), H200, (128, 128, 64, 1, 8, 3)),
+        (replace(QWEN, M=4096, E=8), MI300X, (128, 128, 64, 16, 8, 2)),
+        (replace(DEEPSEEK, M=8), H200, (16, 64, 128, 1, 4, 3)),
+        (replace(DEEPSEEK, M=4096), H200, (64, 128, 128, 32, 4, 3)),
+        (replace(DEEPSEEK, scaling="tensor", block_shape=(0, 0), M=1024), H200, (128, 128, 128, 1, 8, 3)),
+        (replace(QWEN, **sglang), H200, (16, 32, 64, 1, 4, 3)),
+        (replace(QWEN, M=129, **sglang), H200, (64, 64, 32, 8, 4, 3)),
+        (replace(DEEPSEEK, **sglang), H200, (64, 128, 128, 32, 4, 3)),
+    ):
+        assert tuple(WORKLOAD.default_config(problem, arch).options().values())[:6] == expected
+    amd = WORKLOAD.default_config(QWEN, MI300X).options()
+    assert list(amd)[6:] == ["waves_per_eu", "matrix_instr_nonkdim", "kpack"]

@@ -73,7 +73,8 @@ def let_torch_in() -> None:
 
 
 def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
-    """Compiles all kernels of one call; the resources reported are the main kernel's.
+    """Compiles all kernels of one call; the registers reported are the main kernel's, spills and shared memory the
+    most of any.
 
     Raises OSError when the cache of compiled kernels cannot be written.
     """
@@ -84,6 +85,7 @@ def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> Compile
         main = compiled[0]
         kind = "cubin" if target.backend == "cuda" else "hsaco"
         registers, spills = resources(main.asm[kind], target)
+        spills = max([spills, *(resources(kernel.asm[kind], target)[1] for kernel in compiled[1:])])
         digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
