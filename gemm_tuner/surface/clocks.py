@@ -84,6 +84,14 @@ class UserClock:
         return number * self._unit_us
 
 
+def flush_bytes() -> int:
+    """What a flush reads, so that the L2 of the current GPU holds nothing else."""
+    import torch
+
+    l2_bytes = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0)
+    return max(LEAST_FLUSH_BYTES, FLUSH_L2_TIMES * int(l2_bytes))
+
+
 class _Flushes:
     """Empties L2 before a call, and so gives the host the time to launch it while the GPU is busy."""
 
@@ -91,8 +99,7 @@ class _Flushes:
     def _flush(self) -> Callable[[], Any]:
         import torch
 
-        device = torch.device("cuda", torch.cuda.current_device())
-        size = max(LEAST_FLUSH_BYTES, FLUSH_L2_TIMES * int(torch.cuda.get_device_properties(device).L2_cache_size))
+        size, device = flush_bytes(), torch.device("cuda", torch.cuda.current_device())
         if find_spec("triton") is None:
             buffer = torch.empty(size, dtype=torch.uint8, device=device)
             return lambda: buffer.zero_()

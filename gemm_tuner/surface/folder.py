@@ -44,13 +44,16 @@ class SessionFolder:
 
     def log(self, row: Row) -> None:
         """One line of what became of a configuration."""
-        if self.path is None:
-            return
         time_us = "" if row.us is None else f" {row.us:.6g} us"
         stage = "finals" if row.finalist else "baseline" if row.baseline else "screen"
-        line = f"{time.strftime('%H:%M:%S')} {stage} {row.name}: {row.status.value}{time_us} {row.reason}"
+        self.say(f"{stage} {row.name}: {row.status.value}{time_us} {row.reason}")
+
+    def say(self, text: str) -> None:
+        """One line of the log."""
+        if self.path is None:
+            return
         with (self.path / LOG).open("a", encoding="utf-8") as file:
-            file.write(line.rstrip() + "\n")
+            file.write(f"{time.strftime('%H:%M:%S')} {text}".rstrip() + "\n")
 
     def write(self, tuned: Tuned) -> None:
         """The table as CSV, and the best configuration as YAML."""

@@ -1,7 +1,7 @@
 """Ranks the finalists of live functions, by the functions that rank those of GEMMs.
 
-Blocks of rounds stand in the place of processes: every second one publishes, the others choose. All of them are of one
-process, so that ties and intervals say nothing of what another process would give.
+Every second process publishes, the others choose. Of a single process, blocks of its rounds stand in their place: ties
+then say nothing of what another process would give.
 """
 
 from __future__ import annotations
@@ -29,15 +29,26 @@ class Ranked:
 def rank(
     problem: KernelProblem, samples_us: Mapping[str, Sequence[float]], configs: Mapping[str, PlainConfig]
 ) -> Ranked:
-    """samples_us: by name, one sample a round, as many of each. configs: of those that may be chosen."""
+    """Of one process. samples_us: by name, one sample a round. configs: of those that may be chosen."""
     rounds = min((len(samples) for samples in samples_us.values()), default=0)
     blocks = max(1, min(PROCESSES, rounds // 2))
-    plan, timings = FinalsPlan(), []
-    for block in range(blocks):
-        begin, end = block * rounds // blocks, (block + 1) * rounds // blocks
-        for name, samples in samples_us.items():
-            part = tuple(samples[begin:end])
-            timings.append(Timing(problem, name, Status.OK, part, process=block, role=plan.role(block)))
+    bounds = [(block * rounds // blocks, (block + 1) * rounds // blocks) for block in range(blocks)]
+    parts = [{name: samples[begin:end] for name, samples in samples_us.items()} for begin, end in bounds]
+    return rank_processes(problem, parts, configs)
+
+
+def rank_processes(
+    problem: KernelProblem,
+    processes: Sequence[Mapping[str, Sequence[float]]],
+    configs: Mapping[str, PlainConfig],
+) -> Ranked:
+    """As ``rank``, of the samples of several processes."""
+    plan = FinalsPlan()
+    timings = [
+        Timing(problem, name, Status.OK, tuple(samples), process=number, role=plan.role(number))
+        for number, part in enumerate(processes)
+        for name, samples in part.items()
+    ]
     sheet, judge = sheet_of(timings), Judge()
     ranking = judge.rank_finalists(sheet, configs)
     return Ranked(ranking.order, ranking.ties, judge.published(sheet))

@@ -176,6 +176,7 @@ class Effort:
     early_stop_ratio: a configuration whose warm call takes so many times the best's is not timed further; 0 times all.
     within:       of the best screened time; what is slower than that has no finals.
     chunk:        configurations that are held, with their inputs, at once, beside the finalists.
+    processes:    of finals under a profiler.
     timeout_s:    of the build and of the first call of a configuration, each; 0 is no limit. It interrupts Python code
                   of the main thread, not a call into C that does not return.
     """
@@ -187,6 +188,7 @@ class Effort:
     early_stop_ratio: float = 4.0
     within: float = 1.3
     chunk: int = 16
+    processes: int = 3
     timeout_s: float = 0.0
 
 

@@ -16,7 +16,6 @@ from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
 from gemm_tuner.surface.folder import SessionFolder
-from gemm_tuner.surface.ranking import rank
 from gemm_tuner.surface.records import Call, Config, Effort, Row, Tuned, WrongOutput, plain_config
 from gemm_tuner.surface.time_limit import TimeLimit, limited
 
@@ -192,6 +191,8 @@ class Session:
 
     def finals(self, baselines: Mapping[str, Ready], seed: int) -> None:
         """Rounds over the finalists and the baselines, each in another order; ranks them."""
+        from gemm_tuner.surface.ranking import rank  # imports scipy, which a process that screens does without
+
         finalists = self._finalists()
         beside = self._baselines(baselines)
         order, entries = random.Random(seed), list({**finalists, **beside}.items())

@@ -1,7 +1,7 @@
 """Tunes live functions in this process: each is built, checked and screened alone; the best have finals in rounds.
 
-An error of one configuration costs that one. What ends the process, or the GPU's context, ends the run: ``kernel`` and
-``spec`` of the command line survive that.
+An error of one configuration costs that one. What ends the process, or the GPU's context, ends the run: what is given a
+``profiler``, and ``kernel`` and ``spec`` of the command line, survive that.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.clocks import ChosenClock, Clock
 from gemm_tuner.surface.compare import Judge
+from gemm_tuner.surface.external import tune_external
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.records import Check, Effort, Tuned, names_of
-from gemm_tuner.surface.session import Build, Ready, Session
+from gemm_tuner.surface.session import Build, Session
 
 
 def tune_callables(
@@ -28,8 +29,9 @@ def tune_callables(
     names: Sequence[str] | None = None,
     check: Check | None = None,
     clock: str | Clock = "auto",
-    baselines: Mapping[str, Ready] | None = None,
+    baselines: Mapping[str, Any] | None = None,
     effort: Effort | None = None,
+    profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
     seed: int = 0,
 ) -> Tuned:
@@ -40,6 +42,10 @@ def tune_callables(
     check:     of outputs, for calls that bring none of their own.
     clock:     "auto", "proton", "events", "host", or an object with ``name`` and ``measure``.
     baselines: functions that stand in the finals and are never chosen, by name.
+    profiler:  such as "nsys" or "auto": configurations run in processes of their own, the finals under this profiler;
+               a crash costs one configuration. ``build``, the reference and baselines must then be functions that
+               another process can import; their random inputs are the same in each, by ``seed``. "clock" is for
+               functions of the CPU.
     output_dir: where the folder of this run is made; None writes nothing.
 
     Raises UserError without configurations, or where the reference fails. That none is right is told by ``Tuned.best``.
@@ -47,10 +53,15 @@ def tune_callables(
     given = [dict(config) for config in configs]
     if not given:
         raise UserError("No configurations to tune", where=name, hint="give at least one, {} for the defaults")
+    names, effort = names_of(given) if names is None else names, effort or Effort()
+    if profiler:
+        return tune_external(
+            dict(zip(names, given, strict=True)), build, name=name, check=check, baselines=baselines or {},
+            effort=effort, profiler=profiler, output_dir=output_dir, seed=seed,
+        )  # fmt: skip
     started = time.monotonic()
     folder = SessionFolder.make(output_dir, name)
-    session = Session(name, build, Judge(check), ChosenClock(clock), effort or Effort(), folder)
-    names = names_of(given) if names is None else names
+    session = Session(name, build, Judge(check), ChosenClock(clock), effort, folder)
     for at in range(0, len(given), session.effort.chunk):
         chunk = slice(at, at + session.effort.chunk)
         session.screen(names[chunk], given[chunk])

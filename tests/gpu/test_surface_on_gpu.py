@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import live_functions
 import pytest
 from samples import ROOT
 
@@ -99,3 +101,19 @@ def test_aiters_script_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, script, *rows, *folders], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     (saved,) = tmp_path.glob("*-SOFTMAX.json")
     assert list(json.loads(saved.read_text())) == ["small", "large"]
+
+
+def test_functions_that_can_be_imported_have_finals_under_nsys_and_survive_crashes() -> None:
+    example()
+    tuned = gt.tune_callables(
+        [*SPACE, {"ROWS": 0, "num_warps": 4}], functools.partial(live_functions.build_softmax, 4096, 1024),
+        profiler="nsys", check=gt.Check(skip=True), output_dir=None,
+        baselines={"torch": live_functions.torch_softmax},
+    )  # fmt: skip
+    crashed = next(row for row in tuned.rows if row.config.get("ROWS") == 0)
+    assert crashed.status is Status.CRASHED and "assert" in crashed.reason
+    assert tuned.method == tuned.winner.method == "nsys" and tuned.winner.verified is Verified.TRUE
+    in_process = gt.tune_callables([tuned.config], functools.partial(live_functions.build_softmax, 4096, 1024),
+                                   clock="proton", output_dir=None)  # fmt: skip
+    assert tuned.latency_us == pytest.approx(in_process.latency_us, rel=0.1)
+    assert next(row.us for row in tuned.rows if row.baseline) is not None

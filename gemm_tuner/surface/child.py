@@ -1,0 +1,158 @@
+"""What runs in a process of its own, alone or under a profiler: times functions.
+
+It reads a job, and writes a journal as it goes: a crash loses nothing of what was known before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.processor import Gpu
+from gemm_tuner.surface.clocks import ChosenClock, HostClock, flush_bytes, wait
+from gemm_tuner.surface.compare import Judge, fill_with_nan
+from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.job import JOB, JOURNAL, SCREEN, Begun, Event, Finished, Job, Turns, config_of, told
+from gemm_tuner.surface.records import Call, Config
+from gemm_tuner.surface.session import Session
+from gemm_tuner.system.processes import die_with_the_tuner
+
+EXIT_STICKY = 75
+
+
+class Journal:
+    """Events, each whole in the file before what follows it is begun."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, event: Event) -> None:
+        self._stream.write(msgspec.json.encode(event) + b"\n")
+        self._stream.flush()
+
+
+def seeded(build: Callable[[Config], Any], seed: int) -> Callable[[Config], Any]:
+    """The same random numbers for each configuration, whatever libraries make them."""
+
+    def built(config: Config) -> Any:
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed)
+        if "torch" in sys.modules:
+            sys.modules["torch"].manual_seed(seed)
+        return build(config)
+
+    return built
+
+
+def screen(job: Job, journal: Journal) -> bool:
+    """Each configuration alone, so that a crash is of the one begun last; False when the GPU's context is lost."""
+    clock = ChosenClock("auto")
+    build = seeded(job.build.load(), job.seed)
+    session = Session("", build, Judge(job.check.load()), clock, job.effort, SessionFolder(None))
+    for name, config in job.configs.items():
+        journal.write(Begun(name))
+        session.screen([name], [config_of(config)])
+        journal.write(told(session.rows[name]))
+        if session.lost:
+            return False
+    session.settle_agreement()
+    for row in session.rows.values():
+        journal.write(told(row))
+    return True
+
+
+def finals(job: Job, journal: Journal) -> bool:
+    """Rounds over configurations and baselines, each round in another order."""
+    build = seeded(job.build.load(), job.seed)
+    makers: dict[str, Callable[[], Any]] = {name: partial(build, config_of(one)) for name, one in job.configs.items()}
+    makers |= {name: one.load for name, one in job.baselines.items()}
+    running: dict[str, Call] = {}
+    for name, make in makers.items():
+        journal.write(Begun(name))
+        try:
+            running[name] = _warm(make(), job.effort.warmup)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+            if name in job.configs:
+                raise
+    journal.write(Begun(""))
+    dice, names, turns = random.Random(f"{job.seed} {job.process}"), list(running), list[str]()
+    for _ in range(job.effort.rounds):
+        dice.shuffle(names)
+        turns += names
+    if job.host:
+        samples = HostClock().measure([running[name] for name in turns])
+        for sample in samples:
+            if isinstance(sample, Exception):
+                raise sample
+        journal.write(Turns(turns, [one for one in samples if isinstance(one, float)]))
+    else:
+        _record(job, [running[name] for name in turns], len(names))
+        journal.write(Turns(turns))
+    return True
+
+
+def _warm(made: Any, calls: int) -> Call:
+    call = made if isinstance(made, Call) else Call(made)
+    for _ in range(max(1, calls)):
+        if call.before:
+            call.before()
+        fill_with_nan(call.outputs)
+        call.run()
+        wait()
+    return call
+
+
+def _record(job: Job, turns: list[Call], round_size: int) -> None:
+    """Calls under a profiler, each behind a flush of L2, between marker kernels and in a scope of its own."""
+    from gemm_tuner.core.language import language_of
+
+    gpu = Gpu()
+    support = language_of("triton").support_calls(flush_bytes(), "cuda")
+    for launch in support.values():
+        launch()
+    gpu.wait()
+    if job.capture:
+        gpu.start_recording()
+    for number, call in enumerate(turns):
+        if call.before:
+            call.before()
+        support[FLUSH_SYMBOL]()
+        support[BEGIN_SYMBOL]()
+        with _scope(job, number):
+            call.run()
+        support[END_SYMBOL]()
+        if number % round_size == round_size - 1:
+            gpu.wait()
+    gpu.wait()
+    if job.capture:
+        gpu.stop_recording()
+
+
+def _scope(job: Job, number: int) -> Any:
+    if not job.scopes:
+        return contextlib.nullcontext()
+    import triton.profiler as proton
+
+    return proton.scope(f"L{number}")
+
+
+def main(folder: Path) -> int:
+    die_with_the_tuner()
+    job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
+    with (folder / JOURNAL).open("wb") as stream:
+        journal = Journal(stream)
+        if not (screen if job.stage == SCREEN else finals)(job, journal):
+            os._exit(EXIT_STICKY)  # what holds a lost context may hang at its end
+        journal.write(Finished())
+    return 0

@@ -1,0 +1,265 @@
+"""Functions that can be imported are tuned in processes of their own, the finals under an external profiler.
+
+What ends a process, or hangs in it, costs the configuration that was running; the others are screened by a new process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gemm_tuner import profilers
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.records import Status
+from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
+from gemm_tuner.measure import attribution, probe
+from gemm_tuner.measure.device import driver_name, lock_name
+from gemm_tuner.profilers import Profiler
+from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.job import (
+    FINALS,
+    JOB,
+    JOURNAL,
+    SCREEN,
+    Begun,
+    Event,
+    Finished,
+    Job,
+    Told,
+    Turns,
+    named,
+    named_check,
+    read_events,
+    written,
+)
+from gemm_tuner.surface.ranking import rank_processes
+from gemm_tuner.surface.records import Call, Check, Config, Effort, Row, Tuned, plain_config
+from gemm_tuner.system import gpu_lock
+from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.processes import Ended, run_watched
+
+# Importing the user's modules and torch, with nothing begun; ending a recording and converting it.
+START_LIMIT_S = 180.0
+REPORT_LIMIT_S = 900.0
+# A build and all calls of one configuration, where the caller sets no limit.
+LIMIT_S = 60.0
+MAX_PROCESSES = 25
+SCRIPT = """\
+import sys
+from pathlib import Path
+from gemm_tuner.surface.child import main
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
+"""
+
+
+def tune_external(
+    configs: Mapping[str, Config],
+    build: Callable[[Config], Any],
+    *,
+    name: str,
+    check: Check | None,
+    baselines: Mapping[str, Callable[[], Any]],
+    effort: Effort,
+    profiler: str,
+    output_dir: Path | str | None,
+    seed: int,
+) -> Tuned:
+    """As ``tune_callables``. configs: by name. Raises UserError for what another process cannot import."""
+    job = Job(
+        stage=SCREEN,
+        build=named(build, "build"),
+        configs={name: written(config, f"configuration {name}") for name, config in configs.items()},
+        check=named_check(check or Check()),
+        baselines={name: named(one, f"baseline {name}") for name, one in baselines.items()},
+        effort=effort,
+        seed=seed,
+    )
+    started = time.monotonic()
+    gpus = [] if profiler == "clock" else probe.gpus()
+    backend = "cpu" if not gpus else "cuda" if gpus[0]["arch"].startswith("sm_") else "hip"
+    tool = profilers.select(profiler, backend)
+    folder = SessionFolder.make(output_dir, name)
+    with ExitStack() as stack:
+        raw = folder.path / "raw" if folder.path else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(gpu_lock.held([lock_name(gpus[0], driver_name(gpus[0], "0"))] if gpus else []))
+        run = _Run(job, dict(configs), tool, raw, folder)
+        run.screen()
+        run.finals()
+    best = run.order[0] if run.order else ""
+    made = build(dict(configs[best])) if best else None
+    return run.tuned(name, made.product if isinstance(made, Call) else made, time.monotonic() - started)
+
+
+@dataclass
+class _Run:
+    """rows: by name. order, ties: of the finals."""
+
+    job: Job
+    configs: dict[str, Config]
+    profiler: Profiler
+    raw: Path
+    folder: SessionFolder
+    rows: dict[str, Row] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    ties: frozenset[str] = frozenset()
+    starts: int = 0
+
+    def record(self, row: Row) -> None:
+        if self.rows.get(row.name) != row:
+            self.folder.log(row)
+        self.rows[row.name] = row
+
+    def screen(self) -> None:
+        """Runs processes until each configuration has a row. Raises EnvironmentFault where they do not come so far."""
+        check = self.job.check
+        alone = check.skip or check.manual is not None or check.reference is not None
+        ended: set[str] = set()
+        for _ in range(MAX_PROCESSES):
+            done = set(self.rows) if alone else ended
+            left = {name: config for name, config in self.job.configs.items() if name not in done}
+            if not left:
+                return
+            events, end = self._process(msgspec.structs.replace(self.job, configs=left), under=None)
+            begun = [event.name for event in events if isinstance(event, Begun)]
+            rows = [event.row for event in events if isinstance(event, Told)]
+            for row in rows:
+                self.record(replace(row, config=self.configs[row.name]))
+            if Finished() in events:
+                return
+            if not begun:
+                raise _no_start(end)
+            at = begun[-1]
+            ended.add(at)
+            if at not in {row.name for row in rows}:
+                status = Status.TIMEOUT if end.stalled else Status.CRASHED
+                self.record(Row(self.configs[at], at, status, f"{end.how()}: {end.log_tail()}"))
+        for name in self.job.configs.keys() - self.rows.keys():
+            reason = f"not run: {MAX_PROCESSES} processes died before its turn"
+            self.record(Row(self.configs[name], name, Status.CRASHED, reason))
+
+    def finals(self) -> None:
+        """Times the best few and the baselines in several processes, and ranks them by what these agree on."""
+        timed = sorted((row.us, row.name) for row in self.rows.values() if row.status is Status.OK and row.us)
+        self.order = tuple(name for _, name in timed)
+        effort = self.job.effort
+        names = [name for us, name in timed if us <= effort.within * timed[0][0]][: effort.finalists]
+        if not names:
+            return
+        job = msgspec.structs.replace(self.job, stage=FINALS, configs={name: self.job.configs[name] for name in names})
+        found = []
+        for number in range(effort.processes):
+            samples = self._samples(msgspec.structs.replace(job, process=number))
+            if samples:
+                found.append(samples)
+        if not found:
+            return  # what was screened stands
+        problem = KernelProblem(self.folder.path.name if self.folder.path else "", "0" * SHA_DIGITS, ())
+        configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
+        ranked = rank_processes(problem, found, configs)
+        self.order, self.ties = ranked.order, ranked.ties
+        for name, published in ranked.times.items():
+            row = self.rows.get(name) or Row({}, name, Status.OK, baseline=True)
+            row = replace(row, us=published.us, samples_us=published.samples_us, method=self.profiler.name)
+            self.record(replace(row, finalist=name in configs))
+
+    def _samples(self, job: Job) -> dict[str, tuple[float, ...]]:
+        """The times of one process of finals, by name; none of one that failed."""
+        tool = self.profiler
+        how = {"host": tool.uses_clock, "scopes": tool.uses_scopes, "capture": tool.uses_capture_range}
+        job = msgspec.structs.replace(job, **how)
+        events, end = self._process(job, under=tool)
+        turns = next((event for event in events if isinstance(event, Turns)), None)
+        if turns is None:
+            begun = [event.name for event in events if isinstance(event, Begun)]
+            where = begun[-1] if begun and begun[-1] else "a round"
+            self.folder.say(f"finals, process {job.process}: {where} ended it, {end.how()}: {end.log_tail()}")
+            return {}
+        if turns.samples_us:
+            return by_name(turns.names, turns.samples_us)
+        return samples_of_trace(tool, end.log_path.parent, turns.names)
+
+    def _process(self, job: Job, under: Profiler | None) -> tuple[list[Event], Ended]:
+        """One process and what it told. Raises EnvironmentFault where a profiler's output cannot be converted."""
+        where = self.raw / f"{self.starts:02d}-{job.stage}"
+        where.mkdir(parents=True)
+        self.starts += 1
+        (where / JOB).write_bytes(msgspec.json.encode(job))
+        (where / "child.py").write_text(SCRIPT, "utf-8")
+        argv = [sys.executable, str(where / "child.py"), str(where)]
+        paths = [str(IMPORT_ROOT), *(one or os.getcwd() for one in sys.path)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+        environment |= under.environment() if under else {}
+        journal = where / JOURNAL
+
+        def limit_s() -> float:
+            events = list(read_events(journal))
+            if not events or isinstance(events[-1], (Turns, Finished)):
+                return REPORT_LIMIT_S if events else START_LIMIT_S
+            calls = 1 + job.effort.warmup + job.effort.screen_calls  # and the build
+            return calls * job.effort.timeout_s or LIMIT_S
+
+        def beat() -> object:
+            return journal.stat().st_size if journal.exists() else 0
+
+        command = under.command(argv, where) if under else argv
+        ended = run_watched(command, environment, where / "child.log", heartbeat=beat, stall_limit_s=limit_s)
+        events = list(read_events(journal))
+        export = under.export_command(where) if under else None
+        if export is not None and any(isinstance(event, Turns) for event in events):
+            done = run_watched(
+                export, environment, where / "export.log", heartbeat=lambda: None, stall_limit_s=REPORT_LIMIT_S
+            )
+            if done.exit_status != 0:
+                raise EnvironmentFault(f"{self.profiler.name} failed: {done.log_tail()}", where=str(where))
+        return events, ended
+
+    def tuned(self, name: str, kernel: Any, seconds: float) -> Tuned:
+        """kernel: the best configuration, built in this process."""
+        ranked = [self.rows[one] for one in self.order]
+        others = [row for row in self.rows.values() if row.name not in self.order]
+        tuned = Tuned(
+            name=name,
+            rows=(*ranked, *others),
+            best=ranked[0] if ranked else None,
+            kernel=kernel,
+            ties=self.ties,
+            clock=self.profiler.name,
+            seconds=seconds,
+            method=self.profiler.name,
+            folder=self.folder.path,
+        )
+        self.folder.write(tuned)
+        return tuned
+
+
+def _no_start(end: Ended) -> EnvironmentFault:
+    return EnvironmentFault(f"the process that times ended at its start, {end.how()}: {end.log_tail()}")
+
+
+def by_name(names: Sequence[str], samples_us: Sequence[float]) -> dict[str, tuple[float, ...]]:
+    found: dict[str, list[float]] = {}
+    for name, us in zip(names, samples_us, strict=True):
+        found.setdefault(name, []).append(us)
+    return {name: tuple(samples) for name, samples in found.items()}
+
+
+def samples_of_trace(profiler: Profiler, where: Path, turns: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """The times of the timed calls, by name: each is the sum of the kernels between its markers, or in its scope."""
+    index = {name: number for number, name in enumerate(dict.fromkeys(turns))}
+    calls = [
+        attribution.Call(number, index[name], name, (), False, 1, number // len(index))
+        for number, name in enumerate(turns)
+    ]
+    joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
+    return {name: samples for (_, name), samples in joined.samples_us.items()}

@@ -1,0 +1,109 @@
+"""Functions that can be imported run in processes of their own: crashes and hangs cost one configuration."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import live_functions
+import numpy as np
+import pandas as pd
+import pytest
+
+import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.profilers.base import TRACE_COLUMNS
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.surface.external import samples_of_trace
+
+EFFORT = gt.Effort(timeout_s=0.25, rounds=6, processes=2, early_stop_ratio=0)
+
+
+def test_what_crashes_hangs_or_is_wrong_costs_itself_only(tmp_path: Path) -> None:
+    kinds = [("good", 50), ("crash", 1), ("hang", 1), ("wrong", 1), ("good", 1)]
+    tuned = gt.tune_callables(
+        [{"kind": kind, "times": times} for kind, times in kinds],
+        live_functions.build,
+        check=gt.Check(live_functions.reference),
+        baselines={"slow": live_functions.baseline},
+        profiler="clock",
+        effort=EFFORT,
+        output_dir=tmp_path,
+        seed=3,
+    )
+    found = {(row.config["kind"], row.config["times"]): row for row in tuned.rows if not row.baseline}
+    assert {key: row.status for key, row in found.items()} == {
+        ("good", 1): Status.OK, ("good", 50): Status.OK, ("crash", 1): Status.CRASHED, ("hang", 1): Status.TIMEOUT,
+        ("wrong", 1): Status.WRONG,
+    }  # fmt: skip
+    assert "SIGSEGV" in found["crash", 1].reason and "nothing moved" in found["hang", 1].reason
+    assert tuned.config == {"kind": "good", "times": 1} and tuned.winner.verified is Verified.TRUE
+    assert tuned.method == tuned.winner.method == "clock" and found["good", 50].method == "in_process"
+    assert len(tuned.winner.samples_us) == 6 and isinstance(tuned.kernel(), float)
+    slow = next(row for row in tuned.rows if row.baseline)
+    assert (slow.us or 0) > tuned.latency_us
+    assert tuned.folder is not None and "crash" in (tuned.folder / "tune.log").read_text()
+
+
+def test_without_a_reference_those_that_agree_are_right() -> None:
+    configs = [{"kind": kind, "times": times} for kind, times in (("wrong", 1), ("good", 2), ("good", 1))]
+    tuned = gt.tune_callables(
+        configs, live_functions.build, profiler="clock", effort=gt.Effort(rounds=2, processes=1), output_dir=None
+    )
+    assert {row.config["kind"]: row.verified for row in tuned.rows} == {
+        "good": Verified.AGREED, "wrong": Verified.FALSE,
+    }  # fmt: skip
+
+
+def local_build(config: dict[str, Any]) -> Any:
+    return None
+
+
+local_build.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("why", "changes"),
+    [
+        ("build cannot be rebuilt.*<lambda> is a lambda", {"build": lambda config: None}),
+        ("build cannot.*local_build is of the main script", {"build": local_build}),
+        ("build cannot.*it holds a ndarray", {"build": functools.partial(live_functions.build_with, np.zeros(1))}),
+        ("reference cannot.*it is a ndarray", {"check": gt.Check(np.zeros(1))}),
+        ("configuration .* cannot.*it holds a Float32DType", {"configs": [{"type": np.dtype("f4")}]}),
+        ("manual cannot.*<lambda>", {"check": gt.Check(manual=lambda outputs: True)}),
+        ("baseline theirs cannot.*<lambda>", {"baselines": {"theirs": lambda: None}}),
+    ],
+)
+def test_what_cannot_be_rebuilt_is_named(why: str, changes: dict[str, Any]) -> None:
+    given = {
+        "configs": [{"tile": (1, 2)}],
+        "build": functools.partial(live_functions.build_with, 8),
+        "profiler": "clock",
+        "output_dir": None,
+    }
+    with pytest.raises(UserError, match=why):
+        gt.tune_callables(**{**given, **changes})
+
+
+class Recorded(Nsys):
+    """A trace as nsys gives it."""
+
+    def __init__(self, rows: list[tuple[str, float]]) -> None:
+        self.rows = rows
+
+    def read(self, out_dir: Path) -> pd.DataFrame:
+        full = [(name, number, us * 1e3, "", "7") for number, (name, us) in enumerate(self.rows)]
+        return pd.DataFrame(full, columns=list(TRACE_COLUMNS))
+
+
+def test_a_call_takes_what_its_kernels_between_the_markers_take() -> None:
+    def call(*kernels: tuple[str, float]) -> list[tuple[str, float]]:
+        return [("restore", 3.0), (FLUSH_SYMBOL, 50.0), (BEGIN_SYMBOL, 1.0), *kernels, (END_SYMBOL, 1.0)]
+
+    plain, split = [("gemm", 10.0)], [("gemm", 6.0), ("reduce", 2.0)]
+    rows = [*call(*plain), *call(*split), *call(*split), *call(("gemm", 12.0))]
+    found = samples_of_trace(Recorded(rows), Path(), ["plain", "split", "split", "plain"])
+    assert found == {"plain": (10.0, 12.0), "split": (8.0, 8.0)}
