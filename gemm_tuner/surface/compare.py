@@ -62,6 +62,11 @@ class Judge:
         self._expected: list[Any] | None = None
         self._groups: list[tuple[list[Any], list[str]]] = []
 
+    @property
+    def judges_later(self) -> bool:
+        """Whether configurations are compared with each other."""
+        return bool(self._groups)
+
     def judge(self, name: str, call: Call, returned: Any) -> Finding:
         """returned: what the call gave. Raises UserError for a reference that cannot be computed."""
         outputs = flat(call.outputs if returned is None else returned)

@@ -95,10 +95,12 @@ def tune_external(
         stack.enter_context(gpu_lock.held([lock_name(gpus[0], driver_name(gpus[0], "0"))] if gpus else []))
         run = _Run(job, dict(configs), tool, raw, folder)
         run.screen()
+        screened = time.monotonic()
         run.finals()
+        stages = {"screen": screened - started, "finals": time.monotonic() - screened}
     best = run.order[0] if run.order else ""
     made = build(dict(configs[best])) if best else None
-    return run.tuned(name, made.product if isinstance(made, Call) else made, time.monotonic() - started)
+    return run.tuned(name, made.product if isinstance(made, Call) else made, time.monotonic() - started, stages)
 
 
 @dataclass
@@ -224,7 +226,7 @@ class _Run:
                 raise EnvironmentFault(f"{self.profiler.name} failed: {done.log_tail()}", where=str(where))
         return events, ended
 
-    def tuned(self, name: str, kernel: Any, seconds: float) -> Tuned:
+    def tuned(self, name: str, kernel: Any, seconds: float, stages: Mapping[str, float]) -> Tuned:
         """kernel: the best configuration, built in this process."""
         ranked = [self.rows[one] for one in self.order]
         others = [row for row in self.rows.values() if row.name not in self.order]
@@ -238,8 +240,9 @@ class _Run:
             seconds=seconds,
             method=self.profiler.name,
             folder=self.folder.path,
+            stage_seconds=stages,
         )
-        self.folder.write(tuned)
+        self.folder.write(tuned, self.job.seed)
         return tuned
 
 

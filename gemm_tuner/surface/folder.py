@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.surface.records import Row, Tuned
-from gemm_tuner.system.documents import dump_yaml, write_text_atomically
+from gemm_tuner.system.documents import write_text_atomically
 
-LOG, TABLE, RESULTS = "tune.log", "table.csv", "tuned.yaml"
+LOG, TABLE, RESULTS, SUMMARY = "tune.log", "table.csv", "tuned.yaml", "summary.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,34 @@ class SessionFolder:
         with (self.path / LOG).open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%H:%M:%S')} {text}".rstrip() + "\n")
 
-    def write(self, tuned: Tuned) -> None:
-        """The table as CSV, and the best configuration as YAML."""
+    def write(self, tuned: Tuned, seed: int) -> None:
+        """The table as CSV, a summary as JSON, and the best configuration as a results file."""
         if self.path is None:
             return
+        from gemm_tuner.surface import results_row  # imports scipy, which a process that screens does without
+
         titles = list(dict.fromkeys(title for row in tuned.table for title in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, titles, lineterminator="\n")
         writer.writeheader()
         writer.writerows(tuned.table)
         write_text_atomically(self.path / TABLE, text.getvalue())
+        write_text_atomically(self.path / SUMMARY, json.dumps(_summary(tuned), indent=2) + "\n")
         if tuned.best is not None:
-            write_text_atomically(self.path / RESULTS, dump_yaml(_document(tuned, tuned.best)))
+            results_row.write(self.path / RESULTS, tuned, tuned.best, seed)
 
 
-def _document(tuned: Tuned, best: Row) -> dict[str, Any]:
-    return {"name": tuned.name, "config": dict(best.config), "us": best.us}
+def _summary(tuned: Tuned) -> dict[str, Any]:
+    """What the stages did, and how long they took."""
+    return {
+        "name": tuned.name,
+        "space": sum(not row.baseline for row in tuned.rows),
+        "ended_as": dict(Counter(row.status.value for row in tuned.rows if not row.baseline)),
+        "best": tuned.best.name if tuned.best else None,
+        "best_us": tuned.best.us if tuned.best else None,
+        "ties": sorted(tuned.ties),
+        "method": tuned.method,
+        "clock": tuned.clock,
+        "stage_seconds": {name: round(seconds, 3) for name, seconds in tuned.stage_seconds.items()},
+        "seconds": round(tuned.seconds, 3),
+    }

@@ -78,7 +78,7 @@ class Row:
 
     name:       of the configuration; unique.
     us:         median of a call; where ``finalist``, the estimate of the rounds that did not choose.
-    method:     who timed it: in_process, or user.
+    method:     who timed it: in_process, user, or the profiler of finals in other processes.
     """
 
     config: Mapping[str, Any]
@@ -121,8 +121,9 @@ class Tuned:
     best:      the row of the fastest right configuration, the simplest of those that are about as fast; None for none.
     kernel:    what ``build`` gave for it: Call.product.
     ties:      names of finalists that these rounds do not tell from the fastest, the fastest included.
-    clock:     what took the times: proton, events, host, or user.
+    clock:     what took the times: proton, events, host, user, or a profiler of another process.
     folder:    holds the log, the table and the results file; None where nothing was written.
+    stage_seconds: wall time of builds, of what else screening does, and of finals.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Tuned:
     seconds: float
     method: str = IN_PROCESS
     folder: Path | None = None
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Session:
     order: tuple[str, ...] = ()
     ties: frozenset[str] = frozenset()
     best_host_us: float = float("inf")
+    build_seconds: float = 0.0
 
     @property
     def not_run(self) -> str:
@@ -80,14 +81,16 @@ class Session:
 
     def _built(self, row: Row) -> Call | None:
         """The configuration, built, called once and found right; None when it is not."""
+        began = time.monotonic()
         try:
             with limited(self.effort.timeout_s):
-                made = self.build(dict(row.config))
+                call = self._made(row.config)
         except Exception as error:
             status = Status.COMPILE_TIMEOUT if isinstance(error, TimeLimit) else Status.COMPILE_ERROR
             self.fail(row, status, one_line(error))
             return None
-        call = made if isinstance(made, Call) else Call(made)
+        finally:
+            self.build_seconds += time.monotonic() - began
         row = replace(row, details=dict(call.details))
         try:
             returned = self._first_call(call)
@@ -101,6 +104,10 @@ class Session:
             return None
         self.rows[row.name] = replace(row, verified=found.verified)
         return call
+
+    def _made(self, config: Mapping[str, Any]) -> Call:
+        made = self.build(dict(config))
+        return made if isinstance(made, Call) else Call(made)
 
     def _first_call(self, call: Call) -> Any:
         if call.before:
@@ -139,7 +146,8 @@ class Session:
             self.fail_by(row, error)
             return
         limit_us = self.effort.early_stop_ratio * self.best_host_us + SLACK_US
-        if self.effort.early_stop_ratio and least_us > limit_us:
+        stops = self.effort.early_stop_ratio and not self.judge.judges_later  # what is fast may yet be found wrong
+        if stops and least_us > limit_us:
             reason = f"{least_us:.6g} us by the host's clock, the best {self.best_host_us:.6g}"
             self.record(replace(row, status=Status.EARLY_STOPPED, reason=reason))
             return
@@ -213,9 +221,19 @@ class Session:
             self.order = tuple(row.name for row in sorted(timed, key=lambda row: row.us or 0.0))
 
     def _finalists(self) -> dict[str, Call]:
-        times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
-        limit = self.effort.within * min(times.values(), default=0.0)
-        return {name: self.held[name] for name, us in times.items() if us <= limit}
+        """The best few that are right. Where faster ones were found wrong after all were built, some are built anew."""
+        timed = [row for row in self.rows.values() if row.status is Status.OK and row.us is not None]
+        timed.sort(key=lambda row: row.us or 0.0)
+        limit = self.effort.within * (timed[0].us or 0.0) if timed else 0.0
+        found = {}
+        for row in timed[: self.effort.finalists] if not self.lost else ():
+            if (row.us or 0.0) <= limit:
+                call = self.held.get(row.name) or self._built(row)
+                if call is not None:
+                    self.rows[row.name] = row
+                    found[row.name] = call
+        self.held = found
+        return found
 
     def _baselines(self, baselines: Mapping[str, Ready]) -> dict[str, Call]:
         """Those that ran once; they are not checked."""
@@ -239,7 +257,7 @@ class Session:
     def problem(self) -> KernelProblem:
         return KernelProblem(self.name, "0" * SHA_DIGITS, ())
 
-    def result(self, seconds: float) -> Tuned:
+    def result(self, seconds: float, stage_seconds: Mapping[str, float], seed: int) -> Tuned:
         ranked = [self.rows[name] for name in self.order]
         others = [row for row in self.rows.values() if row.name not in self.order]
         best = ranked[0] if ranked else None
@@ -254,8 +272,9 @@ class Session:
             seconds=seconds,
             method=self.clock.method,
             folder=self.folder.path,
+            stage_seconds=stage_seconds,
         )
-        self.folder.write(tuned)
+        self.folder.write(tuned, seed)
         return tuned
 
 

@@ -66,5 +66,9 @@ def tune_callables(
         chunk = slice(at, at + session.effort.chunk)
         session.screen(names[chunk], given[chunk])
     session.settle_agreement()
+    screened = time.monotonic()
     session.finals(baselines or {}, seed)
-    return session.result(time.monotonic() - started)
+    ended = time.monotonic()
+    builds = session.build_seconds
+    stages = {"builds": builds, "screen": screened - started - builds, "finals": ended - screened}
+    return session.result(ended - started, stages, seed)

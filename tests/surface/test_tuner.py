@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from samples import ROOT
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.store import results
 from gemm_tuner.surface.clocks import HostClock
 
 
@@ -220,7 +222,35 @@ def test_a_run_leaves_log_table_and_best(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["B"] for row in rows] == ["1", "2"] and rows[0]["status"] == "ok" and rows[0]["method"] == "in_process"
     assert "B1_tile4x4: ok" in (tuned.folder / "tune.log").read_text()
-    assert (tuned.folder / "tuned.yaml").exists()
+    read = results.read(tuned.folder / "tuned.yaml")
+    (row,) = read.rows
+    assert row.config is not None and row.config.options() == {"B": 1, "tile": (4, 4)}
+    assert row.verified is Verified.TRUE and row.facts["median_us"] == 1.0
+    assert row.facts["derived"] == {"method": "in_process"} and read.header["profiler"] == "said"
+    summary = json.loads((tuned.folder / "summary.json").read_text())
+    assert set(summary["stage_seconds"]) == {"builds", "screen", "finals"} and summary["space"] == 2
+
+
+def test_right_ones_have_finals_although_many_faster_ones_are_found_wrong_at_the_end() -> None:
+    clock = Said()
+
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        is_wrong = config["B"] < 10
+        return clock.call(1.0 + config["B"], RIGHT + (config["B"] + 1) * is_wrong)
+
+    effort = gt.Effort(finalists=3, early_stop_ratio=1.5)
+    tuned = gt.tune_callables([{"B": b} for b in (1, 2, 3, 4, 200, 201)], build, clock=clock, effort=effort,
+                              output_dir=None)  # fmt: skip
+    assert tuned.config == {"B": 200} and tuned.winner.finalist and np.array_equal(tuned.kernel(), RIGHT)
+
+
+def test_warm_up_and_timed_calls_are_as_many_as_asked() -> None:
+    clock, calls = Said(), []
+    run = clock.call(5.0)
+    effort = gt.Effort(warmup=10, screen_calls=7, rounds=100)
+    (row,) = gt.tune_callables([{}], lambda config: lambda: calls.append(run()), clock=clock, effort=effort,
+                               output_dir=None).rows  # fmt: skip
+    assert len(calls) == 10 + 7 + 100 and len(clock.order) == 107 and len(row.samples_us) == 100
 
 
 def test_importing_the_package_loads_neither_torch_nor_triton() -> None:
