@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from gemm_tuner.cli import key_validation
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
@@ -186,3 +187,14 @@ def test_what_no_kernel_goes_to_and_what_is_gone_is_one_line(
     assert export(path, "json") == 2
     assert "name the spec file by --spec" in capsys.readouterr().err
     assert export(path, "json", "--spec", str(tmp_path / "spec.yaml")) == 0
+
+
+def test_what_a_key_costs_at_a_case_is_read_from_its_finals(tmp_path: Path) -> None:
+    path = tuned(tmp_path)
+    (problem, *_) = (row.problem for row in results.read(path).rows)
+    assert isinstance(problem, KernelProblem)
+    table = tmp_path / "configs" / f"{problem.key}.csv.gz"
+    pd.read_csv(table).assign(finals_us=[2.0, 2.5]).to_csv(table, index=False)
+    assert key_validation.loss(path, problem, FOUR).pct == 25.0
+    assert key_validation.loss(path, problem, ONE).pct == 0.0
+    assert key_validation.loss(path, problem, "absent").pct is None

@@ -86,6 +86,7 @@ class Machine:
     """A folder that runs start in, and their environment. ``cache`` of compiled kernels may be shared by many.
 
     prefix: what the command is run by, such as a shell that sets limits. script: what stands for ``tune_gemm.py``.
+    task: its first words.
     """
 
     folder: Path
@@ -94,6 +95,7 @@ class Machine:
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     prefix: tuple[str, ...] = ()
     script: Path = Path(__file__).resolve().parent / "short_tune_gemm.py"
+    task: tuple[str, ...] = ("--gemm_size_file", "sizes.yaml", "--space", "space.yaml")
     axes: dict[str, str] = field(default_factory=lambda: AXES)
     sizes: str = SIZES
 
@@ -114,8 +116,7 @@ class Machine:
 
     def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
         """The tuner, in a process group of its own as a shell would start it."""
-        command = [*self.prefix, sys.executable, str(self.script), "--gemm_size_file", "sizes.yaml"]
-        command += ["--space", "space.yaml", "--num_threads", "1", *flags]
+        command = [*self.prefix, sys.executable, str(self.script), *self.task, "--num_threads", "1", *flags]
         whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, CASE: self.mark}
         with (self.folder / "out.txt").open("w") as out, (self.folder / "err.txt").open("w") as err:
             return subprocess.Popen(

@@ -17,6 +17,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.kernels import arguments, kernel_spec_file, keys
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.unseen import unseen
 from gemm_tuner.kernels.workload import WORKLOAD, at_most
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,3 +175,17 @@ def test_cases_share_a_key_by_powers_of_two_by_buckets_or_not_at_all(tmp_path: P
     assert {KernelProblem.of(spec, of[0]).sha for spec in (exact, pow2, named)} == {KernelProblem.of(exact, of[0]).sha}
     again = problem_from_dict(json.loads(json.dumps(KernelProblem.of(named, of[0]).to_dict())))
     assert isinstance(again, KernelProblem) and again.spec == named
+
+
+def test_unseen_cases_have_a_tuned_ones_key_and_lie_among_them(tmp_path: Path) -> None:
+    cases = {"rows": [100, 900, 1000], "cols": 64, "dtype": ["fp16", "fp32"]}
+    spec, of = kernel_spec_file.read(changed(tmp_path, cases=cases, key=["pow2(rows)", "cols", "dtype"]))
+    found = unseen(spec, of, 5, seed=0)
+    assert len(set(found)) == 5 and not set(found) & set(of)
+    for case in found:
+        values = dict(case)
+        assert 64 < values["rows"] <= 128 or 512 < values["rows"] <= 1000
+        assert values["cols"] == 64 and values["dtype"] in ("fp16", "fp32")
+    assert found == unseen(spec, of, 5, seed=0) != unseen(spec, of, 5, seed=1)
+    with pytest.raises(UserError, match="pow2"):
+        unseen(kernel_spec_file.read(changed(tmp_path, cases=cases))[0], of, 5, seed=0)

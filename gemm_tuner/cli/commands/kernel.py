@@ -7,8 +7,9 @@ from pathlib import Path
 
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
+from gemm_tuner.cli.flag_types import positive
 from gemm_tuner.cli.parser import Parser, see_help
-from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.gemm.sizes import SizeEntry
 
 DESCRIPTION = """\
@@ -38,6 +39,9 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
                         help="a function of a case's values and of parameters, which makes inputs, launches the kernel "
                         "and returns outputs; parameters that it does not take are the kernel's, from the spec or its "
                         "own triton.autotune")  # fmt: skip
+    parser.add_argument("--validate_key", metavar="N", type=positive,
+                        help="then tune N cases that share a key of the spec and were not tuned, and say how much "
+                        "slower the key's configuration is there than their own best")  # fmt: skip
     parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
@@ -45,6 +49,8 @@ tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
+    if arguments.host and arguments.validate_key:
+        raise UserError("says nothing about --host", where="--validate_key", accepted="it with --spec and its key")
     if arguments.host:
         from gemm_tuner.hosts import host_spec_file
         from gemm_tuner.hosts.host_spec import HostProblem
@@ -53,8 +59,15 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         return run(arguments, shown, tuple(SizeEntry(HostProblem.of(host_spec, case)) for case in cases))
     if arguments.spec is None:
         raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
+    from gemm_tuner.cli import key_validation
     from gemm_tuner.kernels import kernel_spec_file
     from gemm_tuner.kernels.problem import KernelProblem
 
     spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
-    return run(arguments, shown, tuple(SizeEntry(KernelProblem.of(spec, case)) for case in cases))
+    if arguments.validate_key:
+        key_validation.require_output(arguments.output)
+    status = run(arguments, shown, tuple(SizeEntry(KernelProblem.of(spec, case)) for case in cases))
+    previews = arguments.dry_run or arguments.explain is not None
+    if status != EXIT_OK or not arguments.validate_key or previews:
+        return status
+    return key_validation.validate(arguments, shown, spec, cases, arguments.validate_key)

@@ -1,0 +1,48 @@
+"""Cases that were not tuned and share a key with one that was: a key's configuration must be good for these, too."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
+from gemm_tuner.kernels.keys import key_of
+
+DRAWS = 2000
+
+
+def unseen(spec: KernelSpec, cases: Sequence[Case], count: int, seed: int) -> list[Case]:
+    """Up to ``count`` cases, whose whole numbers are drawn between half the least and the largest of the tuned ones,
+    evenly on a log scale. Raises UserError where a key is shared by no other case."""
+    lot, keys, found = random.Random(seed), {key_of(spec, case) for case in cases}, dict[Case, None]()
+    for _ in range(DRAWS):
+        if len(found) == count:
+            break
+        # Of some values of a tuned case, so that exact ones are met, too.
+        drawn = tuple(
+            (name, _drawn(name, value, cases, lot) if lot.random() < 0.5 else value)
+            for name, value in lot.choice(cases)
+        )
+        if drawn not in cases and _has_key(spec, drawn, keys):
+            found[drawn] = None
+    if not found:
+        hint = 'key: ["pow2(rows)", ...] lets cases share one'
+        raise UserError("no case that was not tuned has a key of one that was", where="--validate_key", hint=hint)
+    return list(found)
+
+
+def _drawn(name: str, value: Scalar, cases: Sequence[Case], lot: random.Random) -> Scalar:
+    values = [dict(case)[name] for case in cases if name in dict(case)]
+    if type(value) is not int or value < 1:
+        return lot.choice(values)
+    least, most = max(1, min(map(int, values)) // 2), max(map(int, values))
+    return round(math.exp(lot.uniform(math.log(least), math.log(most))))
+
+
+def _has_key(spec: KernelSpec, case: Case, keys: set[tuple[Scalar, ...]]) -> bool:
+    try:
+        return key_of(spec, case) in keys
+    except (UserError, ValueError):
+        return False  # beyond the last bucket
