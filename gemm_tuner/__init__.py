@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.benchmark import benchmark
     from gemm_tuner.surface.buckets import tune_and_save_configs
     from gemm_tuner.surface.callables import callables
+    from gemm_tuner.surface.install import install
     from gemm_tuner.surface.par_compile import par_compile
     from gemm_tuner.surface.profile_args import CompileArgs
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
@@ -41,6 +42,7 @@ __all__ = [
     "benchmark_config",
     "callables",
     "get_search_space",
+    "install",
     "par_compile",
     "save_configs_to_json",
     "set_autotune_inputs",
@@ -65,6 +67,7 @@ _MODULE_OF = {
     "benchmark_config": "aiter",
     "callables": "callables",
     "get_search_space": "aiter",
+    "install": "install",
     "par_compile": "par_compile",
     "save_configs_to_json": "aiter",
     "set_autotune_inputs": "supply",

@@ -22,6 +22,8 @@ from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands import SUBCOMMANDS
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_OK, EXIT_UNVERIFIED
+from gemm_tuner.kernels import launch_notes
+from gemm_tuner.kernels.launch_notes import LaunchNote
 from gemm_tuner.measure import device
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.moe.servers import SERVERS
@@ -152,6 +154,9 @@ def prepare(words: list[str], run: Path) -> None:
             copy(run, Path(word).parent / "")
         elif words[0] == "compare" and word.endswith(".yaml"):
             copy(tuned, Path(word))
+    if words[0] == "collect":
+        note = LaunchNote("softmax", "softmax.py", ["n"], {"n": 8}, {}, ["grid_0"], [8], [{"BLOCK": 8}], [])
+        launch_notes.append(Path(words[1]), note)
     if words[0] == "export":
         consumer = words[words.index("--to") + 1]
         ours = {"aiter": EXPORTABLE / "mi300x.yaml", "vllm": EXPORTABLE / "h20.yaml", "sglang": EXPORTABLE / "h20.yaml"}

@@ -19,6 +19,7 @@ SUBCOMMANDS: dict[str, str] = {
     "kernel": "tune a Triton kernel of yours",
     "moe": "tune the fused MoE kernels of vLLM and SGLang for a model",
     "spec": "tune any program or command by a spec file",
+    "collect": "make specs of the launches that gt.install() noted",
     "export": "write tuned configs as the files of vLLM, SGLang, AITER and more",
     "serve-check": "say which config a consumer gets from such files, for each M",
     "check": "say what this machine has, what is wrong and what mends it",

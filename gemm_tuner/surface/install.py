@@ -1,0 +1,280 @@
+"""``gt.install()``: triton.autotune that never tunes in the process: tuned results, else a fallback and a note."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.kernels import launch_notes
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS
+from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
+from gemm_tuner.languages.kernel_cache import VARIABLE
+from gemm_tuner.surface.traced_grid import traced
+from gemm_tuner.surface.tunables import is_tensor
+from gemm_tuner.surface.tuned_results import TunedResults
+
+NOTES = "launch_notes.jsonl"
+ORIGINAL = "_gemm_tuner_original"
+# Of Triton, by name: a configuration that raises one of these at its launch ran nothing.
+DOES_NOT_FIT = ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError", "CompilationError")
+TYPE_OF = {one.torch_name: name for name, one in DTYPES.items()}
+# Options of a launch that notes leave out where all configurations have these values.
+USUAL = {"num_ctas": 1}
+Fallback = Callable[[Sequence[Any], dict[str, Any]], Sequence[Any]]
+
+
+@dataclass
+class Installed:
+    """What ``install`` did. Also a context manager, which takes it back.
+
+    served, fallbacks: keys of kernels that got a tuned configuration, and that did not.
+    """
+
+    results: TunedResults
+    notes: Path
+    online: bool = False
+    fallback: Fallback | None = None
+    served: set[tuple[str, Hashable]] = field(default_factory=set)
+    fallbacks: set[tuple[str, Hashable]] = field(default_factory=set)
+
+    def uninstall(self) -> None:
+        """New kernels get triton's own autotuner again; those decorated meanwhile stay as they are."""
+        for place in _places():
+            original = getattr(place.autotune, ORIGINAL, None)
+            if original is not None:
+                place.autotune = original
+
+    def __enter__(self) -> Installed:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self.uninstall()
+
+    def note(self, note: LaunchNote) -> None:
+        try:
+            launch_notes.append(self.notes, note)
+        except OSError as error:
+            warnings.warn(f"{self.notes}: {note.kernel} is not noted: {error}", stacklevel=2)
+
+
+def install(
+    results: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    notes: str | os.PathLike[str] | None = None,
+    *,
+    online: bool = False,
+    fallback: Fallback | None = None,
+    verified: Collection[str] = ("true", "agreed"),
+) -> Installed:
+    """Replaces triton.autotune, with its keywords, for kernels that are decorated from now on: call it before they are
+    imported. A launch takes the configuration that a results file has for its key. A key that none has is not tuned:
+    the first configuration that launches is taken, and the launch is noted for ``tune_gemm.py collect``.
+
+    results:  results files of ``tune_gemm.py kernel``. verified: how their rows must have been checked.
+    notes:    the file of notes; by default launch_notes.jsonl in the cache's folder (GEMM_TUNER_CACHE_DIR).
+    online:   unknown keys are tuned by triton's own autotuner, in the process.
+    fallback: gets the configurations and the arguments by name, returns them in the order to try.
+
+    Raises EnvironmentFault without triton, UserError for a file that is no results file.
+    """
+    if not _places():
+        raise EnvironmentFault("triton is not installed", where="gt.install", hint="pip install triton")
+    paths = [results] if isinstance(results, (str, os.PathLike)) else list(results)
+    installed = Installed(TunedResults.read(paths, verified), Path(notes or _default_notes()), online, fallback)
+    current = _places()[0].autotune
+    drop_in = _drop_in(getattr(current, ORIGINAL, current), installed)
+    for place in _places():
+        place.autotune = drop_in
+    return installed
+
+
+def _default_notes() -> Path:
+    asked = os.environ.get(VARIABLE, "")
+    return (Path(asked) if asked else platformdirs.user_cache_path("gemm_tuner", appauthor=False)) / NOTES
+
+
+def _places() -> list[Any]:
+    """The modules that hold triton.autotune."""
+    try:
+        import triton.runtime.autotuner
+    except ImportError:
+        return []
+    return [triton, triton.runtime, triton.runtime.autotuner]
+
+
+def _drop_in(original: Callable[..., Any], installed: Installed) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def autotune(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        decorate = original(*args, **kwargs)
+
+        def decorator(function: Any) -> Any:
+            tuner = decorate(function)
+            tuner.__class__ = _offline_class()
+            tuner.installed, tuner.chosen = installed, {}
+            return tuner
+
+        return decorator
+
+    setattr(autotune, ORIGINAL, original)
+    return autotune
+
+
+@functools.cache
+def _offline_class() -> type[Any]:
+    """A subclass of triton's Autotuner, whose instances become it after they were made: so all that the installed
+    version takes and keeps is as it makes it, and other decorators find what they look for."""
+    from triton.runtime.autotuner import Autotuner
+
+    class OfflineAutotuner(Autotuner):  # type: ignore[misc]
+        installed: Installed
+        chosen: dict[Hashable, Any]
+
+        def run(self, *args: Any, **kwargs: Any) -> Any:
+            named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+            of_kernel = {name: one for name, one in named.items() if name in self.arg_names}
+            key = _key(self.keys, of_kernel)
+            config = self.chosen.get(key)
+            if config is None and self.installed.online and _served(self, of_kernel) is None:
+                return super().run(*args, **kwargs)
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            try:
+                if config is not None:
+                    return _launch(self, config, args, kwargs)
+                return _first_launch(self, key, of_kernel, args, kwargs)
+            finally:
+                self.nargs = {}
+
+    return OfflineAutotuner
+
+
+def _key(names: Sequence[str], of_kernel: Mapping[str, Any]) -> Hashable:
+    """As triton's: values of the key, types of the tensors."""
+    values = [of_kernel[name] for name in names if name in of_kernel]
+    return (*values, *(str(one.dtype) for one in of_kernel.values() if hasattr(one, "dtype")))
+
+
+def _launch(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    tuner.best_config = config
+    if config.pre_hook is not None:
+        config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+    return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+
+def _first_launch(
+    tuner: Any, key: Hashable, of_kernel: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The tuned configuration, else the first that fits the GPU; the launch is noted where none is tuned."""
+    installed, name = tuner.installed, tuner.base_fn.__name__
+    served = _served(tuner, of_kernel)
+    configs = list(tuner.prune_configs(kwargs)) if len(tuner.configs) > 1 else list(tuner.configs)
+    if served is None and len(tuner.configs) > 1 and not kwargs.get("warmup"):
+        if installed.fallback is not None:
+            configs = list(installed.fallback(configs, of_kernel))
+        installed.fallbacks.add((name, key))
+        installed.note(_note(tuner, of_kernel, kwargs.get("grid")))
+    fault: Exception | None = None
+    for config in ([served] if served is not None else []) + configs:
+        try:
+            launched = _launch(tuner, config, args, kwargs)
+        except Exception as error:
+            if not any(kind.__name__ in DOES_NOT_FIT for kind in type(error).__mro__):
+                raise
+            if config is served:
+                warnings.warn(f"{name}: the tuned configuration {config} does not launch: {error}", stacklevel=4)
+            fault = error
+            continue
+        if config is served:
+            installed.served.add((name, key))
+        tuner.chosen[key] = config
+        return launched
+    assert fault is not None
+    raise fault
+
+
+def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
+    """The configuration that the results have, with the hook of the kernel's own one like it; None for none."""
+    case, _ = _scalars(tuner, of_kernel)
+    types = {f"{name}_dtype": _dtype(one) for name, one in of_kernel.items() if is_tensor(one)}
+    found = tuner.installed.results.config(tuner.base_fn.__name__, {**case, **types}, tuner.keys)
+    if found is None:
+        return None
+    for one in tuner.configs:
+        if found.items() <= one.all_kwargs().items():
+            return one
+    from triton import Config
+
+    fields = inspect.signature(Config).parameters
+    options = {name: value for name, value in found.items() if name in fields}
+    kwargs = {name: value for name, value in found.items() if name not in options}
+    return Config(kwargs, **options)
+
+
+def _note(tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> LaunchNote:
+    configs = [_plain_config(one) for one in tuner.configs]
+    params = frozenset(name for one in configs for name in one)
+    scalars, unsaid = _scalars(tuner, of_kernel)
+    tensors = {name: one for name, one in of_kernel.items() if is_tensor(one)}
+    unsaid += [f"{name} is a tensor of {one.dtype}" for name, one in tensors.items() if not _dtype(one)]
+    given = {*of_kernel, *scalars, *params}
+    unsaid += [f"{name} is set by triton.heuristics" for name in tuner.arg_names if name not in given]
+    found = traced(grid, of_kernel, params)
+    return LaunchNote(
+        kernel=tuner.base_fn.__name__,
+        file=os.path.realpath(inspect.getsourcefile(tuner.base_fn) or ""),
+        key=list(tuner.keys),
+        scalars=scalars,
+        tensors={name: Memory(_dtype(one), _elements(one)) for name, one in tensors.items()},
+        grid=list(found.texts) if found else [],
+        constants=list(found.constants) if found else [],
+        configs=configs,
+        unsaid=unsaid,
+        device=_device(),
+    )
+
+
+def _scalars(tuner: Any, of_kernel: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Arguments that are no tensors, defaults among them, and those that no file can hold."""
+    defaults = {
+        name: one.default
+        for name, one in inspect.signature(tuner.base_fn).parameters.items()
+        if one.default is not one.empty
+    }
+    of_configs = {name for one in tuner.configs for name in one.all_kwargs()}
+    values = {name: one for name, one in {**defaults, **of_kernel}.items() if not is_tensor(one)}
+    scalars = {name: one for name, one in values.items() if isinstance(one, (bool, int, float, str))}
+    others = {name: one for name, one in values.items() if name not in scalars and name not in of_configs}
+    unsaid = [f"{name} is {'None' if one is None else 'a ' + type(one).__name__}" for name, one in others.items()]
+    return {name: one for name, one in scalars.items() if name not in of_configs}, unsaid
+
+
+def _plain_config(config: Any) -> dict[str, Any]:
+    values = {**config.kwargs, **{name: getattr(config, name, None) for name in LAUNCH_OPTIONS}, **config.kwargs}
+    return {name: value for name, value in values.items() if value is not None and USUAL.get(name) != value}
+
+
+def _dtype(tensor: Any) -> str:
+    """A key of DTYPES, "" for other types."""
+    return TYPE_OF.get(str(tensor.dtype).removeprefix("torch."), "")
+
+
+def _elements(tensor: Any) -> int:
+    """From the pointer to the last element."""
+    if not all(tensor.shape):
+        return 0
+    last = sum((size - 1) * abs(stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + int(last)
+
+
+def _device() -> str:
+    torch = sys.modules.get("torch")
+    return str(torch.cuda.get_device_name()) if torch and torch.cuda.is_available() else "cpu"

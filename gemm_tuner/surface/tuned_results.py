@@ -1,0 +1,46 @@
+"""Tuned configurations of kernels, looked up by a launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.kernels.kernel_spec import Scalar
+from gemm_tuner.kernels.problem import KernelProblem
+
+DTYPE = "dtype"
+
+
+@dataclass(frozen=True)
+class TunedResults:
+    """Cases and configurations by kernel."""
+
+    of_kernel: Mapping[str, tuple[tuple[Mapping[str, Scalar], Mapping[str, Any]], ...]]
+
+    @classmethod
+    def read(cls, paths: Iterable[str | os.PathLike[str]], verified: Collection[str]) -> TunedResults:
+        """Of results files of ``tune_gemm.py kernel``: the rows that were checked in one of these ways. Raises
+        UserError."""
+        from gemm_tuner.store import results
+
+        found: dict[str, list[tuple[Mapping[str, Scalar], Mapping[str, Any]]]] = {}
+        for path in paths:
+            for row in results.read(Path(path)).rows:
+                if isinstance(row.problem, KernelProblem) and row.config and row.verified.value in verified:
+                    found.setdefault(row.problem.name, []).append((row.problem.values, row.config.options()))
+        return cls({name: tuple(rows) for name, rows in found.items()})
+
+    def config(self, kernel: str, case: Mapping[str, Scalar], key: Collection[str]) -> dict[str, Any] | None:
+        """Of the row whose case has the launch's values of ``key``, and its types: a type for each tensor, or one, as
+        ``dtype``, for all. A key that no value of the case has cannot be looked up."""
+        dtypes = {name: value for name, value in case.items() if name.endswith(f"_{DTYPE}")}
+        for values, config in self.of_kernel.get(kernel, ()):
+            same_key = all(name in values and values[name] == case.get(name) for name in key if name in case)
+            of_all = values.get(DTYPE)
+            same_types = all(values.get(name, of_all) == dtype for name, dtype in dtypes.items())
+            if same_key and same_types:
+                return dict(config)
+        return None

@@ -1,0 +1,84 @@
+"""Notes of launches: many writers, and specs of what was noted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.kernels import launch_notes
+from gemm_tuner.kernels.collected import collected
+from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
+from gemm_tuner.kernels.stores import stored_parameters
+
+NOTE = LaunchNote(
+    kernel="add", file="/nowhere/kernels.py", key=["n"], scalars={"n": 64, "stride": 7}, grid=["(grid_0 // BLOCK)"],
+    tensors={"x": Memory("fp32", 441)}, constants=[64], configs=[{"BLOCK": 32, "num_warps": 4}], unsaid=[],
+)  # fmt: skip
+WRITE = """
+import sys
+from pathlib import Path
+from gemm_tuner.kernels import launch_notes
+from gemm_tuner.kernels.launch_notes import LaunchNote
+for number in range(200):
+    note = LaunchNote(sys.argv[2] * 3000, "f", [], {"n": number}, {}, [], [], [], [])
+    launch_notes.append(Path(sys.argv[1]), note)
+"""
+
+
+def test_processes_that_write_at_once_do_not_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "notes.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE, str(path), letter]) for letter in "abc"]
+    assert [one.wait() for one in writers] == [0, 0, 0]
+    notes = list(launch_notes.read(path))
+    assert {(one.kernel, one.scalars["n"]) for one in notes} == {(k * 3000, n) for k in "abc" for n in range(200)}
+    assert len(notes) == 600
+
+
+def test_a_line_that_is_no_note_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    launch_notes.append(path, NOTE)
+    assert list(launch_notes.read(path)) == [NOTE]
+    path.write_text(path.read_text() + '{"kernel": "half of a li')
+    with pytest.raises(UserError, match="line 2"):
+        list(launch_notes.read(path))
+
+
+def test_grids_of_several_cases_keep_what_differs(tmp_path: Path) -> None:
+    notes = [
+        replace(NOTE, scalars={"n": n, "stride": 7}, constants=[n + 1, 2], grid=["(grid_0 // BLOCK)", "grid_1"])
+        for n in (64, 128)
+    ]
+    (found,) = collected(notes, tmp_path)
+    assert found.spec["grid"] == ["(grid_0 // BLOCK)", "2"]
+    assert [case["grid_0"] for case in found.spec["cases"]] == [65, 129]
+    assert found.spec["tensors"]["x"]["shape"] == ["x_elements"] and found.spec["cases"][0]["x_elements"] == 441.0
+
+
+def test_the_newest_note_of_a_key_counts_and_other_configurations_are_ruled_out(tmp_path: Path) -> None:
+    configs = [{"BLOCK": 32, "num_warps": 4}, {"BLOCK": 64, "num_warps": 8}]
+    newer = replace(NOTE, scalars={"n": 64, "stride": 9}, configs=configs)
+    (found,) = collected([NOTE, newer], tmp_path)
+    assert found.launches == 2 and found.cases == 1 and found.spec["cases"][0]["stride"] == 9
+    assert found.spec["params"] == {"BLOCK": [32, 64], "num_warps": [4, 8]}
+    assert found.spec["rules"][0]["keep"] == "(BLOCK == 32 and num_warps == 4) or (BLOCK == 64 and num_warps == 8)"
+
+
+def test_stores_are_followed_to_parameters() -> None:
+    source = """
+def kernel(x, index, out, total, flags, desc, n, BLOCK):
+    at = tl.load(index + tl.arange(0, BLOCK))
+    rows = out + at * n
+    pointer = rows
+    pointer += 1
+    tl.store(pointer, tl.load(x + at), mask=at < n)
+    tl.atomic_add(total, 1)
+    desc.store([0, 0], x)
+    seen = tl.load(flags)
+"""
+    assert stored_parameters(source, "kernel") == ("out", "total", "desc", "n")
+    assert stored_parameters(source, "other") == ()
