@@ -56,7 +56,7 @@ def seeded(build: Callable[[Config], Any], seed: int) -> Callable[[Config], Any]
 
 def screen(job: Job, journal: Journal) -> bool:
     """Each configuration alone, so that a crash is of the one begun last; False when the GPU's context is lost."""
-    clock = ChosenClock("auto")
+    clock = ChosenClock("auto", locks=False)  # the starter holds the GPU's lock
     build = seeded(job.build.load(), job.seed)
     session = Session("", build, Judge(job.check.load()), clock, job.effort, SessionFolder(None))
     for name, config in job.configs.items():

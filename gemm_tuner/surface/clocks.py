@@ -211,18 +211,32 @@ def wait() -> None:
         sys.modules["torch"].cuda.synchronize()
 
 
+def gpu_held() -> contextlib.AbstractContextManager[None]:
+    """Holds the lock of the GPU that this process uses."""
+    import torch
+
+    from gemm_tuner.measure import probe
+    from gemm_tuner.measure.device import driver_name, lock_name
+    from gemm_tuner.system import gpu_lock
+
+    number = torch.cuda.current_device()
+    gpu = probe.gpus()[number]
+    return gpu_lock.held([lock_name(gpu, driver_name(gpu, str(number)))])
+
+
 class ChosenClock:
     """The clock by name or object; for "auto" the first of proton, events and the host's that sees the calls.
 
-    Chosen when the first calls have run, so that a program without a GPU never imports torch.
+    Chosen when the first calls have run, so that a program without a GPU never imports torch. locks: holds the GPU's
+    lock while it times, so that no other run does; False where the starter of this process holds it.
     """
 
-    def __init__(self, asked: str | Clock) -> None:
+    def __init__(self, asked: str | Clock, *, locks: bool = True) -> None:
         """Raises UserError for an unknown name."""
         if isinstance(asked, str) and asked not in (*CLOCKS, "auto"):
             accepted = ", ".join(("auto", *CLOCKS))
             raise UserError(f"there is no clock {asked!r}", where="clock", accepted=f"{accepted}, or an object")
-        self._asked = asked
+        self._asked, self._locks = asked, locks
         self._chosen: Clock | None = None if isinstance(asked, str) else asked
 
     @property
@@ -236,11 +250,11 @@ class ChosenClock:
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
         """As Clock.measure. Raises UserError where the clock that was asked for cannot be used."""
         if self._chosen is not None:
-            return self._chosen.measure(turns)
+            return self._timed(self._chosen, turns)
         for name in self._candidates():
             clock = CLOCKS[name]()
             try:
-                found = clock.measure(turns)
+                found = self._timed(clock, turns)
             except ClockFault as error:
                 if self._asked == name:
                     raise UserError(str(error), where="clock", accepted="auto, events") from error
@@ -255,6 +269,10 @@ class ChosenClock:
                 break
         self._chosen = HostClock()
         return self._chosen.measure(turns)
+
+    def _timed(self, clock: Clock, turns: Sequence[Call]) -> list[Sample]:
+        with gpu_held() if self._locks and isinstance(clock, _Flushes) else contextlib.nullcontext():
+            return clock.measure(turns)
 
     def _candidates(self) -> list[str]:
         if self._asked != "auto":
