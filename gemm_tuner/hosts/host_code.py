@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from functools import lru_cache
@@ -93,7 +94,8 @@ def with_empty_filled(value: float) -> Any:
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = func(*args, **kwargs)
         if getattr(func, "__name__", "") in EMPTY:
-            found.fill_(value if found.is_floating_point() or value == 0 else -1)
+            with contextlib.suppress(NotImplementedError, RuntimeError):  # a type that has no such operation
+                found.fill_(value if found.is_floating_point() or value == 0 else -1)
         return found
 
     return function_mode(call)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, with_empty_filled
+from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, seed_all, with_empty_filled
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
@@ -65,6 +65,7 @@ class HostTrial(Trial):
 
     def expected(self) -> dict[str, Any]:
         with self._placed():
+            seed_all(self._seed)  # a reference may make the inputs again
             return super().expected()
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

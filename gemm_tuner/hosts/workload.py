@@ -89,11 +89,13 @@ class HostWorkload(KernelWorkload):
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """The case, made small where kernels are interpreted, and the spec's check_cases: what a ragged case is, the
-        host function knows."""
+        """The case and the spec's check_cases; where kernels are interpreted these alone, or the case made small. What
+        a ragged case is, the host function knows."""
         one = of(problem)
-        sized = one.with_case(at_most(one.case, SMALL)) if interpreted else one
-        return tuple(dict.fromkeys((sized, *(one.with_case(case) for case in one.spec_there.check_cases))))
+        others = [one.with_case(case) for case in one.spec_there.check_cases]
+        if interpreted:
+            return tuple(others) or (one.with_case(at_most(one.case, SMALL)),)
+        return tuple(dict.fromkeys((one, *others)))
 
     def trial(self, problem: Problem, seed: int, device: str) -> Trial:
         from gemm_tuner.hosts.host_trial import HostTrial
