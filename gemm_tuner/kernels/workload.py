@@ -118,7 +118,11 @@ class KernelWorkload(PlainWorkload):
         return np.full(len(columns.family), self.roofline_us(problem, device) or 1.0)
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:
-        return problem.bytes_moved / (device.dram_gbps * 1e3) or None
+        """By bytes, and by operations at the rate of the case's dtype, or at the highest one where it is not known."""
+        rates = dict(device.matmul_tflops)
+        rate = rates.get(str(of(problem).values.get("dtype", "")), max(rates.values(), default=0.0))
+        by_flops = problem.flops / (rate * 1e6) if rate else 0.0
+        return max(problem.bytes_moved / (device.dram_gbps * 1e3), by_flops) or None
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
         numbers = [name for name, values in spec_of(problem).params if all(isinstance(one, int) for one in values)]

@@ -189,3 +189,17 @@ def test_unseen_cases_have_a_tuned_ones_key_and_lie_among_them(tmp_path: Path) -
     assert found == unseen(spec, of, 5, seed=0) != unseen(spec, of, 5, seed=1)
     with pytest.raises(UserError, match="pow2"):
         unseen(kernel_spec_file.read(changed(tmp_path, cases=cases))[0], of, 5, seed=0)
+
+
+def test_the_roofline_is_the_later_of_bytes_and_operations(tmp_path: Path) -> None:
+    class Rates:
+        dram_gbps, matmul_tflops = 1000.0, (("fp16", 2.0), ("fp8_e4m3", 4.0))
+
+    def roofline_us(dtype: str, **keys: Any) -> float | None:
+        cases = {"rows": 10, "cols": 100, "dtype": dtype}
+        spec, (case,) = kernel_spec_file.read(changed(tmp_path, cases=cases, bytes=None, **keys))
+        return WORKLOAD.roofline_us(KernelProblem.of(spec, case), Rates)
+
+    assert roofline_us("fp16") is None
+    assert roofline_us("fp16", flops="rows * 400000") == pytest.approx(2.0)
+    assert roofline_us("fp32", flops="rows * 400000") == pytest.approx(1.0)  # its rate is not known
