@@ -16,10 +16,12 @@ MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
 
 BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
+PACKING = names_of(lambda family: family.packs)
 
 
 def tiles_of(c, p):
-    return np.ceil(p.m / c.BLOCK_SIZE_M) * np.ceil(p.n / c.BLOCK_SIZE_N)
+    rows = np.ceil(np.ceil(p.m / c.ROW_STEP) / c.BLOCK_SIZE_M) * c.ROW_STEP
+    return rows * np.ceil(p.n / c.BLOCK_SIZE_N)
 
 
 def ring_bytes(c, p):
@@ -37,6 +39,32 @@ def pointers_for_few_rows_or_odd_ones(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, not (descriptors and half_types and min(p.m, p.n) > 128))
 
 
+@rule(HEURISTIC, families=PACKING)
+def something_to_pack(c, p, d):
+    """Packing is for rows that do not start at multiples of 16 bytes: where all do, nothing is packed."""
+    return np.full(c.BLOCK_SIZE_M.shape, not rows_fit_descriptors(p))
+
+
+@rule(HEURISTIC, families=PACKING)
+def rows_apart_for_odd_rows_of_c(c, p, d):
+    """ROW_STEP is for rows of C that descriptors do not take otherwise, and the least that makes them whole."""
+    row_bytes = p.n * DTYPES[p.dtype_c].size_bytes
+    return (c.ROW_STEP == 1) | (row_bytes * (c.ROW_STEP // 2) % 16 != 0)
+
+
+@rule(HEURISTIC, families=PACKING)
+def few_rows_beyond_c(c, p, d):
+    """Tiles of every ROW_STEP-th row that have half as many rows again as tiles of neighbours compute too much."""
+    return tiles_of(c, p) * 2 <= 3 * np.ceil(p.m / c.BLOCK_SIZE_M) * np.ceil(p.n / c.BLOCK_SIZE_N)
+
+
+@rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
+def pointers_where_packing_costs_more(c, p, d):
+    """With TMA, from 2**27 products up, packed rows are 1.8 to 5 times as fast (H200), but for 128 rows or fewer."""
+    packs = d.target.facts.tma and "gemm_packed" in c.families and p.batch == 1 and not rows_fit_descriptors(p)
+    return np.full(c.BLOCK_SIZE_M.shape, not (packs and min(p.m, p.n) > 128 and p.m * p.n * p.k >= 2**27))
+
+
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
 def pointers_for_few_rows_are_deep(c, p, d):
     """With 128 rows or fewer time is memory time: less than 32 KiB in flight a program is too little (H200 sweep 2)."""
@@ -51,7 +79,7 @@ def half_of_few_rows(c, p, d):
     return (2 * c.BLOCK_SIZE_M >= min(next_power_of_2(p.m), 128)) | np.full(c.BLOCK_SIZE_M.shape, p.m > 128)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
+@rule(HEURISTIC, families=(*BY_DESCRIPTORS, *PACKING), backend="cuda")
 def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     """4 warps hold the accumulators of 128 x 128; more tile needs 8, less has no work for them (H200 sweep 2).
 
@@ -62,7 +90,7 @@ def a_warp_group_for_each_128_rows_and_columns(c, p, d):
     return (c.num_warps == np.where(tile > 128 * 128, 8, 4)) | either | (c.WARP_SPECIALIZE == 1)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
+@rule(HEURISTIC, families=(*BY_DESCRIPTORS, *PACKING), backend="cuda")
 def boxes_as_wide_as_the_swizzle(c, p, d):
     """Rows of a block of K of 128 to 512 bytes fill the TMA swizzle; narrower ones never won (H200 sweep 2)."""
     row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
@@ -70,7 +98,7 @@ def boxes_as_wide_as_the_swizzle(c, p, d):
     return fill | (not d.target.facts.tma)
 
 
-@rule(HEURISTIC, families=BY_DESCRIPTORS, backend="cuda")
+@rule(HEURISTIC, families=(*BY_DESCRIPTORS, *PACKING), backend="cuda")
 def loads_in_flight(c, p, d):
     """Less than 64 KiB a program in flight leave the memory idle, unless K is shorter (H200 sweep 2)."""
     blocks = np.ceil(p.k / (c.BLOCK_SIZE_K * c.SPLIT_K))
@@ -78,13 +106,13 @@ def loads_in_flight(c, p, d):
     return deep | (c.num_stages >= np.minimum(blocks, c.largest["num_stages"]))
 
 
-@rule(HEURISTIC, families=("gemm_persistent",))
+@rule(HEURISTIC, families=("gemm_persistent", *PACKING))
 def persistent_needs_several_tiles(c, p, d):
     """A persistent grid with no more tiles than programs is the plain grid with a loop around it."""
-    return (c.PROGRAMS_PER_SM == 0) | (tiles_of(c, p) > d.num_sms * c.PROGRAMS_PER_SM)
+    return (c.PROGRAMS_PER_SM == 0) | (tiles_of(c, p) * c.SPLIT_K > d.num_sms * c.PROGRAMS_PER_SM)
 
 
-@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k"), backend="cuda")
+@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="cuda")
 def programs_fit_sm(c, p, d):
     """More programs than one SM holds wait for each other."""
     part_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * DTYPES[p.dtype_c].size_bytes
@@ -92,7 +120,7 @@ def programs_fit_sm(c, p, d):
     return (c.PROGRAMS_PER_SM <= 1) | (needed <= d.shared_memory_per_sm_bytes)
 
 
-@rule(HEURISTIC, families=("gemm_persistent",), backend="cuda")
+@rule(HEURISTIC, families=("gemm_persistent", *PACKING), backend="cuda")
 def parts_of_wide_tiles(c, p, d):
     """Storing in parts frees shared memory for a stage: for 256 columns, and 2 parts of 128 in a loop over tiles."""
     return (c.EPILOGUE_SUBTILE == 3) | np.where(
@@ -166,7 +194,7 @@ def gemv_fills_gpu(c, p, d):
     return enough & ((c.SPLIT_K == 1) | (2 * c.SPLIT_K * c.BLOCK_SIZE_K <= p.k)) & (c.BLOCK_SIZE_K < 2 * p.k)
 
 
-@rule(HEURISTIC, families=("gemm_tile", "gemm_persistent", "gemm_stream_k"), backend="hip")
+@rule(HEURISTIC, families=("gemm_tile", "gemm_persistent", "gemm_stream_k", *PACKING), backend="hip")
 def chiplets_for_many_tiles(c, p, d):
     """Tiles in the chiplets' order share L2 when there is one a compute unit; with fewer the order changes nothing."""
     many = tiles_of(c, p) >= d.num_sms
@@ -185,13 +213,13 @@ def small_mfma(c, p, d):
     return c.matrix_instr_nonkdim != 32
 
 
-@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k"), backend="hip")
+@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="hip")
 def parts_of_wide_tiles_on_amd(c, p, d):
     """Storing in parts pays for 256 columns only."""
     return (c.EPILOGUE_SUBTILE == 1) | (c.BLOCK_SIZE_N >= 256)
 
 
-@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k"), backend="hip")
+@rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="hip")
 def warps_for_tile_on_amd(c, p, d):
     """32 to 128 accumulators a thread: less has no work for the warps, more leaves no registers for operands."""
     accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (d.target.warp_size * c.num_warps)

@@ -12,6 +12,8 @@ from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
 
 BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
+PACKING = names_of(lambda family: family.packs)
+LEAST_PACKED = 256  # elements of a row of the tile that a program packs
 
 
 @rule(VALIDITY)
@@ -21,7 +23,7 @@ def type_has_matrix_instruction(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, p.rate_key in rates and (p.dtype_b in rates or p.dtype_b == p.dtype_a))
 
 
-@rule(VALIDITY, families=(*BY_DESCRIPTORS, "gemv"))
+@rule(VALIDITY, families=(*BY_DESCRIPTORS, *PACKING, "gemv"))
 def one_matrix_a_call(c, p, d):
     """Batches are for gemm_tile: the other families compute one matrix a call."""
     return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
@@ -36,10 +38,24 @@ def rows_fit_descriptors(c, p, d):
 
 
 @rule(VALIDITY)
+def blocks_for_what_packs(c, p, d):
+    """PACK_BLOCK is the tile of a family that packs, 256 elements or more; the others have none."""
+    return np.where(np.isin(c.family, PACKING), c.PACK_BLOCK >= LEAST_PACKED, c.PACK_BLOCK == 0)
+
+
+@rule(VALIDITY)
+def rows_of_c_by_descriptor(c, p, d):
+    """ROW_STEP is for gemm_packed with TMA, A row-major and K whole; ROW_STEP rows of C must be whole 16 bytes."""
+    able = np.isin(c.family, PACKING) & d.target.facts.tma & (p.layout_a == "row") & (c.SPLIT_K == 1)
+    whole = c.ROW_STEP * p.n * DTYPES[p.dtype_c].size_bytes % descriptors.CHUNK_BYTES == 0
+    return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
+
+
+@rule(VALIDITY)
 def columns_in_thirds(c, p, d):
     """BLOCK_SIZE_N of 3 times a power of two is summed and stored in thirds: EPILOGUE_SUBTILE 3, no block scales."""
     thirds = c.BLOCK_SIZE_N % 3 == 0
-    able = (c.family == "gemm_persistent") & d.target.facts.tma & (p.scaling != "block")
+    able = np.isin(c.family, ("gemm_persistent", *PACKING)) & d.target.facts.tma & (p.scaling != "block")
     return np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
 
 
@@ -108,14 +124,16 @@ def specialised_warps(c, p, d):
 
 @rule(VALIDITY)
 def operands_fit_memory(c, p, d):
-    """A, B, C and the split-K workspace must fit into the GPU's memory."""
+    """A, B, C, the split-K workspace and packed copies of A and B must fit into the GPU's memory."""
     most = c.largest["SPLIT_K"] * (p.m + c.largest["BLOCK_SIZE_M"]) * (p.n + c.largest["BLOCK_SIZE_N"]) * 4 * p.batch
-    if most + p.bytes_moved <= d.memory_bytes:  # as it does for nearly all sizes
+    row_bytes = 128 * 2 * (p.m + p.n + p.k)  # that packed rows are longer, at most
+    if most + 2 * p.bytes_moved + row_bytes <= d.memory_bytes:  # as it does for nearly all sizes
         return np.full(c.BLOCK_SIZE_M.shape, True)
     padded = np.ceil(p.m / c.BLOCK_SIZE_M) * c.BLOCK_SIZE_M * np.ceil(p.n / c.BLOCK_SIZE_N) * c.BLOCK_SIZE_N
     padded = np.where(c.family == "gemm_split_k", padded, p.m * p.n)
     workspace_bytes = np.where(c.SPLIT_K > 1, c.SPLIT_K * padded * 4.0 * p.batch, 0.0)
-    return workspace_bytes + p.bytes_moved <= d.memory_bytes
+    packed_bytes = np.where(np.isin(c.family, PACKING), p.bytes_moved + row_bytes, 0)
+    return workspace_bytes + packed_bytes + p.bytes_moved <= d.memory_bytes
 
 
 @rule(VALIDITY)
@@ -185,7 +203,7 @@ def shared_memory_fits(c, p, d):
     return tiles_bytes + barrier_bytes <= d.shared_memory_bytes
 
 
-@rule(VALIDITY, families=BY_DESCRIPTORS, backend="cuda")
+@rule(VALIDITY, families=(*BY_DESCRIPTORS, *PACKING), backend="cuda")
 def shared_memory_fits_tiles_and_part(c, p, d):
     """The pipeline's tiles and, in a loop over tiles, the part of C that is being stored must fit (docs/rules.md)."""
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (p.dtype_a, p.dtype_b, p.dtype_c))
@@ -194,6 +212,7 @@ def shared_memory_fits_tiles_and_part(c, p, d):
         return ring_bytes * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
     buffers = np.where(by_warp_groups(c, p, d), c.num_stages, np.maximum(1, c.num_stages - 1))
     looped = c.PROGRAMS_PER_SM > 0
+    size_c = np.where((c.SPLIT_K > 1) & np.isin(c.family, PACKING), 4, size_c)  # partial sums
     part_bytes = np.where(looped, c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * size_c, 0)
     return ring_bytes * buffers + part_bytes + 8 * buffers <= d.shared_memory_bytes
 
@@ -207,7 +226,7 @@ def copies_straight_to_lds(arch):
     return knobs.amd.use_async_copy is not False
 
 
-@rule(VALIDITY, families=("gemm_tile", *BY_DESCRIPTORS), backend="hip")
+@rule(VALIDITY, families=("gemm_tile", *BY_DESCRIPTORS, *PACKING), backend="hip")
 def lds_fits(c, p, d):
     """The tiles of A and B must fit into LDS (docs/rules.md, "Shared memory").
 

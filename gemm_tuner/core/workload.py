@@ -123,7 +123,8 @@ class Workload(Protocol):
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
-        """The launches of one call with operands that have no memory; the first is that of the main kernel.
+        """The launches of one call with operands that have no memory. The main kernel is the one with the
+        symbol of the configuration, or the first.
 
         blank: stands for a tensor of a type, by its key in ``core.dtypes``, and of so many elements.
         """

@@ -30,7 +30,7 @@ AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
 # Axes that a family need not name: it does not use them.
 OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
-FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B")
+FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "PACK_BLOCK")
 FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
 HIGHEST = 65536  # of any axis
 

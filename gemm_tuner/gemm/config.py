@@ -20,6 +20,8 @@ class KernelConfig:
     WARP_SPECIALIZE:  1: loading and multiplying are shared out between warps.
     NUM_XCDS:         tiles that lie together go to one of this many chiplets (AMD).
     STREAM_B:         1: B is loaded past the nearest cache (.cg), which then keeps A.
+    ROW_STEP:         a tile has every so-many-th row of C; with 8, TMA stores C wherever its rows start.
+    PACK_BLOCK:       elements of an operand that one program packs; 0: the family packs none.
     waves_per_eu, matrix_instr_nonkdim and kpack mean something on AMD only and are 0 elsewhere.
     """
 
@@ -36,6 +38,8 @@ class KernelConfig:
     WARP_SPECIALIZE: int = 0
     NUM_XCDS: int = 1
     STREAM_B: int = 0
+    ROW_STEP: int = 1
+    PACK_BLOCK: int = 0
     waves_per_eu: int = 0
     matrix_instr_nonkdim: int = 0
     kpack: int = 0
@@ -110,10 +114,15 @@ FAMILY_NAME_PARTS = (
     ("WARP_SPECIALIZE", "WS"),
     ("NUM_XCDS", "XC"),
     ("STREAM_B", "SB"),
+    ("ROW_STEP", "RS"),
+    ("PACK_BLOCK", "PB"),
 )
 AMD_NAME_PARTS = (("waves_per_eu", "EU"), ("matrix_instr_nonkdim", "MI"), ("kpack", "KP"))
 # Fields that are powers of two; those of THIRDS may be three times one (docs/rules.md).
-POWERS_OF_TWO = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "EPILOGUE_SUBTILE")
+POWERS_OF_TWO = (
+    *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "EPILOGUE_SUBTILE"),
+    *("ROW_STEP", "PACK_BLOCK"),
+)
 THIRDS = ("BLOCK_SIZE_N", "EPILOGUE_SUBTILE")
 
 

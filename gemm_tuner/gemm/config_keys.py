@@ -21,6 +21,8 @@ _RANGES = {
     "PROGRAMS_PER_SM": (0, 64),
     **dict.fromkeys(("WARP_SPECIALIZE", "STREAM_B"), (0, 1)),
     "NUM_XCDS": (1, 64),
+    "ROW_STEP": (1, 8),
+    "PACK_BLOCK": (0, 65536),
     **dict.fromkeys(_AMD_FIELDS, (0, MAX_CONFIG_VALUE)),
 }
 

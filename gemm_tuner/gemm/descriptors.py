@@ -11,15 +11,21 @@ CHUNK_BYTES = 16  # rows start at multiples of it (CUDA Driver API, cuTensorMapE
 
 
 def loads_by_descriptor(family: str, target: Target) -> bool:
-    """Whether a family's kernels load tiles through TMA descriptors on this target."""
+    """Whether a family's kernels load A and B as they are through TMA descriptors, which not all rows fit."""
     return family_of(family).by_descriptors and target.facts.tma
 
 
+def whole_rows(problem: GemmProblem) -> tuple[bool, bool, bool]:
+    """Whether the rows of A, of B and of C, as they lie in memory, are whole CHUNK_BYTES."""
+    a = problem.k if problem.layout_a == "row" else problem.m, problem.dtype_a
+    b = problem.n if problem.layout_b == "row" else problem.k, problem.dtype_b
+    return _is_whole(*a), _is_whole(*b), _is_whole(problem.n, problem.dtype_c)
+
+
+def _is_whole(extent: int, dtype: str) -> bool:
+    return extent * DTYPES[dtype].size_bytes % CHUNK_BYTES == 0
+
+
 def rows_fit_descriptors(problem: GemmProblem) -> bool:
-    """Whether the rows of A, B and C, as they lie in memory, are whole CHUNK_BYTES."""
-    rows = (
-        (problem.k if problem.layout_a == "row" else problem.m, problem.dtype_a),
-        (problem.n if problem.layout_b == "row" else problem.k, problem.dtype_b),
-        (problem.n, problem.dtype_c),
-    )
-    return all(extent * DTYPES[dtype].size_bytes % CHUNK_BYTES == 0 for extent, dtype in rows)
+    """Whether the rows of all matrices are whole CHUNK_BYTES."""
+    return all(whole_rows(problem))

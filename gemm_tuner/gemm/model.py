@@ -1,7 +1,7 @@
 """Predicts kernel time from the configuration alone, to rank before anything is timed and to estimate a run's
 duration. A prediction is never reported as a measurement.
 
-    t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + split_k
+    t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + pack + split_k
 
     norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a maximum without a corner
 
@@ -16,6 +16,7 @@ duration. A prediction is never reported as a measurement.
 * tile_end: storing a tile of C, as far as it does not overlap with the next tile.
 * memory: the bytes over the bandwidth, of which few tiles reach only a part.
 * roofline: the larger of operations over the rate and bytes over the bandwidth, at the shares that kernels reach.
+* pack: the kernel before, which copies operands whose rows do not start at multiples of 16 bytes.
 * start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
 The constants below were fitted to timings of an H200; docs/model.md says how, and how well it ranks. ``features`` are
@@ -32,6 +33,7 @@ import numpy.typing as npt
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
+from gemm_tuner.gemm.descriptors import whole_rows
 from gemm_tuner.gemm.families.family import rows_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -63,6 +65,8 @@ SUBTILED = 1.35
 START_US = 1.0
 SECOND_KERNEL_US = 1.3
 LAST_SLICE_US = 2.0
+# Not fitted: storing a tile element by element, where rows of C start anywhere and no descriptor takes them.
+BY_ELEMENTS = 3.0
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
@@ -129,8 +133,29 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
     seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
     parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
-    us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen * parts
+    packs = rows_of(c.family, lambda family: family.packs)
+    by_elements = packs & (c.ROW_STEP == 1) & (c.SPLIT_K == 1) & (not whole_rows(problem)[2])
+    stores = np.where(by_elements, BY_ELEMENTS, 1.0)
+    us: Floats = (stored_bytes / bandwidth_of_sm + TILE_END_US) * seen * parts * stores
     return us
+
+
+def rows_of_tiles(c: Any, problem: GemmProblem) -> Floats:
+    """Tiles along M of each configuration."""
+    rows: Floats = np.ceil(np.ceil(problem.m / c.ROW_STEP) / c.BLOCK_SIZE_M) * c.ROW_STEP
+    return rows
+
+
+def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
+    """Time of copying A, B or both before they are multiplied, microseconds; 0 where nothing is packed."""
+    whole_a, whole_b, _ = whole_rows(problem)
+    bytes_a = problem.batch * problem.m * problem.k * DTYPES[problem.dtype_a].size_bytes
+    bytes_b = problem.batch * problem.k * problem.n * DTYPES[problem.dtype_b].size_bytes
+    packs_a = (c.ROW_STEP > 1) | (not whole_a)
+    packed_bytes = np.where(packs_a, bytes_a, 0) + (0 if whole_b else bytes_b)
+    us = SECOND_KERNEL_US + 2 * packed_bytes / (device.dram_gbps * BANDWIDTH_REACHED * 1e3)
+    packs: Floats = np.where(rows_of(c.family, lambda family: family.packs) & (packed_bytes > 0), us, 0.0)
+    return packs
 
 
 def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
@@ -144,7 +169,7 @@ def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
 def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Predicted kernel time of every configuration, microseconds. c: columns by name, arrays or a DataFrame."""
-    tiles = np.ceil(problem.m / c.BLOCK_SIZE_M) * np.ceil(problem.n / c.BLOCK_SIZE_N) * c.SPLIT_K * problem.batch
+    tiles = rows_of_tiles(c, problem) * np.ceil(problem.n / c.BLOCK_SIZE_N) * c.SPLIT_K * problem.batch
     resident = resident_blocks(c, problem, device)
     resident = np.where(c.PROGRAMS_PER_SM > 0, np.minimum(resident, c.PROGRAMS_PER_SM), resident)
     sharing = np.minimum(resident, np.ceil(tiles / device.num_sms))
@@ -158,13 +183,14 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     memory_us = problem.bytes_moved / (bandwidth * busy**FEW_TILES)
     compute_us = problem.flops / (device.tflops(problem.rate_key) * RATE_REACHED * 1e6)
     floor_us = max(compute_us, problem.bytes_moved / bandwidth)
-    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + split_k_us(c, problem, device)
+    beside_us = pack_us(c, problem, device) + split_k_us(c, problem, device)
+    total_us: Floats = norm(waves * of_a_tile, memory_us, floor_us) + START_US + beside_us
     return total_us
 
 
 LOGARITHMIC = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K", "num_warps", "NUM_XCDS")
 PLAIN = (
-    *("num_stages", "EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B"),
+    *("num_stages", "EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "ROW_STEP", "PACK_BLOCK"),
     *("waves_per_eu", "matrix_instr_nonkdim", "kpack"),
 )
 
@@ -179,7 +205,7 @@ def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, fam
     c = candidates
     m, n, k = problem.m, problem.n, problem.k
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
-    rows, columns = np.ceil(m / c.BLOCK_SIZE_M), np.ceil(n / c.BLOCK_SIZE_N)
+    rows, columns = rows_of_tiles(c, problem), np.ceil(n / c.BLOCK_SIZE_N)
     tiles = rows * columns * c.SPLIT_K * problem.batch
     blocks_of_k = np.ceil(k / (c.BLOCK_SIZE_K * c.SPLIT_K))
     resident = resident_blocks(c, problem, device)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Config, Device, Problem, Target
 from gemm_tuner.core.workload import Jury, Launch, OwnSpace
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
@@ -65,10 +66,14 @@ class GemmWorkload:
         return problem_keys.problem_row(problem)
 
     def template_values(self, problem: GemmProblem, configs: Sequence[KernelConfig]) -> dict[str, Any]:
-        """p: the problem with blank sizes. configs: one tuple a configuration, of ``fields``."""
+        """p: the problem with blank sizes. bytes_of: of an element of A, B and C.
+        configs: one tuple a configuration, of ``fields``."""
         rows = [(c.name, c.kernel_symbol, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
         fields = ("name", "binary", *CONFIG_FIELDS)
-        return {"p": problem.as_class(), "configs": rows, "fields": fields, "scale_block": SCALE_BLOCK}
+        types = {"a": problem.dtype_a, "b": problem.dtype_b, "c": problem.dtype_c}
+        bytes_of = {name: DTYPES[dtype].size_bytes for name, dtype in types.items()}
+        of_class = {"p": problem.as_class(), "bytes_of": bytes_of, "scale_block": SCALE_BLOCK}
+        return {**of_class, "configs": rows, "fields": fields}
 
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:
         return descriptors.loads_by_descriptor(config.family, target)

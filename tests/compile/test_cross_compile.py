@@ -24,7 +24,7 @@ ROW, COL = Layout.ROW, Layout.COL
 BF16 = GemmProblem(4096, 4096, 4096)
 FLAT = replace(BF16, n=3)
 LAYOUTS = tuple(itertools.product((ROW, COL), (ROW, COL)))
-FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
+FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv")
 # Triton 3.6 does not compile any warp-specialised kernel here for Blackwell.
 SPECIALISING = ("wgmma",) if triton.__version__.startswith("3.6.") else ("wgmma", "tcgen05")
 WITH_ALL_TYPES = ("sm_90",)  # in every family
@@ -38,6 +38,7 @@ def small_config(device: Device, family: str, **more: int) -> KernelConfig:
         "gemm_persistent": {"PROGRAMS_PER_SM": 1, "EPILOGUE_SUBTILE": 2},
         "gemm_split_k": {"split_k": 4},
         "gemm_stream_k": {"PROGRAMS_PER_SM": 1, "EPILOGUE_SUBTILE": 2},
+        "gemm_packed": {"split_k": 2, "PACK_BLOCK": 1024},
         "gemv": {"split_k": 2, "group": 1},
     }
     tile = (4, 64, 32) if family == "gemv" else (32, 32, 32)
@@ -53,6 +54,8 @@ def typed(rate_key: str) -> GemmProblem:
 
 
 def sized(problem: GemmProblem, family: str) -> GemmProblem:
+    if family == "gemm_packed":
+        return replace(problem, m=4095, n=4097, k=1023)  # nothing is packed of whole rows
     return replace(problem, n=3) if family == "gemv" else problem
 
 
@@ -94,6 +97,8 @@ def work_for(device: Device) -> Work:
         work.append((BF16, small_config(device, "gemm_tile", NUM_XCDS=8, STREAM_B=1)))
         work.append((BF16, small_config(device, "gemm_stream_k", NUM_XCDS=8, STREAM_B=1)))
     if device.target.facts.tma:
+        apart = small_config(device, "gemm_packed", split_k=1, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, ROW_STEP=8)
+        work.append((sized(replace(BF16, beta=2.0, bias=True), "gemm_packed"), apart))
         thirds = config_for(device, 64, 96, 64, family="gemm_persistent", EPILOGUE_SUBTILE=3)
         work += [(replace(BF16, layout_b=COL), thirds), (BF16, replace(thirds, PROGRAMS_PER_SM=1))]
     if device.target.facts.matrix in SPECIALISING:
@@ -164,10 +169,11 @@ def test_the_symbol_in_the_binary_is_its_name(tmp_path: Path, arch: str, suffix:
     configs = [small_config(device, family) for family in FAMILIES if family != "gemv"]
     configs.append(small_config(device, "gemm_tile", split_k=2))
     vector = small_config(device, "gemv")
-    compile_work(device, [*((BF16, config) for config in configs), (FLAT, vector)], tmp_path)
+    compile_work(device, [*((sized(BF16, config.family), config) for config in configs), (FLAT, vector)], tmp_path)
     images = list((tmp_path / "cache").rglob(f"*.{suffix}"))
     names = [json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["name"] for path in images]
-    assert sorted(names) == sorted([*(one.kernel_symbol for one in (*configs, vector)), "split_k_reduce_SK2"])
+    others = ["split_k_reduce_SK2", "add_slices_SK2", "pack_operands_PB1024_RS1"]
+    assert sorted(names) == sorted([*(one.kernel_symbol for one in (*configs, vector)), *others])
     for name, image in zip(names, images, strict=True):
         assert f"\0{name}\0".encode() in image.read_bytes()
 

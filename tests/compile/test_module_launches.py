@@ -35,6 +35,8 @@ CONFIGS = {  # small tiles: what is handed over is asked, and these compile in a
     ),
     (16, 64, 512): KernelConfig("gemm_split_k", 16, 16, 32, 1, 3, 1, 2),
     (64, 32, 256): KernelConfig("gemm_stream_k", 16, 16, 32, 1, 1, 1, 2, PROGRAMS_PER_SM=1),
+    (61, 41, 99): KernelConfig("gemm_packed", 16, 16, 32, 1, 1, 1, 2, PROGRAMS_PER_SM=1, ROW_STEP=8, PACK_BLOCK=512),
+    (33, 35, 515): KernelConfig("gemm_packed", 16, 16, 32, 1, 3, 1, 2, PACK_BLOCK=512),
     (2, 32, 256): KernelConfig("gemv", 2, 16, 16, 1, 2, 1, 2),
 }
 
@@ -66,12 +68,13 @@ def test_both_ways_hand_over_the_same_kernel_grid_and_arguments(rows: list[Any])
 
 
 def test_every_call_launches_with_its_own_operands(rows: list[Any]) -> None:
-    """a, b, c, and the bias where there is one, each at least once in a call; scratch where K is split."""
+    """a, b, c, and the bias where there is one, each at least once in a call; scratch where K is split
+    or operands are packed."""
     for name, biased, calls in rows:
         for launches in calls:
             places = {one["address"] for _, _, given in launches for one in given if isinstance(one, dict)}
             assert places - {-1} == set(range(4 if biased else 3)), name
-            shares = "_SK1_" not in name or name.startswith("gemm_stream_k")
+            shares = "_SK1_" not in name or name.startswith(("gemm_stream_k", "gemm_packed"))
             assert (-1 in places) == shares, name
 
 

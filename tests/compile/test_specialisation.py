@@ -54,6 +54,8 @@ KERNELS = {
     "split-K, sm_90": ("sm_90", "gemm_split_k", (ROW, COL), 4, {}),
     "split-K, gfx942": ("gfx942", "gemm_split_k", (ROW, ROW), 4, {"NUM_XCDS": 8}),
     "stream-K, gfx942, tt": ("gfx942", "gemm_stream_k", (COL, COL), 1, {"PROGRAMS_PER_SM": 1}),
+    "packed, sm_90": ("sm_90", "gemm_packed", (ROW, COL), 2, {"PACK_BLOCK": 512}),
+    "packed, gfx942": ("gfx942", "gemm_packed", (ROW, ROW), 1, {"PACK_BLOCK": 512}),
     "vectors, sm_90": ("sm_90", "gemv", (ROW, ROW), 1, {}),
     "vectors, gfx942, nt, slices": ("gfx942", "gemv", (ROW, COL), 4, {}),
 }
@@ -119,7 +121,7 @@ def test_sizes_of_one_specialisation_share_their_binary(tmp_path: Path, what: st
     device = space_of(arch).device
     tile = (4, 16, 16) if family == "gemv" else (16, 16, 16)
     config = config_for(device, *tile, family=family, split_k=split_k, warps=1, group=1, **more)
-    by_descriptor = arch == "sm_90" and family not in ("gemm_tile", "gemv")
+    by_descriptor = arch == "sm_90" and family not in ("gemm_tile", "gemm_packed", "gemv")
     sizes = list(FLAT_SIZES if family == "gemv" else WHOLE_SIZES if by_descriptor else SIZES)
     random.Random(0).shuffle(sizes)
     problems = [replace(BF16, m=m, n=n, k=k, layout_a=layouts[0], layout_b=layouts[1]) for m, n, k in sizes]

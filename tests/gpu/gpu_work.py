@@ -28,7 +28,7 @@ LAYOUTS = tuple(itertools.product(Layout, Layout))
 SIDES = (1, 7, 17, 64, 100, 1000, 4095)
 # Sides that rows of whole 16 bytes have, of types of one byte, two and four.
 WHOLE_SIDES = (16, 64, 112, 1000, 1040, 4096)
-FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
+FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv")
 TRIES = 200
 
 Pair = tuple[GemmProblem, KernelConfig]
@@ -72,6 +72,10 @@ class Gpu:
             self.config(32, 64, 64, family="gemm_split_k", split_k=3, EPILOGUE_SUBTILE=2, group=1),
             self.config(64, 64, 64, family="gemm_stream_k", PROGRAMS_PER_SM=1),
             self.config(128, 64, 32, family="gemm_stream_k", PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=4),
+            self.config(64, 64, 64, family="gemm_packed", split_k=3, PACK_BLOCK=1024),
+            self.config(64, 128, 64, family="gemm_packed", PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, PACK_BLOCK=4096),
+            self.config(64, 64, 64, family="gemm_packed", PROGRAMS_PER_SM=1, ROW_STEP=8, PACK_BLOCK=1024),
+            self.config(64, 96, 64, family="gemm_packed", EPILOGUE_SUBTILE=3, ROW_STEP=8, PACK_BLOCK=2048),
             self.config(1, 64, 64, family="gemv", split_k=2, group=1),
             self.config(4, 32, 64, family="gemv", group=1),
             self.config(16, 32, 32, family="gemv", split_k=4, group=1),

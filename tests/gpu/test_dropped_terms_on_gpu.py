@@ -37,6 +37,7 @@ KERNELS = {
     "gemm_persistent": ((64, 64, 64), {"PROGRAMS_PER_SM": 1}, (96, 160)),
     "gemm_split_k": ((64, 64, 64), {"split_k": 4}, (96, 160)),
     "gemm_stream_k": ((64, 64, 64), {"PROGRAMS_PER_SM": 1}, (96, 160)),
+    "gemm_packed": ((64, 64, 64), {"split_k": 4, "PACK_BLOCK": 1024}, (96, 160)),
     "gemv": ((1, 64, 64), {"split_k": 4, "group": 1}, (1, 320)),
 }
 LENGTHS = (1008, 32768)

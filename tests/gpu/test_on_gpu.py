@@ -87,6 +87,7 @@ SHARING = {
     "gemm_persistent": ((128, 64, 64), {"PROGRAMS_PER_SM": 1}, GemmProblem(1000, 4096, 1024)),
     "gemm_split_k": ((64, 64, 64), {"split_k": 16}, GemmProblem(257, 1000, 14336)),
     "gemm_stream_k": ((64, 64, 64), {"PROGRAMS_PER_SM": 1}, GemmProblem(257, 4000, 4096)),
+    "gemm_packed": ((64, 64, 64), {"split_k": 4, "PACK_BLOCK": 1024}, GemmProblem(257, 1001, 4099)),
     "gemv": ((4, 32, 64), {"split_k": 8, "group": 1}, GemmProblem(3, 4095, 14336)),
 }
 

@@ -58,7 +58,7 @@ def shipped(arch: str, *, heuristics: bool = True) -> Space:
 
 
 # Of every shipped space.
-FAMILIES = frozenset(("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv"))
+FAMILIES = frozenset(("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv"))
 
 
 def columns(*configs: KernelConfig, largest: dict[str, int] | None = None) -> Any:

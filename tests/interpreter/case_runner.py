@@ -101,7 +101,8 @@ def run_plain(row: dict[str, Any], script: Any) -> Result:
             getattr(operands, operand).view(-1)[index] = value
         given = all_guarded(interpretable(operands))
         scratch = all_guarded(make_scratch(script, config, problem, "cpu", STAND_IN_SMS))
-        launches, flags = with_flags(script.calls(config, size, given, scratch, STAND_IN_SMS), dict(row["flags"]))
+        launches = script.calls(config, size, given, scratch, STAND_IN_SMS)
+        launches, flags = with_flags(launches, config["binary"], dict(row["flags"]))
         launch_all(launches)
         assert scratch.locks is None or not scratch.locks.any(), f"{name} left locks behind"
         actual = given.c.to(operands.c.dtype).reshape(-1, problem.n)
@@ -150,12 +151,14 @@ def guarded(tensor: Any) -> Any:
     return copy.reshape(tensor.shape).copy_(tensor)
 
 
-def with_flags(launches: list[Any], wanted: dict[str, bool]) -> tuple[list[Any], dict[str, bool]]:
-    """The launches with constexprs of the main kernel replaced, and all its flags as they now are."""
-    symbol, kernel, grid, positional, options = launches[0]
+def with_flags(launches: list[Any], main: str, wanted: dict[str, bool]) -> tuple[list[Any], dict[str, bool]]:
+    """The launches with constexprs of the ``main`` kernel replaced, and all its flags as they now are."""
+    place = [launch[0] for launch in launches].index(main)
+    symbol, kernel, grid, positional, options = launches[place]
     values = list(positional)
     for flag, value in wanted.items():
         values[kernel.arg_names.index(flag)] = value
     known = [flag for flag in ("EVEN_K", "WIDE", "BY_8") if flag in kernel.arg_names]
     flags = {flag: bool(values[kernel.arg_names.index(flag)]) for flag in known}
-    return [(symbol, kernel, grid, tuple(values), options), *launches[1:]], flags
+    changed = (symbol, kernel, grid, tuple(values), options)
+    return [*launches[:place], changed, *launches[place + 1 :]], flags

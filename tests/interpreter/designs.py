@@ -20,6 +20,7 @@ from gemm_tuner.gemm import descriptors
 from gemm_tuner.gemm.combinations import first_fault
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, SCALINGS, GemmProblem, Layout
+from gemm_tuner.gemm.specialization import rows_of_tiles
 from gemm_tuner.source import codegen
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -116,6 +117,27 @@ def stream_k(by_descriptor: bool) -> tuple[KernelConfig, ...]:
     return (*both, config(name, 32, 16, 32, group=2, PROGRAMS_PER_SM=3, NUM_XCDS=8, STREAM_B=1))
 
 
+def packed(by_descriptor: bool) -> tuple[KernelConfig, ...]:
+    """Tiles of neighbouring rows and of every 8th, K whole and split, one tile a program and several."""
+    name = "gemm_packed"
+    both = (
+        config(name, 16, 16, 16, PACK_BLOCK=1024),
+        config(name, 32, 32, 16, group=2, PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=2, PACK_BLOCK=256),
+        config(name, 16, 32, 32, split_k=3, PACK_BLOCK=512),
+        config(name, 16, 64, 32, split_k=2, group=8, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=4, PACK_BLOCK=1024),
+        config(name, 32, 256, 128, PACK_BLOCK=2048),
+    )
+    if not by_descriptor:
+        return (*both, config(name, 16, 16, 32, group=2, PROGRAMS_PER_SM=3, NUM_XCDS=8, STREAM_B=1, PACK_BLOCK=1024))
+    return (
+        *both,
+        config(name, 16, 16, 16, ROW_STEP=8, PACK_BLOCK=512),
+        config(name, 16, 64, 16, group=8, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=4, ROW_STEP=8, PACK_BLOCK=1024),
+        config(name, 16, 48, 32, PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=3, ROW_STEP=8, PACK_BLOCK=1024),
+        config(name, 16, 96, 32, EPILOGUE_SUBTILE=3, PACK_BLOCK=1024),
+    )
+
+
 TILE = (
     config("gemm_tile", 16, 16, 16),
     config("gemm_tile", 32, 16, 32, group=2),
@@ -142,6 +164,8 @@ VARIANTS = {
     "gemm_split_k, descriptors": Variant("gemm_split_k", DESCRIPTORS, split_k(True)),
     "gemm_stream_k, pointers": Variant("gemm_stream_k", POINTERS, stream_k(False)),
     "gemm_stream_k, descriptors": Variant("gemm_stream_k", DESCRIPTORS, stream_k(True)),
+    "gemm_packed, pointers": Variant("gemm_packed", POINTERS, packed(False)),
+    "gemm_packed, descriptors": Variant("gemm_packed", DESCRIPTORS, packed(True)),
     "gemv": Variant("gemv", POINTERS, VECTOR),
 }
 
@@ -150,6 +174,8 @@ ODD = ((1, 1, 1), (1, 17, 7), (7, 1, 17), (17, 7, 1), (1, 33, 64), (31, 1, 33), 
 SIZES = (*ODD, (32, 32, 128), (24, 40, 72), (109, 49, 20), (5, 61, 211), (40, 290, 300))
 # Rows of whole 16 bytes, of fp8, 16-bit types and fp32; then sizes that are free in one layout or another.
 WHOLE = ((16, 16, 16), (48, 80, 112), (80, 48, 16), (112, 176, 48), (24, 40, 72), (104, 56, 88), (20, 12, 28))
+# A tile of every 8th row has 8 times as many rows between its first and its last.
+PACKED_SIZES = (*SIZES, (128, 33, 16), (131, 64, 24), (270, 49, 31), (15, 35, 16))
 DESCRIPTOR_SIZES = (
     *WHOLE, (1, 16, 16), (7, 48, 208), (17, 80, 32), (33, 144, 64),
     (32, 32, 1), (48, 16, 7), (16, 96, 17), (64, 32, 211), (48, 272, 304),
@@ -163,6 +189,8 @@ VECTOR_SIZES = (
 def sizes_of(variant: Variant) -> tuple[tuple[int, int, int], ...]:
     if variant.family == "gemv":
         return VECTOR_SIZES
+    if variant.family == "gemm_packed":
+        return PACKED_SIZES
     return DESCRIPTOR_SIZES if variant.by_descriptor else SIZES
 
 
@@ -173,7 +201,7 @@ def takes_problem(variant: Variant, problem: GemmProblem) -> bool:
         first_fault(problem) is None
         and (problem.batch == 1 or variant.family == "gemm_tile")
         and not (variant.family == "gemv" and problem.scaling == "block")
-        and (ocp or not variant.by_descriptor)
+        and (ocp or not variant.target.facts.tma)
     )
 
 
@@ -184,6 +212,8 @@ def takes(variant: Variant, problem: GemmProblem, one: KernelConfig) -> bool:
     if variant.family == "gemv":
         blocks = -(-max(problem.m, problem.n) // one.BLOCK_SIZE_N) * -(-problem.k // one.BLOCK_SIZE_K)
         return min(problem.m, problem.n) <= one.BLOCK_SIZE_M and blocks <= MOST_BLOCKS // 4
+    if one.ROW_STEP > 1 and problem.layout_a == COL:
+        return False
     if problem.scaling == "block" and (one.BLOCK_SIZE_N % 3 == 0 or SCALE_BLOCK % one.BLOCK_SIZE_K != 0):
         return False
     if variant.by_descriptor:
@@ -192,7 +222,7 @@ def takes(variant: Variant, problem: GemmProblem, one: KernelConfig) -> bool:
         rows = ((lda, problem.dtype_a), (ldb, problem.dtype_b), (problem.n, problem.dtype_c))
         if any(length * DTYPES[dtype].size_bytes % CHUNK_BYTES for length, dtype in rows):
             return False
-    tiles = -(-problem.m // one.BLOCK_SIZE_M) * -(-problem.n // one.BLOCK_SIZE_N)
+    tiles = rows_of_tiles(problem, one) * -(-problem.n // one.BLOCK_SIZE_N)
     return problem.batch * tiles * -(-problem.k // one.BLOCK_SIZE_K) <= MOST_BLOCKS
 
 

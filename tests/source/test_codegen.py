@@ -31,7 +31,7 @@ ROW, COL = Layout.ROW, Layout.COL
 BF16_NN = GemmProblem(4096, 4096, 4096)
 FP16_TN_BIAS = GemmProblem(512, 512, 512, "fp16", "fp16", "fp16", COL, ROW, bias=True)
 SM_90, SM_80, GFX942 = (device(arch).target for arch in ("sm_90", "sm_80", "gfx942"))
-FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemv")
+FAMILIES = ("gemm_tile", "gemm_persistent", "gemm_split_k", "gemm_stream_k", "gemm_packed", "gemv")
 CONFIG = KernelConfig("gemm_tile", 128, 256, 64, 8, 1, 8, 3)
 SPLIT = replace(CONFIG, SPLIT_K=4)
 STREAM = replace(CONFIG, family="gemm_stream_k", PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2)
@@ -95,9 +95,10 @@ def test_every_class_renders_to_python(family: str, target: Target, templates: P
             assert bool({"c_in_ptr", "c_in_desc"} & names) == ("beta" in names) == problem.reads_c
             assert ("a_scale_ptr" in names) == ("b_scale_ptr" in names) == (problem.scaling != "none")
         by_descriptor = descriptors.loads_by_descriptor(family, target)
-        assert ("a_desc" in kernels[family]) == by_descriptor and f"DESCRIPTORS = {by_descriptor}\n" in text
-        assert by_descriptor == (target == SM_90 and family not in ("gemm_tile", "gemv"))
-        assert ("EVEN_K" in kernels[family]) != by_descriptor
+        packed = family == "gemm_packed" and target == SM_90  # by descriptor too, from where it packs
+        assert ("a_desc" in kernels[family]) == (by_descriptor or packed) and f"DESCRIPTORS = {by_descriptor}\n" in text
+        assert by_descriptor == (target == SM_90 and family not in ("gemm_tile", "gemm_packed", "gemv"))
+        assert ("EVEN_K" in kernels[family]) != (by_descriptor or packed)
         assert ('input_precision="tf32"' in text) == (problem.precision == "tf32" and family != "gemv")
         assert f"options = {LANGUAGE.launch_options(target)!r}" in text
 

@@ -21,7 +21,16 @@ ROW_GEMV = {"family": "gemv", "BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 32, "BLOCK_SIZE
 # Most configurations of one size that are compiled and timed.
 MOST_KEPT = 3000
 
+ODD = (4095, 4097, 1023)
+PACKED = {"family": "gemm_packed", "PACK_BLOCK": 2048}
+APART = {**PACKED, "ROW_STEP": 8}
+
 CASES = (
+    # Rows of 2 N bytes; 4095 rows are 32 tiles of every 8th row too, 1000 are 16 where neighbours are 8.
+    Case("rows_apart_for_odd_rows_of_c", On(ODD), APART, {**PACKED, "ROW_STEP": 16}),
+    Case("rows_apart_for_odd_rows_of_c", On((4096, 4100, 1023)), {**PACKED, "ROW_STEP": 2}, APART),
+    Case("few_rows_beyond_c", On(ODD), APART, {**APART, "BLOCK_SIZE_M": 1024}),
+    Case("few_rows_beyond_c", On((1000, 4097, 1023)), PACKED, {**APART, "BLOCK_SIZE_M": 256}),
     # A ring of 64 x 128 x 32 in bf16 is 12 KiB, of 64 x 128 x 128 48 KiB.
     Case("pointers_for_few_rows_are_deep", On((64, 4096, 4096)),
          {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_K": 128, "num_stages": 2}, SHALLOW),
@@ -122,6 +131,12 @@ CASES = (
 )  # fmt: skip
 
 PLACES = (
+    PlaceCase("something_to_pack", PACKED, On(ODD), On((4095, 4096, 1024))),
+    PlaceCase("something_to_pack", PACKED, On((4096, 4097, 1024), keys=NT), On((4095, 4096, 1024), keys=NT)),
+    PlaceCase("pointers_where_packing_costs_more", {}, On((128, 4097, 1023)), On((129, 4097, 1023))),
+    PlaceCase("pointers_where_packing_costs_more", {}, On((333, 333, 333)), On(ODD)),
+    PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, "sm_80"), On(ODD)),
+    PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, keys={"batch": 2}), On(ODD)),
     PlaceCase("pointers_for_few_rows_or_odd_ones", {}, On((128, 4096, 4096)), On((129, 4096, 4096))),
     PlaceCase("pointers_for_few_rows_or_odd_ones", {}, On((4096, 16, 4096)), On(LARGE, "sm_100")),
     PlaceCase("pointers_for_few_rows_or_odd_ones", {}, On((4096, 4095, 4096)), On((4095, 4096, 4096))),

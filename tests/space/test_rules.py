@@ -42,7 +42,21 @@ WIDE = {**PERSISTENT, "BLOCK_SIZE_N": 256}
 MIXED_FP8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e5m2"}
 SPECIALISED = {**PERSISTENT, "WARP_SPECIALIZE": 1, "PROGRAMS_PER_SM": 1}
 
+PACKED = {"family": "gemm_packed", "PACK_BLOCK": 2048}
+ODD = (4095, 4097, 1023)
+
 CASES = (
+    Case("blocks_for_what_packs", On(ODD), PACKED, {**PACKED, "PACK_BLOCK": 128}),
+    Case("blocks_for_what_packs", On(ODD), PERSISTENT, {**PERSISTENT, "PACK_BLOCK": 2048}),
+    Case("rows_of_c_by_descriptor", On(ODD), {**PACKED, "ROW_STEP": 8}, {**PACKED, "ROW_STEP": 4}),
+    Case("rows_of_c_by_descriptor", On(ODD), {**PACKED, "SPLIT_K": 2}, {**PACKED, "SPLIT_K": 2, "ROW_STEP": 8}),
+    Case("rows_of_c_by_descriptor", On(ODD, keys=TN), PACKED, {**PACKED, "ROW_STEP": 8}),
+    Case("rows_of_c_by_descriptor", On(ODD, "sm_80"), PACKED, {**PACKED, "ROW_STEP": 8}),
+    Case("columns_in_thirds", On(ODD), {**PACKED, "BLOCK_SIZE_N": 96, "EPILOGUE_SUBTILE": 3},
+         {**PACKED, "BLOCK_SIZE_N": 96}),
+    # Partial sums are fp32: 64 KiB of 128 x 128 beside 6 stages of 32 KiB.
+    Case("shared_memory_fits_tiles_and_part", On(ODD), {**PACKED, "PROGRAMS_PER_SM": 1, "num_stages": 6},
+         {**PACKED, "PROGRAMS_PER_SM": 1, "num_stages": 6, "SPLIT_K": 2}),
     Case("columns_in_thirds", On(LARGE), THIRDS, {**THIRDS, "EPILOGUE_SUBTILE": 2}),
     Case("columns_in_thirds", On(LARGE, "sm_100"), THIRDS, {**THIRDS, "EPILOGUE_SUBTILE": 1}),
     Case("columns_in_thirds", On(LARGE), PERSISTENT, {**PERSISTENT, "EPILOGUE_SUBTILE": 3}),

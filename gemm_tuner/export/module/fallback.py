@@ -8,24 +8,29 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.config import UNUSED, KernelConfig
 from gemm_tuner.gemm.descriptors import loads_by_descriptor
+from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem
 
 # Rows that are no multiple of 16 bytes are loaded element by element, through registers. With more than this number of
 # elements of A and B for each thread, kernels spill (Triton 3.9 for sm_90, bf16: 64 x 128 x 64 with 4 warps does, with
 # 8 it does not).
 MOST_LOADED = 64
+# What gemm_tile has no use for.
+PARTS_OF_OTHERS = ("EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "ROW_STEP", "PACK_BLOCK")
 MOST_AREA = 128 * 128
 # (BLOCK_SIZE_M, BLOCK_SIZE_N, num_warps) of the general tiles. With 3 stages the largest takes 96 KiB of shared memory.
 GENERAL_TILES = ((128, 128, 8), (64, 64, 4), (16, 64, 4), (64, 16, 4))
 
 
 def pointer_fallback(problem: GemmProblem, config: KernelConfig, target: Target) -> KernelConfig | None:
-    """The gemm_tile nearest to a kernel that loads through descriptors; None for one that does not.
+    """The gemm_tile nearest to a kernel that loads through descriptors, as they are or packed; None for one that does
+    neither.
 
     It has the same tile, up to MOST_AREA and MOST_LOADED; of three thirds of columns it has two, since pointer kernels
     have no thirds. It needs no more shared memory: tiles as large, or smaller, in the same stages.
     """
-    if not loads_by_descriptor(config.family, target):
+    packs = family_of(config.family).packs and target.facts.tma
+    if not loads_by_descriptor(config.family, target) and not packs:
         return None
     block_m, block_n = config.BLOCK_SIZE_M, config.BLOCK_SIZE_N
     block_n = block_n // 3 * 2 if block_n % 3 == 0 else block_n
@@ -33,7 +38,7 @@ def pointer_fallback(problem: GemmProblem, config: KernelConfig, target: Target)
         block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
     block_k = min(config.BLOCK_SIZE_K, _block_k(problem))
     few_warps = (block_m + block_n) * block_k <= MOST_LOADED * 4 * target.warp_size
-    unused = {field: UNUSED[field] for field in ("EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE")}
+    unused = {field: UNUSED[field] for field in PARTS_OF_OTHERS}
     tile = {"BLOCK_SIZE_M": block_m, "BLOCK_SIZE_N": block_n, "BLOCK_SIZE_K": block_k}
     return replace(config, family="gemm_tile", num_warps=4 if few_warps else 8, **tile, **unused)
 

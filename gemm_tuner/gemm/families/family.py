@@ -25,6 +25,7 @@ class Family:
     pointers.
 
     by_descriptors:     loads tiles through TMA descriptors where the architecture has them.
+    packs:              copies operands whose rows descriptors do not take, and so takes all rows.
     is_tiled:           the general heuristics about tiles hold (rules/heuristics.py).
     takes_any_m:        M is no specialised argument where A is row-major: its template has do_not_specialize for it.
     by_small_side:      the smaller of M and N is kept whole: another kernel is compiled where it is M than where it is
@@ -38,6 +39,7 @@ class Family:
 
     name: str
     by_descriptors: bool = False
+    packs: bool = False
     is_tiled: bool = True
     takes_any_m: bool = False
     by_small_side: bool = False

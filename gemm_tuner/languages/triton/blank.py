@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 from gemm_tuner.core.dtypes import DTYPES
 
 
@@ -19,6 +22,16 @@ class Blank:
 
     def data_ptr(self) -> int:
         return 0
+
+    def __getitem__(self, part: slice) -> Blank:
+        """A part of the elements; as with torch, the extent stays that of the whole memory."""
+        return copy.copy(self)
+
+    def view(self, dtype: Any) -> Blank:
+        """The same memory as another type."""
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
 
     def ptr_range(self) -> int:
         return self._bytes

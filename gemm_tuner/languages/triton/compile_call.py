@@ -80,9 +80,11 @@ def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> Compile
     """
     started = time.perf_counter()
     try:
-        found = [warm_up(launch) for launch in launches_of(task, scripts_dir)]
+        launches = launches_of(task, scripts_dir)
+        found = [warm_up(launch) for launch in launches]
         compiled = [kernel for kernel, _ in found]
-        main = compiled[0]
+        symbols = [launch[0] for launch in launches]
+        main = compiled[symbols.index(task.name) if task.name in symbols else 0]
         kind = "cubin" if target.backend == "cuda" else "hsaco"
         registers, spills = resources(main.asm[kind], target)
         spills = max([spills, *(resources(kernel.asm[kind], target)[1] for kernel in compiled[1:])])
