@@ -8,6 +8,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -85,12 +86,19 @@ def tell(text: str, *, after_echo: bool = False) -> None:
     print_line(log, f"{program.name()}: {text}")
 
 
-def run(arguments: argparse.Namespace, shown: Consoles, entries: tuple[SizeEntry, ...] = ()) -> int:
-    """Dispatches to what was asked for. entries: what to tune, where the flags of sizes do not say it."""
+def run(
+    arguments: argparse.Namespace,
+    shown: Consoles,
+    entries: tuple[SizeEntry, ...] = (),
+    older: Mapping[Problem, Config] | None = None,
+) -> int:
+    """Dispatches to what was asked for. entries: what to tune, where the flags of sizes do not say it. older: what is
+    to be beaten beside what --update names."""
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
             print_line(shown.log, f"--{name}: {why}")
     settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
+    settings = replace(settings, older={**(older or {}), **settings.older})
     if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
         print_line(shown.log, f"{program.name()}: {count}, starting")

@@ -33,10 +33,11 @@ class Server:
     cuda_k: tuple[int, ...]
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
-        """The whole space that its own tuner spans, and on NVIDIA, for block-scaled fp8, the tiles below a block."""
+        """The whole space that its own tuner spans; on NVIDIA for fp8 also blocks of 8 rows, which files that the
+        servers ship have, and for block-scaled fp8 tiles below a block."""
         if backend == "cuda":
             return {
-                "BLOCK_SIZE_M": [16, 32, 64, 128, 256],
+                "BLOCK_SIZE_M": [*([8] if problem.dtype == "fp8_w8a8" else []), 16, 32, 64, 128, 256],
                 "BLOCK_SIZE_N": [32, 64, 128, 256],
                 "BLOCK_SIZE_K": list(self.cuda_k),
                 "GROUP_SIZE_M": [1, 16, 32, 64],

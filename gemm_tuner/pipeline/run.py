@@ -38,7 +38,8 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     """
     environment = prepare.find_environment(settings, finished_machine.recall(settings))
     if settings.older and environment.source == "predicted":
-        raise EnvironmentFault("--update needs a GPU to time on", hint="without --update the times are predicted")
+        flag = "--update" if settings.update_file else "--current"
+        raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
     settings = prepare.on_device(settings, environment.device)
     say_idle(settings, environment, console)
     prepare.require_a_type([entry.problem for entry in settings.entries], environment.device)

@@ -15,7 +15,7 @@ from rich.console import Console
 from samples import NO_GPU, RULES, TEMPLATES, device, gpu
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.records import Device, Status, Timing, Verdict
+from gemm_tuner.core.records import Device, Problem, Status, Timing, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.decide.finals_plan import FinalsPlan
 from gemm_tuner.gemm.config import KernelConfig
@@ -30,6 +30,7 @@ from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.finals import Finals
 from gemm_tuner.pipeline.prepare import Environment
@@ -176,7 +177,7 @@ class StandInGpu:
         for index, work in enumerate(plan.work):
             for _, name in work.entries:
                 ok = name not in self.wrong
-                for problem in (work.problem, replace(as_gemm(work.problem), m=93, n=93, k=135)):
+                for problem in (work.problem, odd(work.problem)):
                     verdict = Verdict(problem, name, ok, 0.0, 0.1, message="" if ok else "off")
                     on_event(work.problem, Judged.of(index, verdict))
                     if not ok:
@@ -187,6 +188,11 @@ class StandInGpu:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+def odd(problem: Problem) -> Problem:
+    """Another size at which a configuration of this one is checked."""
+    return problem.at(93) if isinstance(problem, MoeProblem) else replace(as_gemm(problem), m=93, n=93, k=135)
 
 
 def lost(plan: Plan) -> None:

@@ -11,8 +11,9 @@ from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.gemm.sizes import SizeEntry
-from gemm_tuner.moe import kernel_source, model_config, problem
+from gemm_tuner.moe import kernel_source, model_config, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
@@ -85,6 +86,9 @@ def add_flags(parser: Parser) -> None:
                        "again: configurations are chosen over all (default: uniform)")  # fmt: skip
     layer.add_argument("--seeds", metavar="N", type=positive, default=problem.SEEDS,
                        help="draws of each routing (default: %(default)s)")  # fmt: skip
+    layer.add_argument("--current", metavar="FILE", type=Path, action="append", default=[], help="a tuned file of the "
+                       "server for this layer: its entries stand in the finals, too, and are to be beaten by "
+                       "--min_improvement; of two servers one each")  # fmt: skip
     parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
@@ -92,9 +96,20 @@ def add_flags(parser: Parser) -> None:
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
-    entries = tuple(SizeEntry(one) for one in problems(arguments))
+    found = problems(arguments)
+    older = current(arguments.current, found)
     arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
-    return run(arguments, shown, entries)
+    return run(arguments, shown, tuple(map(SizeEntry, found)), older)
+
+
+def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]:
+    """What the servers' own files launch for each problem: the entry of the nearest M. Raises UserError."""
+    by_server = dict(zip(dict.fromkeys(one.server for one in found), paths, strict=False))
+    if len(paths) > len(by_server):
+        raise UserError("is given more often than there are servers", where="--current", accepted="one file a server")
+    return {
+        one: tuned_file.config_at(by_server[one.server], one) for one in found if one.server in by_server
+    }  # fmt: skip
 
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:

@@ -1,0 +1,64 @@
+"""A server's tuned file of a fused MoE layer: entries by number of tokens, of which the nearest serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, SERVERS
+from gemm_tuner.system.documents import show
+from gemm_tuner.system.input_files import printable
+from gemm_tuner.system.json_records import load_json
+
+# vLLM's files may name the Triton that they were made with; its loader takes the key out.
+VERSION_KEY = "triton_version"
+# Keys that a file may have and that change nothing: vLLM's launcher sets SPLIT_K to 1.
+IGNORED = ("SPLIT_K",)
+
+
+def nearest(keys: Mapping[str, Any], tokens: int) -> str:
+    """The key that a server's loader uses; of two equally near the first in the file. Raises ValueError for a key that
+    is no number, and for a file without any."""
+    for key in keys:
+        try:
+            int(key)
+        except ValueError:
+            raise ValueError(f"the loader stops at the key {key!r}, which is no number") from None
+    if not keys:
+        raise ValueError("the file has no entry")
+    return min(keys, key=lambda key: abs(int(key) - tokens))
+
+
+@lru_cache(maxsize=8)
+def entries(path: Path) -> dict[str, dict[str, Any]]:
+    """The entries of a file by key, without the key of the version. Raises UserError for what is no such file."""
+    found, where = load_json(path, "tuned file"), printable(path)
+    if not isinstance(found, dict):
+        raise UserError("is no tuned file", where=where, accepted="a JSON mapping from numbers of tokens to configs")
+    body = {key: value for key, value in found.items() if key != VERSION_KEY}
+    for key, value in body.items():
+        if not isinstance(value, dict):
+            raise UserError(f"has {show(value)} under {show(key)}", where=where, accepted="configs, by tokens")
+    return body
+
+
+def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
+    """What a file gives for a problem, as a configuration of its server. Raises UserError."""
+    body, where = entries(path), printable(path)
+    try:
+        key = nearest(body, problem.M)
+    except ValueError as error:
+        raise UserError(str(error), where=where) from error
+    entry = {name: value for name, value in body[key].items() if name not in IGNORED}
+    fields = [name for name in (*FIELDS, *AMD_FIELDS) if name in entry]
+    wrong = [name for name in FIELDS if type(entry.get(name)) is not int or entry[name] < 1]
+    wrong += [name for name in entry if name not in fields]
+    if wrong:
+        what = f"has {show(entry.get(wrong[0]))} for {wrong[0]} under {show(key)}"
+        raise UserError(what, where=where, accepted=f"whole numbers for {', '.join(FIELDS)}")
+    return PlainConfig(SERVERS[problem.server].family, tuple((name, int(entry[name])) for name in fields))
