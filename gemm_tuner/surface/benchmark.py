@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.surface.clocks import Clock
+from gemm_tuner.surface.job import Named, written
+from gemm_tuner.surface.job import named as named_function
 from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned
 from gemm_tuner.surface.tuner import tune_callables
 
 FUNCTION = "function"
+# However slow, a function has its finals.
+ALL = 1e9
 
 
 def benchmark(
@@ -27,7 +31,10 @@ def benchmark(
     warmup: int = 3,
     rounds: int = 30,
     clock: str | Clock = "auto",
+    profiler: str = "",
+    processes: int = 3,
     output_dir: Path | str | None = None,
+    seed: int = 0,
 ) -> Tuned:
     """Times functions against each other, in rounds, each round in another order; rows are sorted, the fastest first.
 
@@ -35,6 +42,8 @@ def benchmark(
                which each gets anew. ``ties`` has the names of those that are not told from the fastest.
     reference: of the same inputs: the expected outputs; without one the functions are compared with each other.
     restore:   of the same inputs: runs before each call, outside of its time.
+    profiler:  such as "nsys": as for ``tune_callables``. All functions, ``inputs`` too where they are no plain values,
+               must then be such that another process can import them.
 
     Raises UserError without functions.
     """
@@ -42,12 +51,15 @@ def benchmark(
     if not named:
         raise UserError("there are no functions to time", where="benchmark", accepted="a list of functions")
 
-    def build(config: Config) -> Call:
-        function, arguments = named[config[FUNCTION]], tuple(inputs() if callable(inputs) else inputs)
-        expected = None if reference is None else Check(lambda: reference(*arguments), rtol, atol)
-        before = None if restore is None else lambda: restore(*arguments)
-        return Call(lambda: function(*arguments), expected, before=before, kernel=function)
-
+    parts = {"restore": restore, "reference": reference, **({"inputs": inputs} if callable(inputs) else {})}
+    if profiler:
+        at = {part: _address(one, part) for part, one in parts.items() if one is not None}
+        functions_at = {name: _address(one, name) for name, one in named.items()}
+        values = () if callable(inputs) else tuple(inputs)
+        written(values, "inputs")
+        build: Any = partial(rebuilt, functions_at, at, values, (rtol, atol))
+    else:
+        build = partial(_call, named, parts, () if callable(inputs) else tuple(inputs), (rtol, atol))
     return tune_callables(
         [{FUNCTION: name} for name in named],
         build,
@@ -55,17 +67,58 @@ def benchmark(
         names=list(named),
         check=Check(None, rtol, atol),
         clock=clock,
+        profiler=profiler,
+        seed=seed,
         effort=Effort(
             warmup=warmup,
             screen_calls=1,
             finalists=len(named),
             rounds=rounds,
+            processes=processes,
             early_stop_ratio=0,
-            within=math.inf,
+            within=ALL,
             chunk=len(named),
         ),
         output_dir=output_dir,
     )
+
+
+def _call(
+    functions: Mapping[str, Callable[..., Any]],
+    parts: Mapping[str, Callable[..., Any] | None],
+    values: tuple[Any, ...],
+    tolerance: tuple[float, float],
+    config: Config,
+) -> Call:
+    """A function with inputs of its own."""
+    make, restore, reference = parts.get("inputs"), parts.get("restore"), parts.get("reference")
+    function, arguments = functions[config[FUNCTION]], values if make is None else tuple(make())
+    return Call(
+        lambda: function(*arguments),
+        None if reference is None else Check(lambda: reference(*arguments), *tolerance),
+        before=None if restore is None else lambda: restore(*arguments),
+        kernel=function,
+    )
+
+
+def _address(function: Any, part: str) -> tuple[str, str]:
+    """Raises UserError for a function that another process cannot import."""
+    found = named_function(function, part)
+    if found.args or found.keywords:
+        raise UserError(f"{part} is a partial", where="profiler=", accepted="a function at the top level of a module")
+    return found.module, found.name
+
+
+def rebuilt(
+    functions: Mapping[str, tuple[str, str]],
+    parts: Mapping[str, tuple[str, str]],
+    values: tuple[Any, ...],
+    tolerance: tuple[float, float],
+    config: Config,
+) -> Call:
+    """As ``_call``, of functions by module and name: what another process builds."""
+    loaded = {part: Named(*at).load() for part, at in parts.items()}
+    return _call({name: Named(*at).load() for name, at in functions.items()}, loaded, values, tolerance, config)
 
 
 def _names(functions: Sequence[Callable[..., Any]]) -> list[str]:

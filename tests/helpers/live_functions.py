@@ -43,6 +43,18 @@ def baseline() -> Any:
     return sum(range(200_000))
 
 
+def inputs() -> list[Any]:
+    return [np.random.random(1000)]
+
+
+def once(x: Any) -> float:
+    return float(x.sum())
+
+
+def fifty_times(x: Any) -> float:
+    return max(float(x.sum()) for _ in range(50))
+
+
 def build_softmax(rows: int, cols: int, config: dict[str, Any]) -> Any:
     """examples/kernels/softmax.py on a GPU; with ROWS 0 a call that costs the GPU's context."""
     import importlib

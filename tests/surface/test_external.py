@@ -58,6 +58,19 @@ def test_without_a_reference_those_that_agree_are_right() -> None:
     }  # fmt: skip
 
 
+def test_functions_and_their_inputs_are_compared_in_other_processes() -> None:
+    given = [live_functions.fifty_times, live_functions.once], live_functions.inputs
+    found = gt.benchmark(*given, profiler="clock", rounds=4, processes=1, reference=live_functions.once)
+    assert [row.name for row in found.rows] == ["once", "fifty_times"] and found.kernel is live_functions.once
+    assert {(row.method, row.verified) for row in found.rows} == {("clock", Verified.TRUE)}
+    for functions, inputs, why in (
+        ([live_functions.once], [np.ones(3)], "inputs.*it holds a ndarray"),
+        ([lambda x: x], live_functions.inputs, "<lambda> cannot be rebuilt"),
+    ):
+        with pytest.raises(UserError, match=why):
+            gt.benchmark(functions, inputs, profiler="clock")
+
+
 def local_build(config: dict[str, Any]) -> Any:
     return None
 
