@@ -21,6 +21,14 @@ FIRST_KIND = "gemm"
 ENTRY_POINTS = "gemm_tuner.kinds"
 
 
+class PreparedLaunches(list[Launch]):
+    """Launches of one call whose operands are its own. ready: what comes before each call and is not in its time."""
+
+    def __init__(self, launches: Iterable[Launch], ready: Callable[[], None] | None = None) -> None:
+        super().__init__(launches)
+        self.ready = ready
+
+
 def launch_all(launches: Iterable[Launch]) -> None:
     """Starts the kernels of one call; does not wait for them."""
     for _, kernel, grid, positional, options in launches:

@@ -48,7 +48,8 @@ class HostCode:
         own = {name: value for name, value in params.items() if host.takes_any or name in host.parameters}
         known = {*kernel.parameters, *LAUNCH_OPTIONS}
         rest = {name: params[name] for name in params if name not in host.parameters and name in known}
-        recorder = Recorder(function_of(self.kernel), rest, runs=runs, before=before)
+        of_spec = {"reset": self._spec.reset, "restore": self._spec.restore}
+        recorder = Recorder(function_of(self.kernel), rest, runs=runs, before=before, **of_spec)
         seed_all(seed)
         with recorder.recording():
             try:

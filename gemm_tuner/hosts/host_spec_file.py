@@ -16,10 +16,10 @@ from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import did_you_mean
 
 KEYS = (
-    *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "flops"),
-    "bytes",
+    *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
+    *("restore", "flops", "bytes"),
 )
-OF_THE_HOST = ("tensors", "args", "grid", "reset", "restore")
+OF_THE_HOST = ("tensors", "args", "grid")
 
 
 def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Case, ...]]:
@@ -101,6 +101,12 @@ def require_arguments(spec: HostSpec, cases: tuple[Case, ...], required: tuple[s
             raise UserError(
                 f"{missing[0]}, a parameter of {host.name}, gets no value", where=where, accepted="cases or params"
             )
+    for key, named in (("reset", spec.reset), ("restore", spec.restore)):
+        for name in named:
+            if name not in spec.kernel.parameters:
+                hint = did_you_mean(name, spec.kernel.parameters)
+                what = f"{name} is no parameter of {spec.kernel.name}"
+                raise UserError(what, where=f"{where}, {key}", accepted=", ".join(spec.kernel.parameters), hint=hint)
     known = (*host.parameters, *spec.kernel.parameters, *LAUNCH_OPTIONS)
     for name in tried:
         if name not in known and not host.takes_any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gemm_tuner.core.workload import Launch
@@ -28,16 +28,41 @@ class Recorder:
     tuned:  the function of the kernel that is tuned, without decorators.
     chosen: its parameters and options of a launch, in place of what the host function and triton.autotune give it.
     runs:   whether the kernels run, too. before: hears the arguments of each launch by name, before it runs.
+    reset, restore: parameters of the tuned kernel whose tensors are zero, or as they are now, before each later call;
+            triton.autotune's reset_to_zero and restore_value of any kernel count, too.
     launches: in the order of the host code, each kernel under its own symbol. tuned_at: which of them are of the tuned
               kernel. listed: the configurations that its triton.autotune leaves for these arguments, None without one.
     """
 
-    def __init__(self, tuned: Any, chosen: Mapping[str, Any], *, runs: bool, before: Before | None = None) -> None:
+    def __init__(
+        self,
+        tuned: Any,
+        chosen: Mapping[str, Any],
+        *,
+        runs: bool,
+        before: Before | None = None,
+        reset: tuple[str, ...] = (),
+        restore: tuple[str, ...] = (),
+    ) -> None:
         self._tuned, self._chosen, self._runs, self._before = tuned, dict(chosen), runs, before
         self.launches: list[Launch] = []
         self.tuned_at: list[int] = []
         self.listed: list[dict[str, Any]] | None = None
         self._named: dict[tuple[int, str], Any] = {}
+        self._reset, self._restore = reset, restore
+        self._zeroed: list[Any] = []
+        self._kept: list[tuple[Any, Any]] = []
+
+    def ready(self) -> None:
+        """Before a call of what was recorded: what adds to its output, or works in place, finds what it found first."""
+        for tensor in self._zeroed:
+            tensor.zero_()
+        for tensor, values in self._kept:
+            tensor.copy_(values)
+
+    @property
+    def is_to_be_readied(self) -> bool:
+        return bool(self._zeroed or self._kept)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -68,6 +93,7 @@ class Recorder:
             if not warmup and all(int(one) > 0 for one in size):
                 if self._is_tuned(kernel):
                     self.tuned_at.append(len(self.launches))
+                    self._note(arguments, self._reset, self._restore)
                 symbol, own = self._own(kernel, arguments)
                 self.launches.append((symbol, own, size, args, kwargs))
                 if self._before is not None:
@@ -77,6 +103,18 @@ class Recorder:
             return CompiledNowhere(kernel.__name__)
 
         return run
+
+    def _note(self, arguments: Mapping[str, Any], reset: Iterable[str], restore: Iterable[str]) -> None:
+        """Takes note of tensors, the first time that it sees them."""
+        seen = [*self._zeroed, *(tensor for tensor, _ in self._kept)]
+        for name in (*reset, *restore):
+            tensor = arguments.get(name)
+            if tensor is None or any(tensor is one for one in seen):
+                continue
+            if name in reset:
+                self._zeroed.append(tensor)
+            else:
+                self._kept.append((tensor, tensor.clone()))
 
     def _autotuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As ``Autotuner.run``, but nothing is timed: the configuration that is tried, or the first that another kernel
@@ -89,6 +127,7 @@ class Recorder:
                 if self.listed is None:
                     self.listed = [one.all_kwargs() for one in left]
                 config = self._config_of(tuner, config)
+            self._note({**tuner.nargs, **kwargs}, tuner.reset_to_zero, tuner.restore_value)
             if config.pre_hook is not None:
                 config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
             return tuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemm_tuner.core.records import Config, Device, Problem
-from gemm_tuner.core.workload import Launch, OwnSpace
+from gemm_tuner.core.workload import Launch, OwnSpace, PreparedLaunches
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most
 
@@ -81,7 +81,7 @@ class HostWorkload(KernelWorkload):
         with with_empty_filled(0.0):
             code = HostCode(one.spec_there, modules_of(script))
             recorder, _ = code.call(one.case, params_of(config), operands.seed, runs=False)
-        return recorder.launches
+        return PreparedLaunches(recorder.launches, recorder.ready if recorder.is_to_be_readied else None)
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
         return None

@@ -70,8 +70,6 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         params=params(row.get("params"), f"{where}, params"),
         grid=_grid(row.get("grid"), f"{where}, grid"),
         derived=_texts(row.get("derived", {}), f"{where}, derived"),
-        reset=_names(row.get("reset", []), f"{where}, reset"),
-        restore=_names(row.get("restore", []), f"{where}, restore"),
         **judged_by(row, path.parent, where),
     )
     cases = cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
@@ -89,6 +87,8 @@ def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any
         "rules": tuple(_rules(row.get("rules", []), f"{where}, rules")),
         "check": _check(row.get("check", {}), f"{where}, check"),
         "check_cases": cases_of(row.get("check_cases", []), f"{where}, check_cases"),
+        "reset": _names(row.get("reset", []), f"{where}, reset"),
+        "restore": _names(row.get("restore", []), f"{where}, restore"),
         "flops": str(row.get("flops", "")),
         "bytes": str(row.get("bytes", "")),
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.core.workload import Launch, workload_of
+from gemm_tuner.core.workload import Launch, PreparedLaunches, workload_of
 from gemm_tuner.languages.scratch import ScratchPool, count_sms
 from gemm_tuner.launch.plan import VENDOR, Method, Work
 from gemm_tuner.launch.processor import Placed
@@ -72,7 +72,9 @@ class WorkOperands:
 
     def candidate(self, work: int, script: ModuleType, name: str, shown: str = "") -> Candidate:
         """A configuration, under another name where ``shown`` says so."""
-        return Candidate(work, shown or name, self.launches(script, name), self._before)
+        launches = self.launches(script, name)
+        own = [one.ready for one in launches if isinstance(one, PreparedLaunches) and one.ready]
+        return Candidate(work, shown or name, launches, own or self._before)
 
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         """The launches of a configuration on each set of operands."""

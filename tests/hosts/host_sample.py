@@ -63,6 +63,24 @@ def copy(n):
     return out
 
 
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 16}, num_warps=1)], key=["n"], reset_to_zero=["out"], restore_value=["x"]
+)
+@triton.jit
+def added(out, x, n, BLOCK: tl.constexpr):
+    """out += x, x += 1"""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + at, mask=at < n)
+    tl.store(out + at, tl.load(out + at, mask=at < n) + values, mask=at < n)
+    tl.store(x + at, values + 1, mask=at < n)
+
+
+def add(n):
+    x, out = torch.randn(n, device="cuda"), torch.zeros(n, device="cuda")
+    added[(triton.cdiv(n, 16),)](out, x, n)
+    return out
+
+
 def persistent(n):
     """As tutorials do: as many programs as there are multiprocessors."""
     sms = torch.cuda.get_device_properties("cuda").multi_processor_count

@@ -38,6 +38,7 @@ def test_a_problem_comes_back_from_json_as_it_was(tmp_path: Path) -> None:
         ("cases: {n: 20}\nparams: {BLOK: [16]}", "did you mean BLOCK?"),
         ("cases: {n: 20}\ngrid: [n]", "has grid, which the host function makes"),
         ("cases: {n: 20}\nparams: {BLOCK: []}", "No configurations to tune"),
+        ("cases: {n: 20}\nparams: {BLOCK: [16]}\nreset: outt", "outt is no parameter of doubled"),
         ("cases: {n: 20}\nparam: {BLOCK: [16]}", "did you mean params?"),
     ],
 )
