@@ -97,12 +97,13 @@ class AutoTuner:
         early_stop_factor: float = 2.0,
         *,
         cache_results: bool = True,
+        isolate: bool | None = None,
         output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
     ) -> AutotuneResult:
         """Tunes, or takes what an earlier process found for the same.
 
         warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: a configuration that takes
-        ``early_stop_factor`` times the best is not timed further.
+        ``early_stop_factor`` times the best is not timed further. isolate: as that of ``gt.autotune``.
         Raises UserError; NoBestKernel where no configuration ran and was right.
         """
         for name, asked in (
@@ -133,7 +134,8 @@ class AutoTuner:
                 warnings.warn(f"the result is not kept for later processes: {error}", stacklevel=2)
         if kept_as and (kept := result_cache.kept(kept_as, candidates)):
             return kept[1].built(self.function, self.compile_args)
-        result = result_of(Tuning(tunable, profile, tensors, output_dir=output_dir).tune(candidates), self.function)
+        tuning = Tuning(tunable, profile, tensors, output_dir=output_dir, isolate=isolate)
+        result = result_of(tuning.tune(candidates), self.function)
         if kept_as:
             result_cache.keep(kept_as, result)
         return result

@@ -52,6 +52,7 @@ def autotune(
     do_not_specialize: Sequence[str] | None = None,
     early_stop: bool = False,
     early_stop_factor: float = 2.0,
+    isolate: bool | None = None,
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Callable[[Any], Autotuned]:
     """Decorates a kernel under triton.jit, a factory of kernels such as TileLang's, or any function of parameters that
@@ -64,8 +65,10 @@ def autotune(
     prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook: as triton.autotune's.
     warmup, rep: calls. cache_results: results are kept for later processes (GEMM_TUNER_CACHE_DIR).
     do_not_specialize: arguments that do not count where ``key`` is not given.
+    isolate: of factories: candidates are built, and launched where inputs are random, in other processes first, in
+             parallel and each within ``timeout`` seconds; None does so for TileLang's.
 
-    Times are taken in this process: a configuration that crashes ends it.
+    Times are taken in this process: a configuration that crashes in it ends it.
     """
     profile = ProfileArgs(
         warmup=25 if warmup is None else warmup, rep=100 if rep is None else rep, timeout=timeout,
@@ -79,7 +82,7 @@ def autotune(
     def decorate(function: Any) -> Autotuned:
         if not callable(function) and not is_jit(function):
             raise UserError("decorates a function", where="gt.autotune", hint="@gt.autotune(configs=...) above it")
-        asked = _Asked(configs, profile, effects, prune_configs_by, cache_results, output_dir)
+        asked = _Asked(configs, profile, effects, prune_configs_by, cache_results, isolate, output_dir)
         keys = CallKeys(key, _names(function), do_not_specialize or ())
         return Autotuned(function, asked, keys)
 
@@ -97,6 +100,7 @@ class _Asked:
     effects: SideEffects
     prune: Mapping[str, Any] | None
     cache_results: bool
+    isolate: bool | None
     output_dir: Path | str | None
 
 
@@ -185,7 +189,8 @@ class Autotuned:
             candidate, result = kept
         else:
             self.runs += 1
-            tuning = Tuning(tunable, self._asked.profile, given, self._asked.effects, self._asked.output_dir)
+            asked = self._asked
+            tuning = Tuning(tunable, asked.profile, given, asked.effects, asked.output_dir, asked.isolate)
             result = result_of(tuning.tune(candidates), self.fn, call)
             candidate = next(one for one in candidates if dict(one.values) == dict(result.config))
         entry = self._entry(tunable, candidate, result)

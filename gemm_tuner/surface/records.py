@@ -27,6 +27,14 @@ class WrongOutput(AssertionError):
     """What a call gave is not right."""
 
 
+class Rejected(Exception):
+    """A configuration that failed elsewhere, and is not run here."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """When the outputs of a call are right.

@@ -16,7 +16,7 @@ from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
 from gemm_tuner.surface.folder import SessionFolder
-from gemm_tuner.surface.records import Call, Config, Effort, Row, Tuned, WrongOutput, plain_config
+from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, Tuned, WrongOutput, plain_config
 from gemm_tuner.surface.time_limit import TimeLimit, limited
 
 Ready = Call | Callable[[], Any]
@@ -85,6 +85,9 @@ class Session:
         try:
             with limited(self.effort.timeout_s):
                 call = self._made(row.config)
+        except Rejected as error:
+            self.fail(row, error.status, error.reason)
+            return None
         except Exception as error:
             status = Status.COMPILE_TIMEOUT if isinstance(error, TimeLimit) else Status.COMPILE_ERROR
             self.fail(row, status, one_line(error))

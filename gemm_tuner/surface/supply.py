@@ -125,6 +125,8 @@ def _takes_an_argument(program: Callable[..., Any]) -> bool:
 
 def random_inputs(params: Sequence[KernelParam], kind: TensorSupplyType, device: str = "") -> list[Any]:
     """A tensor for each argument, on the current GPU where there is one."""
+    if not params:
+        return []
     import torch
 
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")

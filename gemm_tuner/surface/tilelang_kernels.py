@@ -13,6 +13,13 @@ def is_program(value: Any) -> bool:
     return type(value).__name__ == "PrimFunc"
 
 
+def is_jit(function: Any) -> bool:
+    """Whether it is under tilelang.jit, also with arguments bound."""
+    while hasattr(function, "func") and hasattr(function, "keywords"):
+        function = function.func
+    return type(function).__module__.startswith("tilelang.")
+
+
 def is_kernel(value: Any) -> bool:
     return callable(value) and isinstance(getattr(value, "params", None), Sequence) and hasattr(value, "out_idx")
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface import tilelang_kernels, trials
 from gemm_tuner.surface.compare import compared, flat
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.profile_args import ProfileArgs
-from gemm_tuner.surface.records import Call, Check, Config, Tuned
+from gemm_tuner.surface.records import Call, Check, Config, Rejected, Tuned
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.time_limit import limited
-from gemm_tuner.surface.tunables import Built, Tunable
+from gemm_tuner.surface.tunables import Built, Function, Tunable
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.surface.written import Written, written_by
 
@@ -37,13 +38,19 @@ class SideEffects:
 
 @dataclass
 class Tuning:
-    """One call that is tuned. given: the tensors of ``set_autotune_inputs``."""
+    """One call that is tuned.
+
+    given:   the tensors of ``set_autotune_inputs``.
+    isolate: candidates are built, and launched where inputs are random, in other processes first, which are killed at
+             ``profile.timeout``; None does so for TileLang's, which compile for seconds.
+    """
 
     tunable: Tunable
     profile: ProfileArgs
     given: tuple[Any, ...] | None = None
     effects: SideEffects = field(default_factory=SideEffects)
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR
+    isolate: bool | None = None
     _random: dict[Any, list[Any]] = field(default_factory=dict)
     _from_program: list[Any] | None = None
     _built: dict[int, Built] = field(default_factory=dict)
@@ -51,13 +58,17 @@ class Tuning:
     def tune(self, candidates: Sequence[Candidate]) -> Tuned:
         """Raises UserError; that no candidate is right is told by ``Tuned.best``."""
         self.supply.warn_of_unused()
-        learned = self._learn(candidates)
+        failed = self._tried(candidates)
+        learned = self._learn([one for one in candidates if id(one) not in failed])
         by_values = {repr(sorted(one.values.items(), key=str)): one for one in candidates}
         if len(by_values) < len(candidates):
             raise UserError("two configurations differ in pre_hook alone", where=self.tunable.name)
 
         def build(config: Config) -> Call:
-            return self._call(by_values[repr(sorted(config.items(), key=str))], learned)
+            candidate = by_values[repr(sorted(config.items(), key=str))]
+            if id(candidate) in failed:
+                raise failed[id(candidate)]
+            return self._call(candidate, learned)
 
         try:
             return tune_callables(
@@ -72,6 +83,22 @@ class Tuning:
         finally:
             learned.put_back()
             self._reset(learned.inputs, learned.names)
+
+    def _tried(self, candidates: Sequence[Candidate]) -> dict[int, Rejected]:
+        """Those that failed in processes of their own, by id."""
+        tunable = self.tunable
+        if not isinstance(tunable, Function) or self.isolate is False:
+            return {}
+        if self.isolate is None and not tilelang_kernels.is_jit(tunable.function):
+            return {}
+        try:
+            job = trials.job_of(tunable, self.profile, self.given)
+        except UserError:
+            if self.isolate:
+                raise
+            return {}
+        found = trials.rejected(job, candidates, self.profile.timeout)
+        return {id(candidates[place]): error for place, error in found.items()}
 
     @property
     def supply(self) -> Supply:

@@ -1,0 +1,93 @@
+"""``python -m gemm_tuner.surface.trial_worker``: builds and launches configurations that may hang or crash.
+
+Reads JSON lines: first what to tune, then a configuration each. Answers with a line when it has the function, when a
+configuration is built, when its inputs are there, and at its end. Of a script only what the function needs is run; a
+module is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+from gemm_tuner.kernels.definitions import definitions
+from gemm_tuner.launch.failures import status_of
+from gemm_tuner.surface.clocks import wait
+from gemm_tuner.surface.compare import one_line
+from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.profile_args import CompileArgs
+from gemm_tuner.surface.supply import Supply, TensorSupplyType
+from gemm_tuner.surface.tunables import Arguments, Function
+from gemm_tuner.system.processes import die_with_the_tuner
+
+READY, BUILT, READY_TO_LAUNCH, DONE = "ready", "built", "ready to launch", "done"
+
+
+def main() -> None:
+    die_with_the_tuner()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # compilers print
+    job = json.loads(sys.stdin.readline())
+    sys.path[:0] = [one for one in job["path"] if one not in sys.path]
+    tunable = Function(load(job), Arguments(tuple(job["args"]), job["kwargs"]), CompileArgs(**job["compile_args"]))
+    supply = Supply(TensorSupplyType[job["supply"]]) if job["supply"] else None
+    tell(answers, {"at": READY})
+    for line in sys.stdin:
+        tell(answers, try_one(tunable, json.loads(line), supply, answers))
+
+
+def try_one(tunable: Function, values: Mapping[str, Any], supply: Supply | None, answers: TextIO) -> dict[str, Any]:
+    """Builds a configuration, and launches it once where inputs can be made."""
+    try:
+        built = tunable.build(Candidate({name: _plain(value) for name, value in values.items()}))
+    except Exception as error:
+        return {"at": BUILT, "error": one_line(error), "status": "compile_error"}
+    tell(answers, {"at": BUILT})
+    at = READY_TO_LAUNCH
+    try:
+        inputs = None if supply is None or built.is_direct else supply.inputs(built.params, tunable.name)
+        tell(answers, {"at": at})
+        at = DONE
+        if inputs is not None:
+            built.run(inputs)
+            wait()
+    except Exception as error:
+        return {"at": at, "error": one_line(error), "status": status_of(error).value}
+    return {"at": DONE}
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def tell(answers: TextIO, answer: Mapping[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def load(job: Mapping[str, Any]) -> Any:
+    """The function, without gt.autotune over it."""
+    name = job["qualname"]
+    if job["module"]:
+        found: Any = importlib.import_module(job["module"])
+        for part in name.split("."):
+            found = getattr(found, part)
+    else:
+        path = Path(job["file"])
+        module = ModuleType(path.stem)
+        module.__file__ = str(path)
+        sys.modules[path.stem] = module
+        source = definitions(path.read_text("utf-8"), name, str(path))
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own function
+        found = getattr(module, name)
+    return found.__wrapped__ if getattr(found, "autotuned", False) is True else found
+
+
+if __name__ == "__main__":
+    main()

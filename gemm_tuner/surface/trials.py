@@ -1,0 +1,233 @@
+"""Configurations tried in processes of their own before any runs here: what hangs or crashes costs that one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.records import Status
+from gemm_tuner.surface import fingerprints
+from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.profile_args import ProfileArgs
+from gemm_tuner.surface.records import Rejected
+from gemm_tuner.surface.tunables import Arguments, Function, name_of
+from gemm_tuner.system.processes import MARK, OWNER, guarded_command, how_it_ended, identity, kill_family
+
+# To import a user's module, torch and a compiler.
+START_LIMIT_S = 300.0
+# TileLang's variables: a share of the CPUs, a number of them, and the most.
+SHARE, COUNT, MOST = (f"TILELANG_AUTO_TUNING_{name}" for name in ("CPU_UTILITIES", "CPU_COUNTS", "MAX_CPU_COUNT"))
+DEFAULT_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker tunes. module: "" loads what the function needs of ``file``. supply: the distribution of inputs; ""
+    launches nothing. path: where Python looks for modules."""
+
+    module: str
+    file: str
+    qualname: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    compile_args: Mapping[str, Any]
+    supply: str
+    path: tuple[str, ...]
+
+
+def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
+    """Raises UserError naming what another process cannot build again."""
+    name = name_of(tunable.function)
+    origin, call = _unbound(tunable)
+    under = fingerprints.function_under(origin)
+    hint = "isolate=False tunes it in this process alone"
+    if under is None or "<locals>" in under.__qualname__ or "<lambda>" in under.__qualname__:
+        raise UserError("is not at the top level of a module: another process cannot build it", where=name, hint=hint)
+    values = [call.args, dict(call.kwargs), asdict(tunable.compile_args)]
+    try:
+        json.dumps(values)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"has arguments that are no plain values: {error}", where=name, hint=hint) from error
+    is_script = under.__module__ == "__main__"
+    file = os.path.realpath(under.__code__.co_filename)
+    if is_script and not os.path.isfile(file):
+        raise UserError("is of no file: another process cannot build it", where=name, hint=hint)
+    launches = given is None and profile.supply_prog is None
+    return Job(
+        module="" if is_script else under.__module__,
+        file=file,
+        qualname=under.__qualname__,
+        args=call.args,
+        kwargs=dict(call.kwargs),
+        compile_args=asdict(tunable.compile_args),
+        supply=profile.supply_type.name if launches else "",
+        path=tuple(os.path.abspath(one) for one in sys.path),
+    )
+
+
+def _unbound(tunable: Function) -> tuple[Any, Arguments]:
+    """The function without partials, and its call with what they bind."""
+    function, args, kwargs = tunable.function, tunable.call.args, dict(tunable.call.kwargs)
+    while hasattr(function, "func") and hasattr(function, "keywords"):
+        args, kwargs, function = (*function.args, *args), {**function.keywords, **kwargs}, function.func
+    return function, Arguments(args, kwargs)
+
+
+def count_workers(configurations: int) -> int:
+    """As many processes as TileLang would have threads."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count, most = int(os.environ.get(COUNT, -1)), int(os.environ.get(MOST, -1))
+    wanted = min(count, cpus) if count > 0 else int(cpus * float(os.environ.get(SHARE, DEFAULT_SHARE)))
+    return max(1, min(wanted, configurations, most if most > 0 else configurations))
+
+
+def rejected(job: Job, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:
+    """Tries all; those that failed, by their place. timeout_s: of a build and of a launch, each; 0 is no limit.
+
+    Raises UserError where no worker starts.
+    """
+    places: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for place in range(len(candidates)):
+        places.put(place)
+    found: dict[int, Rejected] = {}
+    faults: list[UserError] = []
+
+    def work(worker: _Worker) -> None:
+        with worker:
+            while not faults:
+                try:
+                    place = places.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    worker.try_one(candidates[place])
+                except Rejected as error:
+                    found[place] = error
+                except UserError as error:
+                    faults.append(error)
+
+    workers = [_Worker(job, timeout_s) for _ in range(count_workers(len(candidates)))]
+    threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in workers]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    finally:
+        for worker in workers:  # Ctrl-C
+            worker.stop()
+    if faults:
+        raise faults[0]
+    return found
+
+
+class _Worker:
+    """A process that tries configurations, started anew after one that ended it."""
+
+    def __init__(self, job: Job, timeout_s: float) -> None:
+        self._job, self._timeout_s = job, timeout_s or None
+        self._mark = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = Path()
+        self._unread = b""
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self.stop()
+
+    def try_one(self, candidate: Candidate) -> None:
+        """Raises Rejected for a configuration that failed, UserError where the process cannot begin."""
+        process = self._process or self._start()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the answer tells
+            process.stdin.write(json.dumps(dict(candidate.values), default=str).encode() + b"\n")
+            process.stdin.flush()
+        # A build; inputs, for which torch is imported; a launch.
+        limits = (self._timeout_s, START_LIMIT_S, self._timeout_s)
+        for limit_s, stage in zip(limits, (Status.COMPILE_TIMEOUT, Status.TIMEOUT, Status.TIMEOUT), strict=True):
+            answer = self._answer(limit_s, stage)
+            if "error" in answer:
+                if answer["status"] == Status.CRASHED.value:
+                    self.stop()
+                raise Rejected(Status(answer["status"]), answer["error"])
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        handle, path = tempfile.mkstemp(prefix="gemm_tuner_trial_", suffix=".log")
+        self._log, self._unread = Path(path), b""
+        with os.fdopen(handle, "wb") as log:
+            self._process = subprocess.Popen(
+                guarded_command([sys.executable, "-m", "gemm_tuner.surface.trial_worker"]),
+                env={**os.environ, MARK: self._mark, OWNER: identity(os.getpid()), "PYTHONPATH": self._python_path()},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(asdict(self._job)).encode() + b"\n")
+            self._process.stdin.flush()
+        try:
+            self._answer(START_LIMIT_S, Status.TIMEOUT)
+        except Rejected as error:
+            what = f"cannot be had in another process: {error.reason}"
+            raise UserError(
+                what, where=self._job.qualname, hint="isolate=False tunes it in this process alone"
+            ) from error
+        return self._process
+
+    def _python_path(self) -> str:
+        own = str(Path(__file__).resolve().parents[2])
+        return os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH", "")])])
+
+    def _answer(self, limit_s: float | None, stage: Status) -> dict[str, Any]:
+        """The next line. Raises Rejected when none comes in time, or the process ends."""
+        process = self._process
+        assert process is not None and process.stdout is not None
+        ends = None if limit_s is None else time.monotonic() + limit_s
+        while b"\n" not in self._unread:
+            left = None if ends is None else max(0.0, ends - time.monotonic())
+            readable, _, _ = select.select([process.stdout], [], [], left)
+            if not readable:
+                self.stop()
+                raise Rejected(stage, f"no end after {limit_s:g} s")
+            block = os.read(process.stdout.fileno(), 65536)
+            if not block:
+                raise Rejected(Status.CRASHED, self._how_it_ended())
+            self._unread += block
+        line, _, self._unread = self._unread.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _how_it_ended(self) -> str:
+        """Of a process that closed its pipe: how, and what it said last."""
+        assert self._process is not None
+        exit_status = self._process.wait()
+        said = [one.strip() for one in self._log.read_text("utf-8", "replace").splitlines() if one.strip()]
+        self.stop()
+        return ": ".join([how_it_ended(exit_status), *said[-1:]])
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        kill_family(process.pid, self._mark)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._log.unlink(missing_ok=True)

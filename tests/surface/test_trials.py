@@ -1,0 +1,90 @@
+"""Configurations that hang or crash, in compile and launch, cost themselves alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_factory import factory
+
+import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.surface import trials
+
+FAULTS = ["raises", "crashes", "exits", "hangs"]
+CONFIGS = [{"how": how, "at": at} for how in FAULTS for at in ("build", "launch")] + [{"how": "right"}]
+
+
+def test_each_fault_costs_its_configuration_alone(tmp_path: Path) -> None:
+    tuner = gt.AutoTuner.from_kernel(partial(factory, 7), CONFIGS).set_profile_args(timeout=1, rep=2, warmup=1)
+    result = tuner.run(cache_results=False, output_dir=tmp_path, isolate=True)
+    assert result.config == {"how": "right"} and result.kernel() == 7
+    found = {(row["how"], row.get("at", "")): (row["status"], row["reason"]) for row in result.table}
+    assert {at: status for at, (status, _) in found.items()} == {
+        ("right", ""): "ok",
+        ("raises", "build"): "compile_error", ("raises", "launch"): "launch_error",
+        ("crashes", "build"): "crashed", ("crashes", "launch"): "crashed",
+        ("exits", "build"): "crashed", ("exits", "launch"): "crashed",
+        ("hangs", "build"): "compile_timeout", ("hangs", "launch"): "timeout",
+    }  # fmt: skip
+    assert "too many threads" in found["raises", "build"][1] and "SIGSEGV" in found["crashes", "launch"][1]
+    (log,) = tmp_path.glob("*/tune.log")
+    assert "hangs" in log.read_text("utf-8"), "and the log in the run's folder says so"
+
+
+SCRIPT = """
+import sys
+import gemm_tuner as gt
+from gemm_tuner.surface import trials
+
+CONFIGS = [{"block": 0}, {"block": 2}]
+
+@gt.autotune(configs=CONFIGS, isolate=True, rep=2, warmup=1, output_dir=None, cache_results=False, timeout=20)
+def divide(size, block=1):
+    quotient = size // block
+    def kernel():
+        return quotient
+    kernel.params, kernel.out_idx = [], None
+    return kernel
+
+print("began")
+print(divide(8)(), list(divide.results.values())[0].table[1]["reason"])
+"""
+
+
+def test_of_a_script_only_the_function_is_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "began" and done.stdout.count("began") == 1
+    assert done.stdout.splitlines()[1].startswith("4 ZeroDivisionError")
+
+
+def test_what_another_process_cannot_build_is_named() -> None:
+    run: dict[str, Any] = {"cache_results": False, "output_dir": None, "isolate": True}
+
+    def local(block: int = 1) -> Any:
+        return lambda: block
+
+    with pytest.raises(UserError, match=r"local: is not at the top level of a module.*isolate=False"):
+        gt.AutoTuner.from_kernel(local, [{"block": 1}]).run(**run)
+    with pytest.raises(UserError, match=r"factory: has arguments that are no plain values"):
+        gt.AutoTuner.from_kernel(partial(factory, object()), [{"how": "right"}]).run(**run)
+
+
+def test_processes_are_counted_as_tilelang_counts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    assert trials.count_workers(100) == 14 and trials.count_workers(3) == 3
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_UTILITIES", "0.5")
+    assert trials.count_workers(100) == 8
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_MAX_CPU_COUNT", "5")
+    assert trials.count_workers(100) == 5
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "4")
+    assert trials.count_workers(100) == 4
