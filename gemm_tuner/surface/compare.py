@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
@@ -24,14 +25,12 @@ class Finding:
 
 
 def flat(outputs: Any) -> list[Any]:
-    """The tensors, arrays and numbers of a call's outputs, in order; None is no output."""
-    if outputs is None:
-        return []
+    """The tensors, arrays and numbers of a call's outputs, in order; what is none of these is no output."""
     if isinstance(outputs, Mapping):
         return [one for value in outputs.values() for one in flat(value)]
     if isinstance(outputs, (tuple, list)):
         return [one for value in outputs for one in flat(value)]
-    return [outputs]
+    return [outputs] if hasattr(outputs, "dtype") or isinstance(outputs, Number) else []
 
 
 def fill_with_nan(outputs: Sequence[Any]) -> None:

@@ -100,7 +100,13 @@ class Session:
         except Exception as error:
             self.fail_by(row, error)
             return None
-        found = self.judge.judge(row.name, call, returned)
+        try:
+            found = self.judge.judge(row.name, call, returned)
+        except UserError:
+            raise
+        except Exception as error:
+            self.fail(row, Status.WRONG, f"cannot be compared: {one_line(error)}")
+            return None
         row = replace(row, max_abs_error=found.max_abs_error, mismatched_ratio=found.mismatched_ratio)
         if found.reason:
             self.fail(row, Status.WRONG, found.reason)

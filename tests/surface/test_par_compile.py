@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from samples import ROOT
+from scale_kernel import scale
 
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
@@ -60,27 +60,17 @@ def test_registers_and_code_without_a_gpu_from_a_script_that_is_not_run_again(tm
         assert kinds[0] == kinds[2] == "bytes" and "power of 2" in kinds[1] and hashes == 3
 
 
-def kernel_of_examples() -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("softmax_example", ROOT / "examples" / "kernels" / "softmax.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.softmax_rows
-
-
 def test_what_cannot_be_compiled_is_said_before() -> None:
-    kernel, x = kernel_of_examples(), np.empty((4, 8), np.float16)
-    config = {"BLOCK": 8, "ROWS": 1}
+    x = np.empty(64, np.float16)
+    config = {"BLOCK": 8}
     for match, arguments in {
         "No configurations to tune": ([], (x, x, 8, 4, 8)),
-        "has no value for n_cols": ([config], (x, x, 8, 4)),
-        "has no parameter 'n_col'.*did you mean n_cols": ([config], {"out": x, "n_col": 8}),
-        "6 arguments are given for 5 parameters": ([config], (x, x, 8, 4, 8, 9)),
-        "has the type complex64": ([config], (x.astype("complex64"), x, 8, 4, 8)),
+        "has no value for n": ([config], (x, x, 0.5)),
+        "has no parameter 'factors'.*did you mean factor": ([config], {"out": x, "factors": 8}),
+        "6 arguments are given for 5 parameters": ([config], (x, x, 0.5, 64, 1, 2)),
+        "has the type complex64": ([config], (x.astype("complex64"), x, 0.5, 64)),
     }.items():
         with pytest.raises(UserError, match=match):
-            gt.par_compile(kernel, *arguments, target="sm_90")
+            gt.par_compile(scale, *arguments, target="sm_90")
     with pytest.raises(UserError, match="is no Triton kernel"):
         gt.par_compile(len, [config])

@@ -147,6 +147,22 @@ def test_a_reference_that_fails_is_no_fault_of_configurations() -> None:
         tune([{}], lambda config: lambda: RIGHT, check=gt.Check(reference))
 
 
+def test_outputs_of_any_kind_cost_no_more_than_their_configuration() -> None:
+    clock = Said()
+    results = {"text": "done", "nested": {"out": [RIGHT, 3]}, "ragged": np.array([[1], [2, 3]], dtype=object)}
+    check = gt.Check({"out": (RIGHT, 3.0)})
+    tuned = tune([{"kind": kind} for kind in results], lambda config: clock.call(1.0, results[config["kind"]]),
+                 clock=clock, check=check)  # fmt: skip
+    assert {row.config["kind"]: row.status for row in tuned.rows} == {
+        "nested": Status.OK, "text": Status.WRONG, "ragged": Status.WRONG,
+    }  # fmt: skip
+    both = tune([{"n": 1}, {"n": 2}], lambda config: clock.call(1.0, object()), clock=clock)
+    assert {(row.status, row.verified) for row in both.rows} == {(Status.OK, Verified.FALSE)}
+    ragged = tune([{"n": 1}, {"n": 2}], lambda config: clock.call(1.0, results["ragged"]), clock=clock)
+    assert [row.status for row in ragged.rows] == [Status.OK, Status.WRONG]
+    assert "cannot be compared" in ragged.rows[1].reason
+
+
 def test_what_hangs_in_python_ends_at_the_limit() -> None:
     def build(config: dict[str, Any]) -> Callable[[], Any]:
         def run() -> Any:
