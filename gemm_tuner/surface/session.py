@@ -15,15 +15,14 @@ from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
+from gemm_tuner.surface.failures import status_by
 from gemm_tuner.surface.folder import SessionFolder
-from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, Tuned, WrongOutput, plain_config
+from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, Tuned, plain_config
 from gemm_tuner.surface.time_limit import TimeLimit, limited
 
 Ready = Call | Callable[[], Any]
 Build = Callable[[Config], Ready]
 
-# Of Triton, by name: nothing here imports it.
-COMPILE_ERRORS = ("CompilationError", "PTXASError", "InterpreterError")
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 SLACK_US = 100.0
 
@@ -285,17 +284,6 @@ class Session:
         )
         self.folder.write(tuned, seed)
         return tuned
-
-
-def status_by(error: BaseException) -> Status:
-    """The end of a configuration whose call raised this."""
-    if isinstance(error, TimeLimit):
-        return Status.TIMEOUT
-    if isinstance(error, WrongOutput):
-        return Status.WRONG
-    # Triton compiles when it launches.
-    did_not_compile = any(kind.__name__ in COMPILE_ERRORS for kind in type(error).__mro__)
-    return Status.COMPILE_ERROR if did_not_compile else status_of(error)
 
 
 def _is_right(row: Row) -> bool:

@@ -26,6 +26,10 @@ def tune(configs: list[dict[str, Any]], build: Callable[..., Any], **more: Any) 
     return gt.tune_callables(configs, build, output_dir=None, effort=gt.Effort(early_stop_ratio=0), **more)
 
 
+class CompilationError(Exception):
+    """Named as Triton's."""
+
+
 def test_the_fastest_right_one_wins_and_each_fault_costs_one_row() -> None:
     clock = Said()
 
@@ -33,6 +37,12 @@ def test_the_fastest_right_one_wins_and_each_fault_costs_one_row() -> None:
         kind = config["kind"]
         if kind == "no build":
             raise RuntimeError("cannot be built")
+        if kind == "no compile":
+
+            def launch() -> Any:
+                raise CompilationError("at 3:14")
+
+            return launch
         if kind == "too large":
 
             def run() -> Any:
@@ -42,12 +52,13 @@ def test_the_fastest_right_one_wins_and_each_fault_costs_one_row() -> None:
         result = {"wrong": RIGHT + 1, "nan": np.full(4, np.nan), "short": RIGHT[:2]}.get(kind, RIGHT)
         return clock.call({"fast": 10.0, "slow": 12.0}.get(kind, 1.0), result)
 
-    kinds = ["slow", "no build", "wrong", "fast", "too large", "nan", "short"]
+    kinds = ["slow", "no build", "no compile", "wrong", "fast", "too large", "nan", "short"]
     tuned = tune([{"kind": kind} for kind in kinds], build, check=gt.Check(RIGHT), clock=clock)
     statuses = {row.config["kind"]: row.status for row in tuned.rows}
     assert tuned.config == {"kind": "fast"} and tuned.latency_us == pytest.approx(10.0)
     assert statuses == {
-        "fast": Status.OK, "slow": Status.OK, "no build": Status.COMPILE_ERROR, "too large": Status.OUT_OF_RESOURCES,
+        "fast": Status.OK, "slow": Status.OK, "no build": Status.COMPILE_ERROR, "no compile": Status.COMPILE_ERROR,
+        "too large": Status.OUT_OF_RESOURCES,
         "wrong": Status.WRONG, "nan": Status.WRONG, "short": Status.WRONG,
     }  # fmt: skip
     assert {row.verified for row in tuned.rows if row.status is Status.OK} == {Verified.TRUE}

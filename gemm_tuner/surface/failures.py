@@ -1,0 +1,22 @@
+"""What an exception of a configuration says of it."""
+
+from __future__ import annotations
+
+from gemm_tuner.core.records import Status
+from gemm_tuner.launch.failures import status_of
+from gemm_tuner.surface.records import WrongOutput
+from gemm_tuner.surface.time_limit import TimeLimit
+
+# Of Triton, by name: nothing here imports it.
+COMPILE_ERRORS = ("CompilationError", "PTXASError", "InterpreterError")
+
+
+def status_by(error: BaseException) -> Status:
+    """The end of a configuration whose call raised this."""
+    if isinstance(error, TimeLimit):
+        return Status.TIMEOUT
+    if isinstance(error, WrongOutput):
+        return Status.WRONG
+    # Triton compiles when it launches.
+    did_not_compile = any(kind.__name__ in COMPILE_ERRORS for kind in type(error).__mro__)
+    return Status.COMPILE_ERROR if did_not_compile else status_of(error)
