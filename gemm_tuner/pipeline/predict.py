@@ -49,7 +49,8 @@ def run(session: Session, states: list[SizeState]) -> None:
             elif own := [name for name in fitting if name in state.own]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             else:
-                session.outcomes.record(state.problem, None, "none of the candidates compiles and fits")
+                reasons = ["none of the candidates compiles and fits", state.commonest_reason()]
+                session.outcomes.record(state.problem, None, "; ".join(filter(None, reasons)))
         checks = session.check_stage(scripts, compiling)
         check_served(session, checks, order, servers)
         check(session, checks, order, servers)
@@ -83,7 +84,8 @@ def check(session: Session, checks: CheckStage, order: Named, servers: Servers) 
     by_problem = {state.problem: state for state, _ in order}
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-        reason = "" if name else "none of the best candidates is right in the interpreter"
+        why = ["none of the best candidates is right in the interpreter", by_problem[problem].commonest_reason()]
+        reason = "" if name else "; ".join(filter(None, why))
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], servers, name, verdicts, reason)
 

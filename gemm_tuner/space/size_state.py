@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 TEXT_COLUMNS = ("status", "rule", "message")
 SAME_CODE_AS = "same code as "
+MOST_OF_A_REASON = 300  # characters
 FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 
@@ -214,6 +216,16 @@ class SizeState:
         faster = (other for other in self.own if self.rows.get(other, {}).get("finals_us", math.inf) < us)
         return {other: self.why_not(other) for other in dict.fromkeys((*before, *faster)) if not self.may_run(other)}
 
+    def commonest_reason(self) -> str:
+        """What most configurations that failed say, numbers in it apart; empty where none says anything."""
+        said: dict[str, list[str]] = {}
+        for row in self.rows.values():
+            text = row.get("status") not in (Status.OK.value, None) and str(row.get("message", ""))
+            if text and not text.startswith(SAME_CODE_AS):
+                said.setdefault(re.sub("[0-9]+", "0", text), []).append(text)
+        most = max(said.values(), key=len, default=[])
+        return f"{len(most)} of {len(self.kept)} say: {_brief(most[0])}" if most else ""
+
     def counts(self) -> dict[str, int]:
         """How many configurations have each status; the sum is the size of the space."""
         counted = {Status.PRUNED.value: len(self.configs) - len(self.kept)}
@@ -255,6 +267,13 @@ class SizeState:
             partial.unlink(missing_ok=True)
             raise EnvironmentFault(f"cannot be written: {error.strerror}", where=str(path), hint=FREE_SPACE) from error
         return path
+
+
+def _brief(message: str) -> str:
+    """One line of a message: the last of several, such as what Triton says below the source, after the error's name."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    name, colon, _ = lines[0].partition(":")
+    return (f"{name}{colon} {lines[-1]}" if len(lines) > 1 else lines[0])[:MOST_OF_A_REASON]
 
 
 # Configurations of several sizes, by name.

@@ -108,7 +108,8 @@ def test_quick_leaves_the_others_out_and_says_so(tmp_path: Path) -> None:
 def test_a_size_with_nothing_timed_fails_with_the_reason(tmp_path: Path) -> None:
     run = Run(tmp_path, StandInGpu(statuses=dict.fromkeys((A, B, C, D), Status.CRASHED)))
     done = run.run()
-    assert done.outcomes.failures[ONE] == "no configuration has a time: 4 crashed" and done.outcomes.choices == {}
+    said = "no configuration has a time: 4 crashed; 4 of 4 say: it failed"
+    assert done.outcomes.failures[ONE] == said and done.outcomes.choices == {}
     assert done.store.settled(ONE) == ("", done.outcomes.failures[ONE])
 
 

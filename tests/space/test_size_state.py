@@ -184,3 +184,17 @@ def test_a_configuration_outside_the_ranking_can_be_chosen(state: SizeState) -> 
     assert state.passed_over([wrong, slower], chosen) == {wrong: "wrong: off by 3"}
     assert state.passed_over([wrong, slower], slower) == {wrong: "wrong: off by 3"}
     assert state.passed_over([wrong, slower], wrong) == {}
+
+
+def test_a_reason_that_most_failures_share_is_said_once(state: SizeState) -> None:
+    """Triton's messages quote source lines above what they say; numbers differ from one configuration to the next."""
+    assert state.commonest_reason() == ""
+    for number, name in enumerate(state.kept):
+        state.record(
+            name, Status.COMPILE_ERROR, f"CompilationError: at {number}:5:\n  tl.arange(0, 3)\n  ^\nno power of 2"
+        )
+    first, second, *_ = state.kept
+    state.record(first, Status.COMPILE_TIMEOUT, "took more than 60 s")
+    state.record(second, Status.OK, "compiled")
+    count = len(state.kept)
+    assert state.commonest_reason() == f"{count - 2} of {count} say: CompilationError: no power of 2"
