@@ -196,7 +196,8 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Kernel time of one configuration for one size: all kernels of one call, summed.
+    """Kernel time of one configuration for one size: all kernels of one call, from the first start to the last end
+    where the profiler and a full queue let that be known, else summed.
 
     The samples are the timed calls in the order they ran; empty unless ``status`` is OK or
     EARLY_STOPPED. process, role: of finals; their processes are numbered from 0 within a run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,11 @@ from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 
 SPIN_UP_FLUSHES = 2000
+# Flushes before a call of several kernels give the host this multiple of the time that it took to launch the call.
+LAUNCH_MARGIN = 2.0
+MOST_FLUSHES = 32
+LEAST_SLACK_US = 1.0
+TIMED_FLUSHES = 100  # fewer than a queue holds, so that the host does not wait in launching them
 
 
 class Bench:
@@ -41,6 +47,7 @@ class Bench:
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
         self._tired = False
+        self._slack_us = 0.0  # by which the GPU takes longer over a flush than the host over launching it
         self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
         self._support = language.support_calls(self.method.flush_bytes, self.device)
@@ -79,9 +86,17 @@ class Bench:
 
     def spin_up(self) -> None:
         """Brings an idle GPU to its working clocks before the first timed call."""
-        for _ in range(SPIN_UP_FLUSHES if self.processor.idles else 0):
+        if not self.processor.idles:
+            return
+        timed = min(TIMED_FLUSHES, SPIN_UP_FLUSHES)
+        for _ in range(SPIN_UP_FLUSHES - timed):
             self.flush()
         self.processor.wait()
+        for _ in range(timed):
+            self.flush()
+        launched = time.perf_counter()
+        self.processor.wait()
+        self._slack_us = (time.perf_counter() - launched) / timed * 1e6
 
     def rest(self) -> None:
         """After work that may have reached the power limit: pauses until the clocks have recovered, then spins up."""
@@ -128,11 +143,23 @@ class Bench:
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
         """One call of a candidate; journals it as call number n."""
         candidate.prepare()
-        if self.flushes and not warm:
+        flushes = self._flushes_before(candidate) if self.flushes and not warm else 0
+        for _ in range(flushes):
             self.flush()
+        began = time.perf_counter()
         with self.scope():
             candidate.launch(self)
-        self._journal_call(candidate, warm=warm)
+        launch_us = (time.perf_counter() - began) * 1e6
+        candidate.launch_us = min(launch_us, candidate.launch_us or launch_us)
+        self._journal_call(candidate, warm=warm, queued=flushes * self._slack_us > launch_us)
+
+    def _flushes_before(self, candidate: Candidate | VendorCandidate) -> int:
+        """So many that the host has launched all kernels of the call before the first begins: its time is the span from
+        the first start to the last end, which no wait for the host may be part of."""
+        if len(candidate.symbols) == 1 or self._slack_us < LEAST_SLACK_US or not candidate.launch_us:
+            return 1
+        needed = max(1, math.ceil(LAUNCH_MARGIN * candidate.launch_us / self._slack_us))
+        return needed if needed <= MOST_FLUSHES else 1
 
     def timed_call_us(self, candidate: Candidate) -> float:
         """As ``call``, and how long the host waited for it: launch overhead and all.
@@ -149,10 +176,10 @@ class Bench:
             candidate.launch(self)
         self.processor.wait()
         waited_us = (time.perf_counter() - started) * 1e6
-        self._journal_call(candidate, warm=False)
+        self._journal_call(candidate, warm=False, queued=False)
         return waited_us
 
-    def _journal_call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
+    def _journal_call(self, candidate: Candidate | VendorCandidate, *, warm: bool, queued: bool) -> None:
         of = candidate.work, candidate.name, candidate.symbols
-        self.journal.write(Called(self._number, *of, warm, self._flushed))
+        self.journal.write(Called(self._number, *of, warm, self._flushed, queued))
         self._number, self._flushed = self._number + 1, 0

@@ -25,6 +25,7 @@ class Candidate:
     def __init__(self, work: int, name: str, launches: list[list[Launch]], before: Before = ()) -> None:
         self.work, self.name, self._launches, self._turn, self._before = work, name, launches, 0, before
         self.symbols = tuple(launch[0] for launch in launches[0])
+        self.launch_us = 0.0  # the least that the host took to launch a call; 0 before the first
 
     def prepare(self) -> None:
         """What the next call needs and what does not belong to its time."""
@@ -42,6 +43,7 @@ class VendorCandidate:
     def __init__(self, work: int, calls: list[Any]) -> None:
         self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
         self.symbols: tuple[str, ...] = ()
+        self.launch_us = 0.0
 
     def prepare(self) -> None: ...
 

@@ -47,7 +47,7 @@ class Begin(_Event, frozen=True, tag="begin"):
 
 class Called(_Event, frozen=True, tag="call"):
     """Call number ``n`` was made: its kernels in order. flushes: flush kernels since the call before; None in
-    recordings of earlier versions."""
+    recordings of earlier versions. queued: the GPU had work until all of its kernels were in its queue."""
 
     n: Count
     work: Count
@@ -55,6 +55,7 @@ class Called(_Event, frozen=True, tag="call"):
     symbols: tuple[str, ...]
     warm: bool
     flushes: Count | None = None
+    queued: bool = False
 
 
 class Round(_Event, frozen=True, tag="round"):

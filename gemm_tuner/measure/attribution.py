@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -28,6 +29,7 @@ class Call:
     """One call in the launcher's journal: its number, configuration and kernels in order.
 
     flushes: number of flush kernels before this call; None where the journal does not say.
+    queued:  the GPU had work until all kernels of the call were in its queue.
     round:   number of the round of finals; None in screening.
     """
 
@@ -38,6 +40,7 @@ class Call:
     warm: bool
     flushes: int | None = None
     round: int | None = None
+    queued: bool = False
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -45,12 +48,37 @@ class Call:
         return (FLUSH_SYMBOL,) * (self.flushes or 0) + (self.symbols or (BEGIN_SYMBOL, END_SYMBOL))
 
 
+class Row(NamedTuple):
+    """One kernel of a trace."""
+
+    name: str
+    us: float
+    start_us: float
+
+
 @dataclass
 class SeenCall:
     """One call as the trace shows it."""
 
-    symbols: list[str] = field(default_factory=list)
-    duration_us: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def symbols(self) -> list[str]:
+        return [row.name for row in self.rows]
+
+    @property
+    def summed_us(self) -> float:
+        """The times of its kernels, added up."""
+        return sum(row.us for row in self.rows)
+
+    @property
+    def span_us(self) -> float:
+        """From the first start to the last end."""
+        return max(row.start_us + row.us for row in self.rows) - min(row.start_us for row in self.rows)
+
+    def time_us(self, *, by_span: bool) -> float:
+        """One kernel's own time; of several the span where no wait for the host can be part of it, else the sum."""
+        return self.span_us if by_span and len(self.rows) > 1 else self.summed_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +99,19 @@ def calls_of(journal: Iterable[Event]) -> list[Call]:
             at = event.number if isinstance(event, Round) else None
         elif isinstance(event, Called):
             of = event.n, event.work, event.name, event.symbols, event.warm
-            calls.append(Call(*of, event.flushes, at))
+            calls.append(Call(*of, event.flushes, at, event.queued))
     return calls
 
 
-def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool) -> Joined:
+def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool, real_time: bool = False) -> Joined:
     """Times of all calls. ``trace`` has the profilers' TRACE_COLUMNS, sorted by start.
+
+    real_time: kernels start when they would without the profiler, so that the span of several is the call's time.
 
     Rows of other processes are ignored. Where several processes ran the kernels of the journal, the times cannot be
     attributed, and no call has one.
     """
+    calls = calls if real_time else [replace(call, queued=False) for call in calls]
     ours = own_processes(trace, calls)
     if len(ours) > 1:
         reason = f"the trace has these kernels in {len(ours)} processes: {', '.join(ours)}"
@@ -98,10 +129,9 @@ def own_processes(trace: pd.DataFrame, calls: list[Call]) -> list[str]:
 def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
     """Joins a trace whose rows have scopes: call n ran in scope ``Ln``."""
     seen: dict[str, SeenCall] = defaultdict(SeenCall)
-    for name, duration_ns, scope in zip(trace["kernel_name"], trace["duration_ns"], trace["scope"], strict=True):
-        if scope and name not in SUPPORT_SYMBOLS:
-            seen[scope].symbols.append(name)
-            seen[scope].duration_us += duration_ns / 1e3
+    for row, scope in zip(rows_of(trace), trace["scope"], strict=True):
+        if scope and row.name not in SUPPORT_SYMBOLS:
+            seen[scope].rows.append(row)
     pairs = [(call, seen.get(f"L{call.number}")) for call in calls]
     wrong: dict[tuple[int, str], str] = {}
     for call, found in pairs:
@@ -112,11 +142,11 @@ def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
     """Joins a trace without scopes, whose rows are sorted by start."""
-    rows = list(zip(trace["kernel_name"], trace["duration_ns"] / 1e3, strict=True))
+    rows = rows_of(trace)
     found = found_calls(rows, calls)
     if found is None:
         return join_by_kernel(rows, calls)
-    seen, wanted = Counter(name for name, _ in rows), Counter(head_of(call) for call in calls)
+    seen, wanted = Counter(row.name for row in rows), Counter(head_of(call) for call in calls)
     reasons = {}
     for call in calls:
         head = head_of(call)
@@ -127,36 +157,41 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
     return _collect([(call, found.get(call.number)) for call in calls], {}, reasons)
 
 
+def rows_of(trace: pd.DataFrame) -> list[Row]:
+    """The kernels of a trace, in its order."""
+    columns = trace["kernel_name"], trace["duration_ns"] / 1e3, trace["start_ns"] / 1e3
+    return [Row(*one) for one in zip(*columns, strict=True)]
+
+
 def head_of(call: Call) -> str:
     """The name of the first row of a call in a trace."""
     return call.symbols[0] if call.symbols else BEGIN_SYMBOL
 
 
-def found_calls(rows: list[tuple[str, float]], calls: list[Call]) -> dict[int, SeenCall] | None:
-    """By number, the calls whose kernels are all identified in a trace. rows: (name, microseconds).
+def found_calls(rows: list[Row], calls: list[Call]) -> dict[int, SeenCall] | None:
+    """By number, the calls whose kernels are all identified in a trace.
 
     None for a trace with rows of known kernels that the calls do not explain.
     """
     flushed = all(call.flushes is not None for call in calls)
     expected = [(name, call) for call in calls for name in call.rows if flushed or name != FLUSH_SYMBOL]
     known = {name for name, _ in expected}
-    places = [at for at, (name, _) in enumerate(rows) if name in known]
-    certain = certain_rows([rows[at][0] for at in places], [name for name, _ in expected])
+    places = [at for at, row in enumerate(rows) if row.name in known]
+    certain = certain_rows([rows[at].name for at in places], [name for name, _ in expected])
     if certain is None:
         return None
     at_row: dict[int, dict[int, int]] = defaultdict(dict)
     for seen, place in certain.items():
         call = expected[place][1]
-        if rows[places[seen]][0] != FLUSH_SYMBOL:
+        if rows[places[seen]].name != FLUSH_SYMBOL:
             at_row[call.number][place] = places[seen]
     found: dict[int, SeenCall] = {}
     for call in calls:
         at = sorted(at_row[call.number].values())
         if call.symbols and len(at) == len(call.symbols):
-            found[call.number] = SeenCall(list(call.symbols), sum(rows[one][1] for one in at))
+            found[call.number] = SeenCall([rows[one] for one in at])
         elif not call.symbols and len(at) == 2 and at[1] - at[0] > 1:
-            between = rows[at[0] + 1 : at[1]]
-            found[call.number] = SeenCall([name for name, _ in between], sum(us for _, us in between))
+            found[call.number] = SeenCall(rows[at[0] + 1 : at[1]])
     return without_partial(found, calls)
 
 
@@ -205,7 +240,7 @@ def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, 
     return {n: call for n, call in found.items() if (of_vendor.get(n), tuple(call.symbols)) not in partial}
 
 
-def join_by_kernel(rows: list[tuple[str, float]], calls: list[Call]) -> Joined:
+def join_by_kernel(rows: list[Row], calls: list[Call]) -> Joined:
     """Joins kernel by kernel: the nth call of a kernel in the trace is the nth in the journal, where counts agree."""
     tails: dict[str, set[str]] = {}
     for call in calls:
@@ -238,7 +273,7 @@ def join_by_kernel(rows: list[tuple[str, float]], calls: list[Call]) -> Joined:
     return _collect(pairs, wrong)
 
 
-def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
+def observed_calls(rows: Iterable[Row], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
     """The calls in a trace, by the name of their first kernel (the vendor's by VENDOR).
 
     A call is a known first kernel with the following ones that ``tails`` lists for it, or everything between the two
@@ -248,7 +283,8 @@ def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]
     seen: dict[str, list[SeenCall]] = defaultdict(list)
     current: SeenCall | None = None
     vendor: SeenCall | None = None
-    for name, us in rows:
+    for row in rows:
+        name = row.name
         if name == BEGIN_SYMBOL:
             vendor, current = SeenCall(), None
         elif name == END_SYMBOL:
@@ -258,14 +294,12 @@ def observed_calls(rows: Iterable[tuple[str, float]], tails: dict[str, set[str]]
         elif name == FLUSH_SYMBOL:
             vendor = current = None
         elif name in tails:
-            vendor, current = None, SeenCall([name], us)
+            vendor, current = None, SeenCall([row])
             seen[name].append(current)
         elif vendor is not None:
-            vendor.symbols.append(name)
-            vendor.duration_us += us
+            vendor.rows.append(row)
         elif current is not None and name in tails[current.symbols[0]]:
-            current.symbols.append(name)
-            current.duration_us += us
+            current.rows.append(row)
     return seen
 
 
@@ -283,7 +317,7 @@ def _collect(
         if 2 * count >= timed[key]:
             wrong[key] = next((lost or {})[call.number] for call in gone if (call.work, call.name) == key)
     for call, found in pairs:
-        if found is not None and found.duration_us <= 0:
+        if found is not None and found.summed_us <= 0:
             wrong.setdefault((call.work, call.name), f"call {call.number} shows a time of 0")
     rounds = {
         (call.work, call.round) for call in gone if (call.work, call.name) not in wrong and call.round is not None
@@ -292,5 +326,5 @@ def _collect(
     for call, found in pairs:
         key = (call.work, call.name)
         if found is not None and key not in wrong and not call.warm and (call.work, call.round) not in rounds:
-            samples[key].append(found.duration_us)
+            samples[key].append(found.time_us(by_span=call.queued))
     return Joined({key: tuple(times) for key, times in samples.items()}, wrong)

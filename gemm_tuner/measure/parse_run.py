@@ -23,7 +23,8 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
     if not ended:
         return found
     calls = attribution.calls_of(journal)
-    joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
+    trace = profiler.read(where)
+    joined = attribution.join(trace, calls, by_scope=profiler.uses_scopes, real_time=profiler.keeps_real_time)
     for (work, name), early in ended.items():
         problem = plan.work[work].problem
         samples = joined.samples_us.get((work, name), ())

@@ -105,6 +105,7 @@ class Profiler(ABC):
                   call.
     runs_beside_others: several of it may run at once; one that waits for the GPU keeps no other from it.
     uses_clock:   the launcher itself writes when each kernel ran.
+    keeps_real_time: kernels start when they would without the tool, and start_ns says when.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Profiler(ABC):
     uses_scopes = False
     uses_capture_range = False
     uses_clock = False
+    keeps_real_time = False
     runs_beside_others = False
 
     def supports(self, backend: str) -> bool:

@@ -35,6 +35,7 @@ class Nsys(Profiler):
     backends = ("cuda",)
     uses_capture_range = True
     runs_beside_others = True
+    keeps_real_time = True
     install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:

@@ -28,6 +28,7 @@ LAYOUTS = (
 class Rocprofv3(Profiler):
     name = "rocprofv3"
     backends = ("hip",)
+    keeps_real_time = True
     install_hint = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:

@@ -65,6 +65,7 @@ def test_recorded_plans_and_journals_are_read_whole(start: Path, tmp_path: Path)
             row["problem"] = problem_from_dict(row["problem"]).to_dict()
         later = {
             "flushes": None,
+            "queued": False,
             "stable": True,
             "how": None,
             "early_stopped": False,

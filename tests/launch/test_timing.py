@@ -135,6 +135,53 @@ def test_the_gpu_rests_after_a_size_of_long_calls_only(
     assert slept == [bench_module.REST_S] * rests
 
 
+class SimulatedGpu(IdlingCpu):
+    """A queue in simulated time: what the host launches starts when the GPU is free. waits_us: how long the GPU had
+    nothing to do before each launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = self.free_at_s = 0.0
+        self.waits_us: list[tuple[str, float]] = []
+
+    def launched(self, name: str, host_us: float, gpu_us: float) -> None:
+        self.now_s += host_us / 1e6
+        self.waits_us.append((name, max(0.0, self.now_s - self.free_at_s) * 1e6))
+        self.free_at_s = max(self.free_at_s, self.now_s) + gpu_us / 1e6
+
+    def wait(self) -> None:
+        self.now_s = max(self.now_s, self.free_at_s)
+
+
+class ThreeKernels(Script):
+    """Calls of three kernels, which the host takes longer to launch than the GPU to run."""
+
+    def calls(self, config: Any, size: Any, operands: Any, scratch: Any, num_sms: int) -> list[Any]:
+        does = self._does[config["name"]]
+        return [(f"{config['name']}_{number}", Kernel(does), (1,), (), {}) for number in range(3)]
+
+
+@pytest.mark.parametrize(("flush_us", "full"), [(50.0, True), (5.5, False)])
+def test_no_wait_for_the_host_is_in_the_span_of_a_call(
+    flush_us: float, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal says of each timed call whether that is so."""
+    gpu = SimulatedGpu()
+    clock = SimpleNamespace(perf_counter=lambda: gpu.now_s, sleep=lambda s: None, time=time.time)
+    monkeypatch.setattr(bench_module, "time", clock)
+    monkeypatch.setattr(timing_module, "time", clock)
+    monkeypatch.setattr(bench_module, "SPIN_UP_FLUSHES", 100)
+    launcher = Launcher(tmp_path, support=lambda symbol: gpu.launched(symbol, 5.0, flush_us), flush_bytes=4096)
+    launcher.bench.processor = gpu
+    launcher.bench.spin_up()
+    gpu.waits_us.clear()
+    finals(launcher.bench, 0, work("a", rounds=5), [ThreeKernels(a=lambda: gpu.launched("kernel", 40.0, 3.0))])
+    timed = [call for call in calls_of(launcher.journal()) if not call.warm]
+    assert len(timed) == 5 and [call.queued for call in timed] == [full] * 5
+    waits = [us for name, us in gpu.waits_us if name == "kernel"][-15:]
+    assert (max(waits) == 0.0) == full
+
+
 @pytest.mark.parametrize("stage", [screen, finals])
 def test_the_journal_explains_every_row_of_the_trace_flushes_included(
     stage: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -72,6 +72,29 @@ def test_all_kernels_of_a_call_are_summed() -> None:
     assert by_order(rows, split) == ({(0, SPLIT): (11.0, 22.0), (0, A): (5.0,)}, set())
 
 
+def test_the_span_of_several_kernels_counts_where_the_queue_was_full() -> None:
+    """And their sum where the host may have kept the GPU waiting, or the profiler keeps no real time."""
+    call = calls((0, SPLIT, (SPLIT, REDUCE)), (0, VENDOR, ()), (0, A, (A,)))
+    rows = [
+        (SPLIT, 10.0),
+        (REDUCE, 3.0),
+        (BEGIN_SYMBOL, 1.0),
+        ("gemm", 4.0),
+        ("reduce", 2.0),
+        (END_SYMBOL, 1.0),
+        (A, 5.0),
+    ]
+    seen = trace(rows)
+    # The second starts 1 us before the first ends, as programmatic dependent launch lets it; the vendor's 2 us after.
+    seen["start_ns"] = [0, 9_000, 20_000, 22_000, 28_000, 31_000, 40_000]
+    full = [replace(one, queued=True) for one in call]
+    spans = {(0, SPLIT): (12.0,), (0, VENDOR): (8.0,), (0, A): (5.0,)}
+    sums = {(0, SPLIT): (13.0,), (0, VENDOR): (6.0,), (0, A): (5.0,)}
+    assert join(seen, full, by_scope=False, real_time=True).samples_us == spans
+    assert join(seen, call, by_scope=False, real_time=True).samples_us == sums
+    assert join(seen, full, by_scope=False).samples_us == sums
+
+
 def test_warm_calls_are_matched_and_not_counted() -> None:
     planned = calls((0, A, (A,), True), (0, A, (A,)), (0, B, (B,), True))
     assert by_order([(A, 100.0), (A, 1.0), (B, 7.0)], planned) == ({(0, A): (1.0,)}, set())
@@ -352,9 +375,9 @@ def test_calls_come_from_the_journal_in_order() -> None:
         Called(0, 0, A, (A, REDUCE), warm=True),
         End(0, A),
         Round(2, 3),
-        Called(1, 2, VENDOR, (), warm=False, flushes=2001),
+        Called(1, 2, VENDOR, (), warm=False, flushes=2001, queued=True),
     ]
-    assert calls_of(journal) == [Call(0, 0, A, (A, REDUCE), True), Call(1, 2, VENDOR, (), False, 2001, 3)]
+    assert calls_of(journal) == [Call(0, 0, A, (A, REDUCE), True), Call(1, 2, VENDOR, (), False, 2001, 3, True)]
 
 
 def test_rows_of_another_process_are_not_counted() -> None:
