@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.clocks import ChosenClock, Clock, wait
 from gemm_tuner.surface.compare import Judge, one_line
+from gemm_tuner.surface.job import Address, address, at_address
 from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned, WrongOutput
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.system.documents import write_text_atomically
@@ -86,6 +88,7 @@ def tune_kernel(
     rtol: float = 1e-2,
     *,
     clock: str | Clock = "auto",
+    profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Config:
     """The fastest right configuration of a search space.
@@ -95,13 +98,14 @@ def tune_kernel(
     config_callback:    changes a configuration in place before it is used. The table has what was asked and, as
                         ``used NAME``, what was changed; what was used is returned.
     num_iters:          timed calls of each configuration; the best few have finals besides.
+    profiler:           as for ``tune_callables``: both functions must be such that another process can import them.
 
     Raises NoBestKernel, which names the commonest reason, where AITER's asserts.
     """
-    name = getattr(make_run_and_gt_fn, "__qualname__", "tune_kernel").replace(".<locals>", "")
+    name = name_of(make_run_and_gt_fn)
     tuned = tuned_kernel(
         search_space, make_run_and_gt_fn, config_callback, num_iters, atol, rtol,
-        name=name, clock=clock, output_dir=output_dir,
+        name=name, clock=clock, profiler=profiler, output_dir=output_dir,
     )  # fmt: skip
     return used_config(tuned.config, config_callback)
 
@@ -116,25 +120,49 @@ def tuned_kernel(
     *,
     name: str,
     clock: str | Clock,
+    profiler: str,
     output_dir: Path | str | None,
 ) -> Tuned:
     """As ``tune_kernel``, with all rows."""
 
-    def build(asked: Config) -> Call:
-        used = used_config(asked, config_callback)
-        run, ground_truth = make_run_and_gt_fn(used)
-        checked = _EachCallChecked(run, Check(ground_truth, rtol, atol))
-        changed = {key: value for key, value in used.items() if key not in asked or asked[key] != value}
-        return checked.call(**{f"used {key}": value for key, value in changed.items()})
-
+    build: Callable[[Config], Call] = partial(_build, make_run_and_gt_fn, config_callback, (rtol, atol))
+    if profiler:
+        callback = None if config_callback is None else address(config_callback, "config_callback")
+        build = partial(rebuilt, address(make_run_and_gt_fn, "make_run_and_gt_fn"), callback, (rtol, atol))
     return tune_callables(
         search_space,
         build,
         name=name,
         clock=clock,
+        profiler=profiler,
         effort=Effort(warmup=WARMUP, screen_calls=num_iters, rounds=FINALS_TIMES * num_iters),
         output_dir=output_dir,
     )
+
+
+def name_of(function: Any) -> str:
+    """Of a run: a function's, or that of what a partial is of."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", "tune_kernel")).replace(".<locals>", "")
+
+
+def _build(
+    make_run_and_gt_fn: MakeRun,
+    config_callback: Callable[[Config], None] | None,
+    tolerance: tuple[float, float],
+    asked: Config,
+) -> Call:
+    used = used_config(asked, config_callback)
+    run, ground_truth = make_run_and_gt_fn(used)
+    checked = _EachCallChecked(run, Check(ground_truth, *tolerance))
+    changed = {key: value for key, value in used.items() if key not in asked or asked[key] != value}
+    return checked.call(**{f"used {key}": value for key, value in changed.items()})
+
+
+def rebuilt(maker: Address, callback: Address | None, tolerance: tuple[float, float], asked: Config) -> Call:
+    """As ``_build``, of functions by module and name: what another process builds."""
+    return _build(at_address(maker), None if callback is None else at_address(callback), tolerance, asked)
 
 
 def used_config(asked: Config, config_callback: Callable[[Config], None] | None) -> Config:

@@ -10,8 +10,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.surface.clocks import Clock
-from gemm_tuner.surface.job import Named, written
-from gemm_tuner.surface.job import named as named_function
+from gemm_tuner.surface.job import Address, address, at_address, written
 from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned
 from gemm_tuner.surface.tuner import tune_callables
 
@@ -53,8 +52,8 @@ def benchmark(
 
     parts = {"restore": restore, "reference": reference, **({"inputs": inputs} if callable(inputs) else {})}
     if profiler:
-        at = {part: _address(one, part) for part, one in parts.items() if one is not None}
-        functions_at = {name: _address(one, name) for name, one in named.items()}
+        at = {part: address(one, part) for part, one in parts.items() if one is not None}
+        functions_at = {name: address(one, name) for name, one in named.items()}
         values = () if callable(inputs) else tuple(inputs)
         written(values, "inputs")
         build: Any = partial(rebuilt, functions_at, at, values, (rtol, atol))
@@ -101,24 +100,16 @@ def _call(
     )
 
 
-def _address(function: Any, part: str) -> tuple[str, str]:
-    """Raises UserError for a function that another process cannot import."""
-    found = named_function(function, part)
-    if found.args or found.keywords:
-        raise UserError(f"{part} is a partial", where="profiler=", accepted="a function at the top level of a module")
-    return found.module, found.name
-
-
 def rebuilt(
-    functions: Mapping[str, tuple[str, str]],
-    parts: Mapping[str, tuple[str, str]],
+    functions: Mapping[str, Address],
+    parts: Mapping[str, Address],
     values: tuple[Any, ...],
     tolerance: tuple[float, float],
     config: Config,
 ) -> Call:
     """As ``_call``, of functions by module and name: what another process builds."""
-    loaded = {part: Named(*at).load() for part, at in parts.items()}
-    return _call({name: Named(*at).load() for name, at in functions.items()}, loaded, values, tolerance, config)
+    loaded = {part: at_address(at) for part, at in parts.items()}
+    return _call({name: at_address(at) for name, at in functions.items()}, loaded, values, tolerance, config)
 
 
 def _names(functions: Sequence[Callable[..., Any]]) -> list[str]:

@@ -63,6 +63,7 @@ def tune_and_save_configs(
     atol: float = 1e-2,
     rtol: float = 1e-2,
     clock: str | Clock = "auto",
+    profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> list[Bucket]:
     """Tunes every size and writes {device_name}-{kernel_name}.json: a configuration for each bucket that has sizes.
@@ -80,7 +81,7 @@ def tune_and_save_configs(
     for size in dimension_values:
         tuned = tuned_kernel(
             list(search_space), make_run_and_gt_fn_factory(size), config_callback, num_iters, atol, rtol,
-            name=f"{kernel_name}-{size}", clock=clock, output_dir=output_dir,
+            name=f"{kernel_name}-{size}", clock=clock, profiler=profiler, output_dir=output_dir,
         )  # fmt: skip
         _ = tuned.winner
         sizes.setdefault(_bucket_of(size, buckets), {})[size] = tuned

@@ -139,6 +139,22 @@ def named(value: Any, part: str) -> Named:
     return Named(value.__module__, value.__qualname__, args, keywords)
 
 
+# Module, name, and the arguments of a partial: a function as plain values.
+Address = tuple[str, str, tuple[Any, ...], dict[str, Any]]
+
+
+def address(value: Any, part: str) -> Address:
+    """Raises UserError, as ``named``."""
+    found = named(value, part)
+    return found.module, found.name, tuple(map(read, found.args)), {key: read(x) for key, x in found.keywords.items()}
+
+
+def at_address(where: Address) -> Callable[..., Any]:
+    module, name, args, keywords = where
+    function = Named(module, name).load()
+    return functools.partial(function, *args, **keywords) if args or keywords else function
+
+
 def _unnameable(value: Any) -> str:
     """Why a function cannot be imported by module and name; "" when it can."""
     name, module = getattr(value, "__qualname__", ""), getattr(value, "__module__", "") or ""

@@ -55,6 +55,15 @@ def fifty_times(x: Any) -> float:
     return max(float(x.sum()) for _ in range(50))
 
 
+def make_run_and_gt(size: int, config: dict[str, Any]) -> tuple[Callable[[], Any], Any]:
+    x = np.random.random(size)
+    return lambda: [x.sum() for _ in range(config["used"])][0], x.sum()  # noqa: RUF015
+
+
+def use(config: dict[str, Any]) -> None:
+    config["used"] = config["times"] + 1
+
+
 def build_softmax(rows: int, cols: int, config: dict[str, Any]) -> Any:
     """examples/kernels/softmax.py on a GPU; with ROWS 0 a call that costs the GPU's context."""
     import importlib

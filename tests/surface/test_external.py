@@ -71,6 +71,15 @@ def test_functions_and_their_inputs_are_compared_in_other_processes() -> None:
             gt.benchmark(functions, inputs, profiler="clock")
 
 
+def test_aiters_tuning_in_other_processes() -> None:
+    make = functools.partial(live_functions.make_run_and_gt, 1000)
+    space = [{"times": 99}, {"times": 0}]
+    best = gt.tune_kernel(space, make, live_functions.use, 2, profiler="clock", output_dir=None)
+    assert best == {"times": 0, "used": 1}
+    with pytest.raises(UserError, match=r"make_run_and_gt_fn cannot be rebuilt.*lambda"):
+        gt.tune_kernel(space, lambda config: make(config), profiler="clock", output_dir=None)
+
+
 def local_build(config: dict[str, Any]) -> Any:
     return None
 
