@@ -1,0 +1,70 @@
+"""C = A @ B in TileLang, tuned by gt.autotune:  python examples/kernels/tilelang_gemm.py [M N K]
+
+Needs a GPU, and TileLang:  pip install gemm-tuner[tilelang]
+"""
+
+import itertools
+import sys
+
+try:
+    import tilelang
+    import tilelang.language as T
+    import torch
+except ImportError as error:
+    sys.exit(f"{error.name} is not installed: pip install gemm-tuner[tilelang]")
+
+import gemm_tuner as gt
+
+BLOCKS, DEPTHS, STAGES, THREADS = (64, 128, 256), (32, 64), (2, 3, 4), (128, 256)
+SHARED_BYTES = 227 * 1024
+MOST_ACCUMULATORS = 256
+
+
+def space(m, n, k):
+    """Tiles whose operands fit in shared memory and whose sums fit in registers. Yields about fifty."""
+    for rows, columns, depth, stages, threads in itertools.product(BLOCKS, BLOCKS, DEPTHS, STAGES, THREADS):
+        shared = 2 * (rows + columns) * depth * stages
+        accumulators = rows * columns // threads
+        if shared <= SHARED_BYTES and 64 <= accumulators <= MOST_ACCUMULATORS and rows * columns >= 128 * 128:
+            yield {"block_M": rows, "block_N": columns, "block_K": depth, "num_stages": stages, "threads": threads}
+
+
+@gt.autotune(configs=space, ref_prog=lambda a, b: a.float() @ b.float())
+@tilelang.jit(out_idx=[-1])
+def matmul(m, n, k, block_M=128, block_N=128, block_K=32, num_stages=3, threads=128):
+    """A kernel for one size; each block of threads computes a tile of C."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((m, k), "float16"),
+        B: T.Tensor((k, n), "float16"),
+        C: T.Tensor((m, n), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(n, block_N), T.ceildiv(m, block_M), threads=threads) as (column, row):
+            a_tile = T.alloc_shared((block_M, block_K), "float16")
+            b_tile = T.alloc_shared((block_K, block_N), "float16")
+            sums = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(sums)
+            for step in T.Pipelined(T.ceildiv(k, block_K), num_stages=num_stages):
+                T.copy(A[row * block_M, step * block_K], a_tile)
+                T.copy(B[step * block_K, column * block_N], b_tile)
+                T.gemm(a_tile, b_tile, sums)
+            T.copy(sums, C[row * block_M, column * block_N])
+
+    return kernel
+
+
+def main(m=4096, n=4096, k=4096):
+    kernel = matmul(m, n, k)
+    (result,) = matmul.results.values()
+    a = torch.randn(m, k, device="cuda", dtype=torch.float16)
+    b = torch.randn(k, n, device="cuda", dtype=torch.float16)
+    torch.testing.assert_close(kernel(a, b), a @ b, rtol=1e-2, atol=1e-1)
+    counts = {row["status"]: 0 for row in result.table}
+    for row in result.table:
+        counts[row["status"]] += 1
+    print(f"{matmul.best_config}: {result.latency * 1e3:.1f} us; configurations by status: {counts}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
