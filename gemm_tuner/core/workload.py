@@ -22,11 +22,14 @@ ENTRY_POINTS = "gemm_tuner.kinds"
 
 
 class PreparedLaunches(list[Launch]):
-    """Launches of one call whose operands are its own. ready: what comes before each call and is not in its time."""
+    """Launches of one call whose operands are its own. ready: what comes before each call and is not in its time.
+    kept: what must live as long, such as tensors of which the launches have addresses only."""
 
-    def __init__(self, launches: Iterable[Launch], ready: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, launches: Iterable[Launch], ready: Callable[[], None] | None = None, kept: Sequence[Any] = ()
+    ) -> None:
         super().__init__(launches)
-        self.ready = ready
+        self.ready, self.kept = ready, kept
 
 
 def launch_all(launches: Iterable[Launch]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, cast
+from typing import Any
 
 from gemm_tuner.core.workload import Launch
+from gemm_tuner.hosts.shared_tensors import with_tensors
 
 
 class TensorAt:
@@ -29,22 +29,4 @@ class TensorAt:
 def compiled_launches(launches: list[Launch], first: list[int]) -> list[Launch]:
     """The launches with descriptions of their tensors, those with the numbers ``first`` before the others."""
     order = [*first, *(number for number in range(len(launches)) if number not in set(first))]
-    return [
-        (symbol, kernel, grid, tuple(map(described, args)), {name: described(one) for name, one in kwargs.items()})
-        for symbol, kernel, grid, args, kwargs in (launches[number] for number in order)
-    ]
-
-
-def described(value: Any) -> Any:
-    """A tensor, or those in descriptors and tuples, by description; all else as it is."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return TensorAt(value)
-    if isinstance(value, tuple):
-        parts = [described(one) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    base = getattr(value, "base", None)
-    if isinstance(base, torch.Tensor) and dataclasses.is_dataclass(value):
-        return dataclasses.replace(cast(Any, value), base=TensorAt(base))
-    return value
+    return with_tensors([launches[number] for number in order], TensorAt)

@@ -88,13 +88,15 @@ def outputs_of(found: Any) -> dict[str, Any]:
     return {name: value for name, value in named.items() if isinstance(value, torch.Tensor)}
 
 
-def with_empty_filled(value: float) -> Any:
+def with_empty_filled(value: float, addressed: list[Any] | None = None) -> Any:
     """A context in which tensors that torch would leave as they are in memory hold this value; integers hold -1 where
-    it is NaN."""
+    it is NaN. addressed: gets the tensors whose address is asked for, which a launch may take in place of them."""
 
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = func(*args, **kwargs)
-        if getattr(func, "__name__", "") in EMPTY:
+        found, name = func(*args, **kwargs), getattr(func, "__name__", "")
+        if name == "data_ptr" and addressed is not None:
+            addressed.append(args[0])
+        if name in EMPTY:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # a type that has no such operation
                 found.fill_(value if found.is_floating_point() or value == 0 else -1)
         return found

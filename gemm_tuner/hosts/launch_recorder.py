@@ -61,8 +61,9 @@ class Recorder:
             tensor.copy_(values)
 
     @property
-    def is_to_be_readied(self) -> bool:
-        return bool(self._zeroed or self._kept)
+    def readied(self) -> list[Any]:
+        """The tensors that ``ready`` changes."""
+        return [*self._zeroed, *(tensor for tensor, _ in self._kept)]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -106,7 +107,7 @@ class Recorder:
 
     def _note(self, arguments: Mapping[str, Any], reset: Iterable[str], restore: Iterable[str]) -> None:
         """Takes note of tensors, the first time that it sees them."""
-        seen = [*self._zeroed, *(tensor for tensor, _ in self._kept)]
+        seen = self.readied
         for name in (*reset, *restore):
             tensor = arguments.get(name)
             if tensor is None or any(tensor is one for one in seen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import Launch, OwnSpace, PreparedLaunches
 from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.shared_tensors import SharedTensors
 from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ LISTED = "triton_autotune"
 
 @dataclass(frozen=True)
 class HostInputs:
-    """Each configuration has its own tensors: its host function makes them."""
+    """Each configuration has its own tensors, which its host function makes, and shares those that are the same."""
 
     seed: int
+    shared: SharedTensors = field(default_factory=SharedTensors)
 
 
 class HostWorkload(KernelWorkload):
@@ -78,10 +80,12 @@ class HostWorkload(KernelWorkload):
         from gemm_tuner.hosts.host_code import HostCode, modules_of, params_of, with_empty_filled
 
         one = of(problem)
-        with with_empty_filled(0.0):
+        addressed: list[Any] = []
+        with with_empty_filled(0.0, addressed):
             code = HostCode(one.spec_there, modules_of(script))
             recorder, _ = code.call(one.case, params_of(config), operands.seed, runs=False)
-        return PreparedLaunches(recorder.launches, recorder.ready if recorder.is_to_be_readied else None)
+        launches = operands.shared.shared(recorder.launches, recorder.readied)
+        return PreparedLaunches(launches, recorder.ready if recorder.readied else None, kept=addressed)
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
         return None

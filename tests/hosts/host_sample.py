@@ -81,6 +81,12 @@ def add(n):
     return out
 
 
+def by_address(n):
+    x, out = torch.randn(n, device="cuda"), torch.zeros(n, device="cuda")
+    addresses = torch.tensor([x.data_ptr(), out.data_ptr()], device="cuda")
+    shifted[(1,)](addresses, 2, BLOCK=2)
+
+
 def persistent(n):
     """As tutorials do: as many programs as there are multiprocessors."""
     sms = torch.cuda.get_device_properties("cuda").multi_processor_count

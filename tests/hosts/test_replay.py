@@ -35,10 +35,10 @@ def script_of(one: HostProblem, **config: Any) -> ModuleType:
     return script
 
 
-def captured(one: HostProblem, **config: Any) -> PreparedLaunches:
+def captured(one: HostProblem, inputs: HostInputs | None = None, **config: Any) -> PreparedLaunches:
     script = script_of(one, **config)
     with described(DEVICE), redirected(CPU):
-        found = WORKLOAD.launches(script, script.CONFIGS["it"], one, HostInputs(0), Scratch(), 1)
+        found = WORKLOAD.launches(script, script.CONFIGS["it"], one, inputs or HostInputs(0), Scratch(), 1)
     assert isinstance(found, PreparedLaunches)
     return found
 
@@ -62,6 +62,30 @@ def test_what_triton_would_reset_and_restore_is_before_each_replay() -> None:
         candidate.prepare()
         launch_all(launches)
         assert (out == first).all() and (x == first + 1).all()
+
+
+def test_configurations_share_inputs_and_no_outputs() -> None:
+    one, inputs = problem("doubled", "three_launches", n=50), HostInputs(0)
+    first = captured(one, inputs, BLOCK=16)
+    launch_all(first)
+    second = captured(one, inputs, BLOCK=32)
+    (out, x), (other_out, other_x) = first[0][3][:2], second[0][3][:2]
+    assert x.data_ptr() == other_x.data_ptr() and out.data_ptr() != other_out.data_ptr()
+    assert other_out.data_ptr() == second[1][3][0].data_ptr() == second[2][3][0].data_ptr()
+    other_seed = captured(one, replace(inputs, seed=1), BLOCK=32)[0][3][1]
+    assert other_seed.data_ptr() != x.data_ptr() and not (other_seed == x).all()
+
+
+def test_what_is_restored_is_not_shared() -> None:
+    """Each configuration's call finds its own as it was; x of the first is changed by then only if it ran."""
+    one, inputs = problem("added", "add", n=50), HostInputs(0)
+    x, other = (captured(one, inputs, BLOCK=16)[0][3][1] for _ in range(2))
+    assert (x == other).all() and x.data_ptr() != other.data_ptr()
+
+
+def test_tensors_of_which_a_kernel_has_addresses_stay() -> None:
+    launches = captured(problem("shifted", "by_address", n=50), num_warps=1)
+    assert launches[0][3][0].tolist() == [one.data_ptr() for one in launches.kept]
 
 
 @pytest.mark.parametrize(("relation", "right"), [("==", True), ("!=", False)])
