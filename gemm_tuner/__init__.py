@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.autotune_result import AutotuneResult
     from gemm_tuner.surface.benchmark import benchmark
     from gemm_tuner.surface.buckets import tune_and_save_configs
-    from gemm_tuner.surface.callables import callables
+    from gemm_tuner.surface.callables import Callables, callables
+    from gemm_tuner.surface.compiled_file import load_compiled, read_compiled, save_compiled
     from gemm_tuner.surface.install import install
-    from gemm_tuner.surface.par_compile import par_compile
+    from gemm_tuner.surface.par_compile import Compiled, par_compile
     from gemm_tuner.surface.profile_args import CompileArgs
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
     from gemm_tuner.surface.supply import TensorSupplyType, set_autotune_inputs
@@ -30,8 +31,10 @@ __all__ = [
     "AutoTuner",
     "AutotuneResult",
     "Call",
+    "Callables",
     "Check",
     "CompileArgs",
+    "Compiled",
     "Effort",
     "NoBestKernel",
     "Row",
@@ -43,7 +46,10 @@ __all__ = [
     "callables",
     "get_search_space",
     "install",
+    "load_compiled",
     "par_compile",
+    "read_compiled",
+    "save_compiled",
     "save_configs_to_json",
     "set_autotune_inputs",
     "tune_and_save_configs",
@@ -55,8 +61,10 @@ _MODULE_OF = {
     "AutoTuner": "auto_tuner",
     "AutotuneResult": "autotune_result",
     "Call": "records",
+    "Callables": "callables",
     "Check": "records",
     "CompileArgs": "profile_args",
+    "Compiled": "par_compile",
     "Effort": "records",
     "NoBestKernel": "records",
     "Row": "records",
@@ -68,7 +76,10 @@ _MODULE_OF = {
     "callables": "callables",
     "get_search_space": "aiter",
     "install": "install",
+    "load_compiled": "compiled_file",
     "par_compile": "par_compile",
+    "read_compiled": "compiled_file",
+    "save_compiled": "compiled_file",
     "save_configs_to_json": "aiter",
     "set_autotune_inputs": "supply",
     "tune_and_save_configs": "buckets",

@@ -6,6 +6,11 @@ import struct
 from collections.abc import Iterator
 
 NO_CONTENTS = 8  # SHT_NOBITS
+MAGIC = b"\x7fELF\x02\x01"
+MACHINE_CUDA = 190
+SHARED_SECTION, RESERVED_SECTION = ".nv.shared.", ".nv.shared.reserved."
+# Of a kernel's section from sm_90 on: kept by the system, and not counted in what a block may have.
+RESERVED_SHARED_BYTES = 1024
 # Sections that a kernel runs with: instructions, constants, and AMD's kernel descriptor (in .rodata).
 CODE_SECTIONS = (".text", ".rodata", ".nv.constant", ".nv.global")
 
@@ -23,9 +28,41 @@ def code_of(image: bytes) -> bytes:
     return b"".join(f"{kind} {len(body)}\0".encode() + body for kind, (_, body) in zip(kinds, found, strict=True))
 
 
+def instructions_of(image: bytes) -> bytes:
+    """Those of an object file alone, before it is linked: addresses of constants are not filled in yet."""
+    return b"".join(body for name, body in _sections(image) if name.startswith(".text"))
+
+
+def inner(image: bytes, machine: int) -> bytes:
+    """From where an ELF file for ``machine`` begins inside of another file. Raises ValueError when there is none."""
+    at = image.find(MAGIC)
+    while at >= 0:
+        if image[at + 0x12 : at + 0x14] == struct.pack("<H", machine):
+            return image[at:]
+        at = image.find(MAGIC, at + 1)
+    raise ValueError("the file holds no machine code of the GPU")
+
+
+def static_shared_bytes(cubin: bytes) -> int:
+    """Of the kernels of a cubin for sm_90 or later, without what the system reserves."""
+    return sum(
+        max(0, length - RESERVED_SHARED_BYTES)
+        for name, _, length in _headers(cubin)
+        if name.startswith(SHARED_SECTION) and not name.startswith(RESERVED_SECTION)
+    )
+
+
 def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, contents) of an ELF file's sections that have contents: elf(5), Elf64_Ehdr and Elf64_Shdr."""
-    if image[:6] != b"\x7fELF\x02\x01":
+    """(name, contents) of an ELF file's sections that have contents."""
+    for name, offset, length in _headers(image):
+        if offset:
+            yield name, image[offset : offset + length]
+
+
+def _headers(image: bytes) -> Iterator[tuple[str, int, int]]:
+    """(name, offset, length) of an ELF file's sections, offset 0 of those without contents: elf(5), Elf64_Ehdr and
+    Elf64_Shdr."""
+    if image[:6] != MAGIC:
         raise ValueError("the file is no 64-bit little-endian ELF file")
     try:
         (table,) = struct.unpack_from("<Q", image, 0x28)
@@ -33,8 +70,7 @@ def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
         headers = [struct.unpack_from("<IIQQQQ", image, table + index * size) for index in range(count)]
         names = headers[names_at][4]
         for name, kind, _, _, offset, length in headers:
-            if kind != NO_CONTENTS:
-                end = image.index(b"\0", names + name)
-                yield image[names + name : end].decode(), image[offset : offset + length]
+            end = image.index(b"\0", names + name)
+            yield image[names + name : end].decode(), 0 if kind == NO_CONTENTS else offset, length
     except (struct.error, IndexError) as error:
         raise ValueError(f"the ELF file is cut short: {error}") from error

@@ -1,4 +1,4 @@
-"""``gt.par_compile``: compiles the configurations of a Triton kernel in parallel processes, for any target, no GPU."""
+"""``gt.par_compile``: compiles the configurations of a kernel in parallel processes, for any target, no GPU."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.language import Artifact, Language, language_of
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import CompileResult, Device, Status
+from gemm_tuner.cute.problem import CuteProblem
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.kernel_spec import Case, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.problem import KernelProblem
@@ -27,6 +28,7 @@ from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.values import did_you_mean
 
 FAMILY = "kernel"
+PROBLEMS: dict[str, type[KernelProblem]] = {"triton": KernelProblem, "cute": CuteProblem}
 MAX_SOURCE_BYTES = 4 * 2**20
 TYPE_OF = {name: key for key, one in DTYPES.items() for name in (key, one.torch_name)}
 
@@ -57,9 +59,9 @@ class Compiled:
 
     @property
     def binary(self) -> bytes:
-        """The cubin or hsaco. Raises ValueError where it did not compile."""
+        """The cubin or hsaco; of CuTe DSL a library with the host code. Raises ValueError where it did not compile."""
         files = self.artifact.files if self.artifact else ()
-        found = [content for name, content in files if name.endswith((".cubin", ".hsaco"))]
+        found = [content for name, content in files if name.endswith((".cubin", ".hsaco", ".so"))]
         if not found:
             raise ValueError(f"there is no machine code: {self.status.value} {self.reason}")
         return found[0]
@@ -73,11 +75,16 @@ def par_compile(
     num_workers: int = 4,
     *,
     limit_s: float = 60.0,
+    language: str = "triton",
 ) -> list[Compiled]:
     """Compiles each configuration; the results are in the order of ``configs``.
 
     kernel:  a @triton.jit function at the top level of a file; triton.autotune and triton.heuristics above it are kept
              out of it. configs: values of its constexprs and options such as num_warps.
+    language: "cute" for CuTe DSL: ``kernel`` is then a function whose parameters are those of ``configs`` and ``args``.
+             It returns (function, arguments, kernel): what cute.compile gets, with stand-ins for tensors, and the
+             function under @cute.kernel, of which there is one. It runs in the processes that compile; nothing of its
+             file but what it names is run.
     args:    its other arguments, by name or in their order: tensors (of any device, the meta device too) and numbers.
              Values of 1 and multiples of 16 are compiled for, as in a launch.
     target:  such as sm_90 or gfx942; empty is this machine's GPU, or sm_90 without one.
@@ -91,15 +98,18 @@ def par_compile(
     if not asked:
         raise UserError("No configurations to tune", where="par_compile")
     device = of_arch(target) if target else current()
-    source = function_of(kernel)
+    if language not in PROBLEMS:
+        raise UserError(f"{show(language)} is no language", where="par_compile", accepted=", ".join(PROBLEMS))
+    source = function_of(kernel, language)
     given = _arguments(kernel, source, args, asked)
-    wanted = [_wanted(source, given, config, number) for number, config in enumerate(asked)]
-    language = language_of("triton")
+    kind = PROBLEMS[language]
+    wanted = [_wanted(kind, source, given, config, number) for number, config in enumerate(asked)]
+    compiler = language_of(language)
     with tempfile.TemporaryDirectory(prefix="gemm_tuner-") as folder:
-        cache = kernel_cache.folder(language.cache_name(data_folder("templates")), Path(folder))
-        results = _results(language, device, wanted, Path(folder), cache, min(num_workers, len(asked)), limit_s)
+        cache = kernel_cache.folder(compiler.cache_name(data_folder("templates")), Path(folder))
+        results = _results(compiler, device, wanted, Path(folder), cache, min(num_workers, len(asked)), limit_s)
         return [
-            _compiled(language, cache, config, results[one.kernel_symbol], device)
+            _compiled(compiler, cache, config, results[one.kernel_symbol], device)
             for config, (_, one) in zip(asked, wanted, strict=True)
         ]
 
@@ -126,7 +136,7 @@ def _results(
 
 
 def _wanted(
-    source: Function, given: _Given, config: Mapping[str, Any], number: int
+    kind: type[KernelProblem], source: Function, given: _Given, config: Mapping[str, Any], number: int
 ) -> tuple[KernelProblem, PlainConfig]:
     """A spec of the kernel with the parameters of this configuration: configurations may have different ones."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
@@ -140,7 +150,7 @@ def _wanted(
         rules=(),
     )
     case = tuple((name, value) for name, value in given.case if name not in values)
-    return KernelProblem.of(spec, case), PlainConfig(FAMILY, (*values.items(), ("number", number)))
+    return kind.of(spec, case), PlainConfig(FAMILY, (*values.items(), ("number", number)))
 
 
 def _compiled(
@@ -157,16 +167,17 @@ def _compiled(
     return found
 
 
-def function_of(kernel: Any) -> Function:
+def function_of(kernel: Any, language: str = "triton") -> Function:
     """The kernel's definition with what it needs of its file, which is read and not run.
 
-    Raises UserError for what is no Triton kernel, or has no file.
+    Raises UserError for what is no kernel, or has no file.
     """
     function = kernel
     while hasattr(function, "fn"):
         function = function.fn
-    if not inspect.isfunction(function) or function is kernel:
-        raise UserError(f"{show(kernel)} is no Triton kernel", where="par_compile", accepted="a @triton.jit function")
+    if not inspect.isfunction(function) or (function is kernel) != (language == "cute"):
+        accepted = "a @triton.jit function" if language == "triton" else "a function of a configuration's values"
+        raise UserError(f"{show(kernel)} is no kernel of {language}", where="par_compile", accepted=accepted)
     name, path = function.__name__, Path(inspect.getsourcefile(function) or "")
     if "<locals>" in function.__qualname__:
         raise UserError(f"{name} is defined inside a function", where=str(path), hint="move it to the top of its file")

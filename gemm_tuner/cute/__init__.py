@@ -1,0 +1,1 @@
+"""The kind of problem "cute": a user's kernels in CuTe DSL."""

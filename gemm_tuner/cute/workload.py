@@ -1,0 +1,50 @@
+"""What ``core.workload.Workload`` asks of a kind of problem, for a user's kernels in CuTe DSL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.core.workload import Launch
+from gemm_tuner.cute.problem import CuteProblem
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.workload import KernelWorkload, names_in, spec_of
+
+TEMPLATE = "user_cute.py.j2"
+
+
+class CuteWorkload(KernelWorkload):
+    kind = CuteProblem.kind
+    language = "cute"
+
+    def problem_from_dict(self, row: Mapping[str, Any]) -> KernelProblem:
+        return CuteProblem.from_dict(row)
+
+    def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
+        return {**super().template_values(problem, configs), "body": TEMPLATE}
+
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
+        return call_of(script, config, problem, {}, 1)
+
+    def launches(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
+    ) -> list[Launch]:
+        return call_of(script, config, problem, operands.by_name(), num_sms)
+
+
+def call_of(
+    script: ModuleType, config: dict[str, Any], problem: Problem, tensors: Mapping[str, Any], num_sms: int
+) -> list[Launch]:
+    """tensors: empty where nothing is launched."""
+    spec, names = spec_of(problem), names_in(problem, config, num_sms)
+    values = {name: names[name] for name in spec.kernel.parameters if name in names}
+    arguments = tuple(tensors.values()) + tuple(names[name] for name, _ in spec.args)
+    calls: list[Launch] = script.calls(config, values, arguments)
+    return calls
+
+
+WORKLOAD = CuteWorkload()

@@ -1,0 +1,189 @@
+"""CuTe DSL, as ``core.language.Language`` asks for it. Markers and flush are Triton's, in the same cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.language import Artifact, Compiles, CompileTask, Language, language_of
+from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.core.workload import workload_of
+from gemm_tuner.languages.cute import library
+from gemm_tuner.languages.cute.library import CACHE_VARIABLE
+from gemm_tuner.languages.cute.source import Source
+from gemm_tuner.languages.kernel_cache import mark_used
+from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
+
+PACKAGES = ("nvidia-cutlass-dsl", "quack-kernels", "apache-tvm-ffi")
+MESSAGE_CHARACTERS = 2000
+NOT_THERE = f"nvidia-cutlass-dsl is not installed: {library.HINT}"
+
+
+def versions() -> dict[str, str]:
+    """Of what compiles and launches these kernels; "not installed" for what is not."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+class Cute:
+    """Counts, as a launcher's ``Compiles``, what was found in the cache; a launcher compiles nothing.
+
+    A worker's compiler that ends the process costs the configuration that it was at. Workers import the DSL at their
+    start, and are started when there is something to compile.
+    """
+
+    name = "cute"
+    backends = ("cuda",)
+    test_command = "python -c 'import cutlass.cute'"
+
+    def __init__(self) -> None:
+        self.compiled = self.from_cache = 0
+        self._support_is_ready = False
+
+    @property
+    def removed_variables(self) -> tuple[str, ...]:
+        own = ("CUTE_DSL_ARCH", "CUTE_DSL_KEEP", "CUTE_DSL_DRYRUN", "CUTE_DSL_COMPILE_OPTIONS")
+        return (*own, *_triton().removed_variables)
+
+    def launch_options(self, target: Target) -> tuple[str, ...]:
+        return ()
+
+    def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {**versions(), **_triton().identity(environ)}
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        return {**_triton().environment(cache), CACHE_VARIABLE: str(cache)}
+
+    def interpreter_environment(self) -> dict[str, str] | None:
+        return None
+
+    def cache_name(self, *templates_dirs: Path) -> str:
+        made_by = hashlib.sha256(repr(versions()).encode()).hexdigest()[:12]
+        return f"{self.name}-{made_by}-{_triton().cache_name(*templates_dirs)}"
+
+    def adopt_cache(self, cache: Path) -> None:
+        _triton().adopt_cache(cache)
+
+    def pack(self, cache: Path, entry: str) -> Artifact:
+        if not library.ENTRY.fullmatch(entry):
+            return _triton().pack(cache, entry)
+        return Artifact(entry, tuple((name, (cache / entry / name).read_bytes()) for name in library.FILES))
+
+    def unpack(self, artifact: Artifact, cache: Path) -> None:
+        if not library.ENTRY.fullmatch(artifact.entry):
+            _triton().unpack(artifact, cache)
+            return
+        names = tuple(name for name, _ in artifact.files)
+        if names != library.FILES:
+            raise ValueError(f"no kernel of CuTe DSL: {names!r}"[:MESSAGE_CHARACTERS])
+        library.put(cache, artifact.entry, artifact.files)
+
+    def worker_argument(self, folder: Path) -> str:
+        return ""
+
+    def start_worker(self, target: Target, argument: str) -> None:
+        """Without the DSL a worker still finds what is in the cache."""
+        from gemm_tuner.languages.cute import compiler
+
+        if compiler.is_there():
+            compiler.prepare(target.arch)
+
+    def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
+        if task.script is None:
+            if not self._support_is_ready:
+                _triton().start_worker(target, "")
+                self._support_is_ready = True
+            return _triton().compile(task, target, scripts_dir)
+        started, of = time.perf_counter(), (task.name, task.specialization)
+        cache = Path(os.environ[CACHE_VARIABLE])
+        try:
+            script = loaded_script(task.script, scripts_dir)
+            config = config_of_kernel(task.script, scripts_dir)[task.name]
+            calls = workload_of(task.problem.kind).compile_calls(script, config, task.problem, lambda *_: None)
+            (source,) = [Source.of(kernel) for _, kernel, *_ in calls]
+            was_there = kernel_is_there(cache, source.entry)
+            if not was_there:
+                compile_into(cache, source)
+            needs = needs_of(cache, source.entry)
+        except CannotCache as error:
+            raise OSError(str(error)) from error
+        except Exception as error:  # of the builder and of the DSL: of any kind
+            text = f"{type(error).__name__}: {said(error)}"[:MESSAGE_CHARACTERS]
+            return CompileResult(*of, Status.COMPILE_ERROR, time.perf_counter() - started, message=text)
+        return CompileResult(
+            *of,
+            Status.OK,
+            time.perf_counter() - started,
+            registers=needs.registers,
+            spills=needs.spills,
+            shared_bytes=needs.shared_bytes,
+            binary_hash=needs.code_hash,
+            cached=was_there,
+            entries=(source.entry,),
+        )
+
+    def start_launcher(self, device: str) -> Compiles:
+        return self
+
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+        return _triton().support_calls(flush_bytes, device)
+
+    def load(self, source: Source) -> Callable[..., Any]:
+        """What launches a kernel of the cache. Raises FileNotFoundError for one that is not there."""
+        path = Path(os.environ[CACHE_VARIABLE]) / source.entry / library.LIBRARY
+        if not path.is_file():
+            raise FileNotFoundError(f"{source.name} has not been compiled for {source.arch}")
+        self.from_cache += 1
+        return library.load(path, source.name)
+
+
+class CannotCache(Exception):
+    """The cache cannot be written."""
+
+
+def kernel_is_there(cache: Path, entry: str) -> bool:
+    return (cache / entry / library.LIBRARY).is_file() and mark_used(cache / entry)
+
+
+def compile_into(cache: Path, source: Source) -> None:
+    """Raises ModuleNotFoundError without the DSL, CannotCache, and what a compile raises."""
+    from gemm_tuner.languages.cute import compiler
+    from gemm_tuner.languages.triton.binary import cuobjdump_path
+
+    if not compiler.is_there():
+        raise ModuleNotFoundError(NOT_THERE)
+    image, needs = compiler.build(source, cuobjdump_path())
+    try:
+        library.put(cache, source.entry, ((library.NEEDS, needs.dumps()), (library.LIBRARY, image)))
+    except OSError as error:
+        raise CannotCache(str(error)) from error
+
+
+def needs_of(cache: Path, entry: str) -> Any:
+    from gemm_tuner.languages.cute.compiler import Needs
+
+    return Needs.loads((cache / entry / library.NEEDS).read_bytes())
+
+
+def said(error: BaseException) -> str:
+    """What a linker printed, else the error's own words."""
+    printed = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
+    return (printed or b"").decode(errors="replace").strip() or str(error)
+
+
+def _triton() -> Language:
+    return language_of("triton")
+
+
+LANGUAGE = Cute()

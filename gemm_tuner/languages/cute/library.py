@@ -1,0 +1,70 @@
+"""Compiled kernels in the cache, and in a process that launches them: through TVM-FFI, without the DSL."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import EnvironmentFault
+
+CACHE_VARIABLE = "GEMM_TUNER_CUTE_CACHE"
+# A file that takes the place of the runtime library of an installed DSL.
+RUNTIME_VARIABLE = "GEMM_TUNER_CUTE_RUNTIME"
+RUNTIME = "libcute_dsl_runtime.so"
+RUNTIME_FOLDERS = ("cu13/lib", "cu12/lib", "lib")
+LIBRARY, NEEDS = "kernel.so", "kernel.json"
+FILES = (NEEDS, LIBRARY)  # the last makes the entry a hit
+ENTRY = re.compile("[0-9a-f]{64}")
+HINT = "pip install 'gemm-tuner[cute]'"
+
+
+def put(cache: Path, entry: str, files: Iterable[tuple[str, bytes]]) -> None:
+    """Writes an entry; safe beside processes that load it. Raises OSError."""
+    folder = cache / entry
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as part:
+        for name, content in files:
+            (Path(part) / name).write_bytes(content)
+            (Path(part) / name).replace(folder / name)
+
+
+def load(path: Path, name: str) -> Callable[..., Any]:
+    """The function that launches a kernel, with torch's tensors and on torch's stream. Raises EnvironmentFault."""
+    provide_runtime()
+    os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")  # torch has what this would compile
+    try:
+        import tvm_ffi
+    except ImportError as error:
+        raise EnvironmentFault("kernels of CuTe DSL are launched through apache-tvm-ffi", hint=HINT) from error
+    function: Callable[..., Any] = tvm_ffi.load_module(str(path))[name]
+    return function
+
+
+@lru_cache(maxsize=1)
+def provide_runtime() -> None:
+    """Loads the DSL's runtime library, whose functions a kernel's library calls. Raises EnvironmentFault."""
+    found = next(candidates(), None)
+    if found is None:
+        raise EnvironmentFault(f"there is no {RUNTIME}", hint=f"{HINT}, or name the file in {RUNTIME_VARIABLE}")
+    try:
+        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise EnvironmentFault(f"the runtime library cannot be loaded: {error}", where=str(found)) from error
+
+
+def candidates() -> Iterator[Path]:
+    """Where the runtime library lies; imports nothing."""
+    asked = os.environ.get(RUNTIME_VARIABLE)
+    if asked:
+        yield Path(asked)
+        return
+    spec = importlib.util.find_spec("nvidia_cutlass_dsl")
+    for root in spec.submodule_search_locations or () if spec else ():
+        yield from (path for folder in RUNTIME_FOLDERS if (path := Path(root, folder, RUNTIME)).is_file())

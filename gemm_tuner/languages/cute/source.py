@@ -1,0 +1,50 @@
+"""A kernel in CuTe DSL as text and values: what it is compiled from. Nothing here imports the DSL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+# What the DSL appends to the name of the first kernel that a function launches.
+SUFFIX = "_0"
+
+
+def symbol_of(name: str) -> str:
+    """The kernel's name in machine code and in traces."""
+    return name + SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One kernel with the host code that launches it.
+
+    name:    what the kernel is called; ``symbol_of`` it in traces.
+    arch:    such as sm_90.
+    text:    a Python module, which may import the DSL.
+    builder: its function that takes ``values`` and returns what ``compiler.build`` takes.
+    values:  a JSON object. What a file that the text reads holds is not seen: pass its hash, too.
+    """
+
+    name: str
+    arch: str
+    text: str
+    builder: str
+    values: str
+
+    @classmethod
+    def of(cls, kernel: Any) -> Source:
+        """Of a ``Kernel`` of a generated script. Raises ValueError for a name that is none."""
+        source = cls(kernel.name, kernel.arch, kernel.text, kernel.builder, json.dumps(kernel.values, sort_keys=True))
+        if not NAME.fullmatch(source.name):
+            raise ValueError(f"{source.name[:80]!r} is no name of a kernel")
+        return source
+
+    @property
+    def entry(self) -> str:
+        """The name of its cache entry. The DSL's version is part of the cache's name: a launcher needs no DSL."""
+        parts = (self.name, self.arch, self.text, self.builder, self.values)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
