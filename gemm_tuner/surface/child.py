@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
+from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.launch.processor import Gpu
 from gemm_tuner.surface.clocks import ChosenClock, HostClock, flush_bytes, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan
@@ -85,6 +86,8 @@ def finals(job: Job, journal: Journal) -> bool:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
             if name in job.configs:
                 raise
+    if job.twin:
+        running[AA_TEST] = running[job.twin]
     journal.write(Begun(""))
     dice, names, turns = random.Random(f"{job.seed} {job.process}"), list(running), list[str]()
     for _ in range(job.effort.rounds):

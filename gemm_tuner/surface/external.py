@@ -116,6 +116,7 @@ class _Run:
     order: tuple[str, ...] = ()
     ties: frozenset[str] = frozenset()
     starts: int = 0
+    noise_pct: float | None = None
 
     def record(self, row: Row) -> None:
         if self.rows.get(row.name) != row:
@@ -158,7 +159,9 @@ class _Run:
         names = [name for us, name in timed if us <= effort.within * timed[0][0]][: effort.finalists]
         if not names:
             return
-        job = msgspec.structs.replace(self.job, stage=FINALS, configs={name: self.job.configs[name] for name in names})
+        twin = names[0] if len(names) + len(self.job.baselines) > 1 else ""
+        finalists = {name: self.job.configs[name] for name in names}
+        job = msgspec.structs.replace(self.job, stage=FINALS, configs=finalists, twin=twin)
         found = []
         for number in range(effort.processes):
             samples = self._samples(msgspec.structs.replace(job, process=number))
@@ -168,8 +171,8 @@ class _Run:
             return  # what was screened stands
         problem = KernelProblem(self.folder.path.name if self.folder.path else "", "0" * SHA_DIGITS, ())
         configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
-        ranked = rank_processes(problem, found, configs)
-        self.order, self.ties = ranked.order, ranked.ties
+        ranked = rank_processes(problem, found, configs, twin)
+        self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
         for name, published in ranked.times.items():
             row = self.rows.get(name) or Row({}, name, Status.OK, baseline=True)
             row = replace(row, us=published.us, samples_us=published.samples_us, method=self.profiler.name)
@@ -241,6 +244,7 @@ class _Run:
             method=self.profiler.name,
             folder=self.folder.path,
             stage_seconds=stages,
+            noise_pct=self.noise_pct,
         )
         self.folder.write(tuned, self.job.seed)
         return tuned

@@ -83,6 +83,7 @@ def _summary(tuned: Tuned) -> dict[str, Any]:
         "best": tuned.best.name if tuned.best else None,
         "best_us": tuned.best.us if tuned.best else None,
         "ties": sorted(tuned.ties),
+        "noise_pct": tuned.noise_pct,
         "method": tuned.method,
         "clock": tuned.clock,
         "stage_seconds": {name: round(seconds, 3) for name, seconds in tuned.stage_seconds.items()},

@@ -15,40 +15,48 @@ from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published
 from gemm_tuner.decide.sheet import sheet_of
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.launch.plan import AA_TEST
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """order: names, best first. ties: as in decide.ranking. times: to report, by name."""
+    """order: names, best first. ties: as in decide.ranking. times: to report, by name. noise_pct: of the A/A test."""
 
     order: tuple[str, ...]
     ties: frozenset[str]
     times: Mapping[str, Published]
+    noise_pct: float | None = None
 
 
 def rank(
-    problem: KernelProblem, samples_us: Mapping[str, Sequence[float]], configs: Mapping[str, PlainConfig]
+    problem: KernelProblem,
+    samples_us: Mapping[str, Sequence[float]],
+    configs: Mapping[str, PlainConfig],
+    twin: str = "",
 ) -> Ranked:
-    """Of one process. samples_us: by name, one sample a round. configs: of those that may be chosen."""
+    """Of one process. samples_us: by name, one sample a round. configs: of those that may be chosen. twin: the name of
+    the configuration that ran a second time as AA_TEST."""
     rounds = min((len(samples) for samples in samples_us.values()), default=0)
     blocks = max(1, min(PROCESSES, rounds // 2))
     bounds = [(block * rounds // blocks, (block + 1) * rounds // blocks) for block in range(blocks)]
     parts = [{name: samples[begin:end] for name, samples in samples_us.items()} for begin, end in bounds]
-    return rank_processes(problem, parts, configs)
+    return rank_processes(problem, parts, configs, twin)
 
 
 def rank_processes(
     problem: KernelProblem,
     processes: Sequence[Mapping[str, Sequence[float]]],
     configs: Mapping[str, PlainConfig],
+    twin: str = "",
 ) -> Ranked:
     """As ``rank``, of the samples of several processes."""
     plan = FinalsPlan()
     timings = [
-        Timing(problem, name, Status.OK, tuple(samples), process=number, role=plan.role(number))
+        Timing(problem, name, Status.OK, tuple(samples), twin * (name == AA_TEST), number, plan.role(number))
         for number, part in enumerate(processes)
         for name, samples in part.items()
     ]
     sheet, judge = sheet_of(timings), Judge()
     ranking = judge.rank_finalists(sheet, configs)
-    return Ranked(ranking.order, ranking.ties, judge.published(sheet))
+    times = {name: published for name, published in judge.published(sheet).items() if name != AA_TEST}
+    return Ranked(ranking.order, ranking.ties, times, ranking.noise_pct)

@@ -131,6 +131,7 @@ class Tuned:
     ties:      names of finalists that these rounds do not tell from the fastest, the fastest included.
     clock:     what took the times: proton, events, host, user, or a profiler of another process.
     folder:    holds the log, the table and the results file; None where nothing was written.
+    noise_pct: how far two runs of one configuration lay apart in the same finals; None where none ran twice.
     stage_seconds: wall time of builds, of what else screening does, and of finals.
     """
 
@@ -144,6 +145,7 @@ class Tuned:
     method: str = IN_PROCESS
     folder: Path | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    noise_pct: float | None = None
 
     @property
     def config(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import subprocess
 import sys
@@ -79,6 +80,16 @@ def test_baselines_stand_in_the_finals_and_are_never_chosen() -> None:
     tuned = tune([{"B": 1}], lambda config: clock.call(5.0), clock=clock, baselines={"vendor": clock.call(2.0)})
     vendor = next(row for row in tuned.rows if row.baseline)
     assert tuned.config == {"B": 1} and vendor.us == pytest.approx(2.0) and vendor.status is Status.OK
+    assert tuned.noise_pct == 0.0 and len(tuned.rows) == 2
+    noisy = Said()
+    times = itertools.cycle([4.0, 5.0, 6.0])
+
+    def run() -> Any:
+        noisy.us = next(times)
+        return RIGHT
+
+    assert (tune([{"B": 1}, {"B": 2}], lambda config: run, clock=noisy).noise_pct or 0.0) > 1.0
+    assert tune([{"B": 1}], lambda config: clock.call(5.0), clock=clock).noise_pct is None
 
 
 def test_without_a_reference_the_largest_group_that_agrees_is_right() -> None:
