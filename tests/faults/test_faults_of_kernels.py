@@ -17,9 +17,9 @@ from conftest import Undisturbed
 from fault_runs import AXES, LOOK_S, MEASURED, Machine, require_complete_states, rows_of, statuses_of, with_stand_in_gpu
 
 # The faulty tile, which is three configurations of one kernel; one of them; and the two of all that are fastest.
-TILE = "BM64_BN128"
-ONE_OF_IT = f"{TILE}_BK64_GM1"
-FASTEST = "BM128_BN64_BK64_GM1"
+TILE = "BM16_BN32"
+ONE_OF_IT = f"{TILE}_BK32_GM1"
+FASTEST = "BM32_BN16_BK32_GM4"
 SECOND = "@SECOND@"
 CALLS = "    M, N, K, batch = size\n    split_k = config"
 
@@ -60,7 +60,7 @@ BAD_TEMPLATES = (
 
 
 # The tile of each where all come together. Those that no other test has are no part of the undisturbed run.
-TILES = ((64, 16), (64, 32), (128, 128), (128, 16), (128, 32), (64, 128))
+TILES = ((16, 64), (16, 128), (16, 16), (32, 64), (32, 128), (16, 32))
 MORE_TILES = {**AXES, "BLOCK_SIZE_N": "[16, 32, 64, 128]"}
 
 
@@ -82,7 +82,7 @@ class TileFault:
 def template_cases() -> list[Any]:
     together = [TileFault(*tile, bad) for tile, bad in zip(TILES, BAD_TEMPLATES, strict=True)]
     alone = [
-        pytest.param([TileFault(64, 128, bad)], AXES, marks=pytest.mark.grid, id=bad.title) for bad in BAD_TEMPLATES
+        pytest.param([TileFault(16, 32, bad)], AXES, marks=pytest.mark.grid, id=bad.title) for bad in BAD_TEMPLATES
     ]
     return [pytest.param(together, MORE_TILES, id="all"), *alone]
 
@@ -141,11 +141,11 @@ LIMIT, ALL = ("--launch_limit", "2"), ("--compare", "all")
 def kernel_cases() -> list[Any]:
     at_launch = [
         HANGS,
-        replace(DIES, name=f"{TILE}_BK64_GM2"),
-        replace(LOST, name=f"{TILE}_BK64_GM4"),
-        replace(FAILS, name="BM64_BN64"),
+        replace(DIES, name=f"{TILE}_BK32_GM2"),
+        replace(LOST, name=f"{TILE}_BK32_GM4"),
+        replace(FAILS, name="BM16_BN16"),
     ]
-    at_check = [replace(WRONG, name="BM128_BN128"), replace(RACY, name="BM128_BN64_BK64_GM2")]
+    at_check = [replace(WRONG, name="BM32_BN32"), replace(RACY, name="BM32_BN16_BK32_GM2")]
     together = [
         pytest.param([*at_launch, *at_check], (*LIMIT, *ALL), id="all"),
         pytest.param([WRONG, replace(RACY, name=SECOND)], (), id="the fastest"),

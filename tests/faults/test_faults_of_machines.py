@@ -168,7 +168,7 @@ def once(machine: Machine, number: signal.Signals, point: int) -> None:
 def twice(machine: Machine, point: int) -> None:
     """While a kernel hangs."""
     before = progress(machine.folder)
-    process = machine.start(*MEASURED, STAND_IN_FAULTS="BM64_BN128=hang")
+    process = machine.start(*MEASURED, STAND_IN_FAULTS="BM16_BN32=hang")
     wait_for(machine, process, point, before)
     os.killpg(process.pid, signal.SIGINT)
     while "once more" not in (machine.folder / "err.txt").read_text():
