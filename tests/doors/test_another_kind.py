@@ -22,12 +22,14 @@ from gemm_tuner.store import results
 
 KIND = Path(softmax_kind.__file__).parent
 SIZES = "- {kind: softmax, rows: 64, columns: 100}\n- {kind: softmax, rows: 8, columns: 128, dtype: fp16}\n"
+ONE_SCRIPT = SIZES.replace(", dtype: fp16", "")
+CACHE = Path(os.environ["GEMM_TUNER_CACHE_DIR"])  # of all tests
 PROBLEMS = [SoftmaxProblem(64, 100), SoftmaxProblem(8, 128, "fp16")]
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return prepared(with_stand_in_gpu(tmp_path / "run", tmp_path / "cache"), f"{ON_PATH}{os.pathsep}{KIND.parent}")
+    return prepared(with_stand_in_gpu(tmp_path / "run", CACHE), f"{ON_PATH}{os.pathsep}{KIND.parent}")
 
 
 def prepared(made: Machine, path: str) -> Machine:
@@ -58,7 +60,7 @@ def test_a_kind_that_nobody_brings_is_refused(kind: Any) -> None:
 
 
 def test_without_a_gpu_it_is_compiled_checked_and_written(tmp_path: Path) -> None:
-    machine = prepared(Machine(tmp_path / "run", tmp_path / "cache"), str(KIND.parent))
+    machine = prepared(Machine(tmp_path / "run", CACHE), str(KIND.parent))
     done = machine.run("--arch", "sm_90")
     assert done.status == 0, done.err
     found = rows(machine)
@@ -73,7 +75,7 @@ def test_without_a_gpu_it_is_compiled_checked_and_written(tmp_path: Path) -> Non
 
 def test_a_wrong_kernel_is_found_and_another_taken(tmp_path: Path) -> None:
     """A row is not divided by its sum where one warp computes it."""
-    machine = prepared(Machine(tmp_path / "run", tmp_path / "cache"), "")
+    machine = prepared(Machine(tmp_path / "run", CACHE), "")
     kind = tmp_path / "kinds"
     for name in ("softmax_kind", "softmax_kind-1.0.dist-info"):
         shutil.copytree(KIND.parent / name, kind / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,6 +86,7 @@ def test_a_wrong_kernel_is_found_and_another_taken(tmp_path: Path) -> None:
     text = text.replace("EXACT: tl.constexpr):", "EXACT: tl.constexpr, WARPS: tl.constexpr):")
     template.write_text(text.replace('config["EXACT"])', 'config["EXACT"], config["num_warps"])'))
     machine.env["PYTHONPATH"] = str(kind)
+    (machine.folder / "sizes.yaml").write_text(ONE_SCRIPT)
     done = machine.run("--arch", "sm_90", "--compare", "all")
     assert done.status == 0, done.err
     assert [row.config.options()["num_warps"] for row in rows(machine) if row.config] == [4, 4]
@@ -92,7 +95,7 @@ def test_a_wrong_kernel_is_found_and_another_taken(tmp_path: Path) -> None:
 
 def test_the_timed_way_screens_decides_and_checks(machine: Machine) -> None:
     """With stand-ins for GPU and profiler: the trace is joined with the journal of softmax kernels."""
-    (machine.folder / "sizes.yaml").write_text(SIZES.replace(", dtype: fp16", ""))  # the stand-in runs one script
+    (machine.folder / "sizes.yaml").write_text(ONE_SCRIPT)  # as the stand-in asks
     done = machine.run(*MEASURED)
     assert done.status == 0, done.err
     found = rows(machine)

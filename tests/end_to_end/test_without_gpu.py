@@ -30,6 +30,8 @@ SMALL_SPACE = {
     "num_warps": "[4]",
     "num_stages": "[2]",
     "NUM_XCDS": "[1]",
+    "matrix_instr_nonkdim": "[16]",
+    "kpack": "[1]",
 }
 
 
@@ -59,7 +61,8 @@ def test_predicted_row_is_compiled_checked_and_marked(
     monkeypatch.chdir(tmp_path)
     space = small_space(tmp_path, arch)
     sizes = tmp_path / "sizes.yaml"
-    sizes.write_text("- {M: 64, N: 96, K: 512}\n- {M: 33, N: 65, K: 129, rowMajorB: N, bias: true, dtype: fp16}\n")
+    kind = "rowMajorB: N, bias: true, dtype: fp16"  # one: each is a process that imports torch
+    sizes.write_text(f"- {{M: 64, N: 96, K: 512, {kind}}}\n- {{M: 33, N: 65, K: 129, {kind}}}\n")
 
     status = main(
         ["--gemm-size-file", str(sizes), "--arch", arch, "--space", str(space), "--o", "tuned.yaml", "--time_breakdown"]
@@ -88,7 +91,7 @@ def test_predicted_row_is_compiled_checked_and_marked(
     in_order = [rule.name for rule in prune.load_rules(ROOT / "rules") if rule.name in record.rules]
     assert list(record.rules) == in_order and len(in_order) > 20
     for size in record.sizes:
-        assert sum(size.counts.values()) == size.total == {"sm_90": 4, "gfx942": 16}[arch]
+        assert sum(size.counts.values()) == size.total == 4
 
     again = main(["--gemm-size-file", "tuned.yaml", "--compare_wo_tuning", "--arch", arch])
     assert again == 0
