@@ -30,8 +30,7 @@ LIMIT_S = 120.0
 LOOK_S = 0.01
 SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
 SMALL_SIZES = "- {M: 64, N: 128, K: 256}\n- {M: 40, N: 64, K: 256}\n"  # for the interpreter
-# Twelve configurations of four kernels, small ones that compile fast: GROUP_SIZE_M is no part of a kernel. Eight of them
-# get into finals.
+# Twelve configurations of four kernels that compile fast: GROUP_SIZE_M is no part of a kernel. Eight get into finals.
 AXES = {
     "BLOCK_SIZE_M": "[16, 32]",
     "BLOCK_SIZE_N": "[16, 32]",
