@@ -26,6 +26,10 @@ class Unstable(Exception):
     """The same call gave other bits; the text says which call."""
 
 
+class BadReference(Exception):
+    """The reference returned something else than the outputs; the text says what."""
+
+
 class Trial:
     """One case of a kernel with its tensors, on which configurations are run one after another."""
 
@@ -66,7 +70,7 @@ class Trial:
         return {**names, **{key: value.clone() for key, value in self.before.items()}}
 
     def expected(self) -> dict[str, Any]:
-        """The outputs by the reference. Raises ValueError for another number or shape of them, and for no tensors."""
+        """The outputs by the reference. Raises BadReference for another number or shape of them, and for no tensors."""
         import torch
 
         assert self.spec.reference is not None
@@ -77,10 +81,10 @@ class Trial:
         shapes = self.shapes()
         if not all(isinstance(one, torch.Tensor) for one in results):
             kinds = ", ".join(type(one).__name__ for one in results)
-            raise ValueError(f"the reference returned {kinds} and no tensors; one that judges is a manual_check")
+            raise BadReference(f"the reference returned {kinds} and no tensors; one that judges is a manual_check")
         if [tuple(one.shape) for one in results] != [*shapes.values()]:
             told = ", ".join(str(tuple(one.shape)) for one in results)
-            raise ValueError(f"the reference returned {told} for outputs of {', '.join(map(str, shapes.values()))}")
+            raise BadReference(f"the reference returned {told} for outputs of {', '.join(map(str, shapes.values()))}")
         return dict(zip(shapes, results, strict=True))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -26,15 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.expressions import Expression
-from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case, Check, Function, KernelSpec, Tensor
+from gemm_tuner.kernels.kernel_spec import Case, Check, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.keys import parse_buckets, parse_key
+from gemm_tuner.kernels.spec_faults import require_whole
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
-from gemm_tuner.system.values import choice, did_you_mean
+from gemm_tuner.system.values import choice
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
@@ -74,7 +74,7 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     )
     cases = cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
     spec = replace(spec, **_keys(row, cases, where))
-    _require_arguments(spec, cases, where)
+    require_whole(spec, cases, where)
     return spec, cases
 
 
@@ -216,45 +216,3 @@ def _check(value: Any, where: str) -> Check:
             raise UserError(f"{name} is {show(one)}", where=where, accepted=f"0 to {most:g}, such as 1.0e-2")
     given: dict[str, Any] = {name: one if name in CHECK_SWITCHES else float(one) for name, one in value.items()}
     return Check(**given)
-
-
-def _require_arguments(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
-    """Every parameter of the kernel gets a value, and every name is a parameter or an option of a launch."""
-    of_case = set.intersection(*({name for name, _ in case} for case in cases))
-    tensors, args = [one.name for one in spec.tensors], [name for name, _ in (*spec.derived, *spec.args)]
-    tried = [name for name, _ in spec.params]
-    given = {*tensors, *args, *tried, *of_case}
-    for name in spec.kernel.parameters:
-        if name not in given:
-            accepted = "an entry of tensors, args, params or cases"
-            raise UserError(f"{name}, a parameter of {spec.kernel.name}, gets no value", where=where, accepted=accepted)
-    known = (*spec.kernel.parameters, *LAUNCH_OPTIONS)
-    for name in [*tensors, *(name for name in tried if not _used(spec, name))]:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise UserError(
-                f"{name} is no parameter of {spec.kernel.name}", where=where, accepted=", ".join(known), hint=hint
-            )
-    for key, named in (("reset", spec.reset), ("restore", spec.restore)):
-        for name in named:
-            if name not in tensors or (key == "restore" and name in spec.reset):
-                what = f"{name} is no tensor" if name not in tensors else f"{name} is in reset, too"
-                hint = did_you_mean(name, tensors)
-                raise UserError(what, where=f"{where}, {key}", accepted=", ".join(tensors), hint=hint)
-    for tensor in spec.tensors:
-        dtypes = {dict(case).get(tensor.dtype, tensor.dtype) for case in cases}
-        for dtype in sorted(map(str, dtypes - DTYPES.keys())):
-            raise UserError(
-                f"dtype is {show(dtype)}", where=f"{where}, tensors, {tensor.name}", accepted=", ".join(DTYPES),
-                hint=did_you_mean(dtype, DTYPES),
-            )  # fmt: skip
-
-
-def _used(spec: KernelSpec, name: str) -> bool:
-    """Whether an expression of the spec takes a parameter that the kernel does not."""
-    texts = (
-        *spec.grid,
-        *(text for _, text in (*spec.derived, *spec.args)),
-        *(text for tensor in spec.tensors for text in tensor.shape),
-    )
-    return any(name in Expression.parse(text, "").names for text in texts)

@@ -21,6 +21,7 @@ from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import FunnelRow
+from gemm_tuner.space.reasons import said_once
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 # Rules that the funnel on one line names.
@@ -90,7 +91,7 @@ def results(
     failures: Mapping[Problem, str],
 ) -> None:
     """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
-    shown where it was not on the GPU. Sizes without a configuration are listed below with the reason."""
+    shown where it was not on the GPU. Sizes without a configuration are named below, one for each reason."""
     named = size_names(console, problems)
     chosen = [choices[problem] for problem in problems if problem in choices]
     if chosen:
@@ -114,9 +115,8 @@ def results(
                 line = f"{named.of[choice.problem]}: passed over {config_name(console, name)}: {why}"
                 print_line(console, line)
         served_table(console, named, chosen)
-    for problem in problems:
-        if problem not in choices:
-            print_line(console, f"{named.of[problem]}: {failures.get(problem, '')}", "red")
+    for line in said_once({named.of[one]: failures.get(one, "") for one in problems if one not in choices}):
+        print_line(console, line, "red")
 
 
 def baseline_name(choice: Choice) -> str:

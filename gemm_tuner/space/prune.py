@@ -134,6 +134,8 @@ def ask(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArr
     where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
     try:
         answer = np.asarray(rule.keep(columns, problem, device))
+    except UserError:
+        raise  # an expression of a spec names its place
     except Exception as error:
         raise UserError(
             f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
@@ -153,7 +155,7 @@ def require_some(pruned: Pruned, problem: Problem) -> None:
     if len(pruned.kept):
         return
     last = [row for row in pruned.funnel if row.cut][-1]
-    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
+    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "change the rule, or what it leaves to try"
     raise UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
         where=problem.key,

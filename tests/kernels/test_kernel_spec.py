@@ -101,6 +101,9 @@ def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
     )  # fmt: skip
 
 
+ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
@@ -126,6 +129,12 @@ def test_checks_are_small_in_the_interpreter_and_ragged_beside() -> None:
         ({"rules": [{"keep": "ROWS <= rows", "reason": "x"}]}, "unknown key 'reason'"),
         ({"rules": ["ROWS.__class__"]}, "ROWS.__class__"),
         ({"cases": [{"rows": [1, [2]]}]}, "holds a list"),
+        ({"args": {**ARGS, "strid": "rows"}}, "did you mean stride?"),
+        ({"args": {**ARGS, "stride": "col"}}, "args, stride: 'col' names col"),
+        ({"grid": ["cdiv(rows, ROW)"]}, "did you mean ROWS?"),
+        ({"grid": ["rows // (cols - 1000)"]}, "has no value"),
+        ({"rules": ["ROWS <= row"]}, "'ROWS <= row' names row"),
+        ({"bytes": "2 * rows * colls"}, "did you mean cols?"),
         ({"key": ["pow2(row)"]}, "did you mean rows?"),
         ({"key": ["bucket(rows)"]}, "has no buckets"),
         ({"buckets": {"small": 256}}, "no key uses them"),
@@ -142,7 +151,7 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, keys: dict[str
 
 def test_what_all_configurations_share_leaves_out_args_that_need_a_parameter(tmp_path: Path) -> None:
     args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "next_power_of_2(cols)", "GROUP": "2 * ROWS"}
-    spec, (case, _) = kernel_spec_file.read(changed(tmp_path, args=args))
+    spec, (case, _) = kernel_spec_file.read(changed(tmp_path, args=args, grid=["cdiv(rows, GROUP)"]))
     shared = arguments.names_of(spec, dict(case), None, 132)
     assert shared["BLOCK"] == 1024 and "GROUP" not in shared
     assert arguments.names_of(spec, dict(case), {"ROWS": 4}, 132)["GROUP"] == 8

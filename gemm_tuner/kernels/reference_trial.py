@@ -1,0 +1,48 @@
+"""Tries a reference at a small case before anything is compiled, in a process of its own, which needs torch: one that
+returns another shape is found in seconds, and not when all configurations have been timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.system.child_output import run_child
+from gemm_tuner.system.installation import IMPORT_ROOT
+
+LIMIT_S = 60.0
+EXIT_FAULT = 3
+
+
+def fault(problem: KernelProblem) -> str:
+    """What the reference returned in place of the outputs; "" for none, and where that cannot be told on this CPU."""
+    if problem.spec is None or problem.spec.reference is None:
+        return ""
+    with tempfile.TemporaryDirectory(prefix="gemm_tuner_reference_") as folder:
+        path = Path(folder) / "problem.json"
+        path.write_text(json.dumps(problem.to_dict()))
+        paths = [str(IMPORT_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        child = run_child([sys.executable, "-m", __name__, str(path)], environ, Path.cwd(), LIMIT_S)
+    return child.stdout.strip().splitlines()[-1] if child.exit_status == EXIT_FAULT and child.stdout.strip() else ""
+
+
+def main(path: Path) -> int:
+    from gemm_tuner.kernels.check import BadReference, Trial
+    from gemm_tuner.kernels.workload import RAGGED, WORKLOAD, at_most, of
+
+    problem = of(problem_from_dict(json.loads(path.read_text())))
+    try:
+        Trial(WORKLOAD, problem.with_case(at_most(problem.case, RAGGED)), 0, "cpu").expected()
+    except BadReference as error:
+        print(error)
+        return EXIT_FAULT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,56 @@
+"""What a kernel's spec gets wrong and only a run can find: one line, with the reason said once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fault_runs import ROOT
+
+from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
+from gemm_tuner.space.reasons import said_once
+
+EXAMPLE = ROOT / "examples" / "kernels"
+SMALL = {"cases": {"rows": [5, 6], "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
+
+
+def run(folder: Path, change: tuple[str, str] = ("", ""), **keys: Any) -> subprocess.CompletedProcess[str]:
+    source = (EXAMPLE / "softmax.py").read_text()
+    assert change[0] in source
+    (folder / "softmax.py").write_text(source.replace(*change))
+    spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), **SMALL, **keys}
+    (folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--arch", "sm_90"]
+    return subprocess.run([*command, "--num_threads", "1"], capture_output=True, text=True, cwd=folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "keys", "words"),
+    [
+        (("dim=-1)", "dim=-1)[:, 1:]"), {}, "reference: the reference returned (5, 36) for outputs of (5, 37)"),
+        (("", ""), {"rules": ["ROWS / (ROWS - 1) > 0"]}, "rules, ROWS / (ROWS - 1) > 0: "),
+        (("", ""), {"rules": [{"keep": "ROWS > 8", "why": "too small"}]}, "cut by rule_1: too small"),
+    ],
+)
+def test_what_nothing_can_be_tuned_with_ends_at_once(
+    tmp_path: Path, change: tuple[str, str], keys: dict[str, Any], words: str
+) -> None:
+    done = run(tmp_path, change, **keys)
+    assert done.returncode == EXIT_INPUT, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert words in line
+
+
+def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:
+    done = run(tmp_path, ("tl.store(", "tl.stor("))
+    assert done.returncode == EXIT_UNVERIFIED, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "stor" in line]
+    assert "rows5" in line and "and 1 more" in line and "all 2 fail for one reason: compile_error: " in line
+
+
+def test_each_reason_names_its_first_size() -> None:
+    assert list(said_once({"a": "x", "b": "y", "c": "x", "d": "x"})) == ["a and 2 more: x", "b: y"]
