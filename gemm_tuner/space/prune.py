@@ -14,6 +14,7 @@ import pandas as pd
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device, Problem
+from gemm_tuner.core.workload import FIRST_KIND
 from gemm_tuner.space.rule import Kind, Rule
 
 RULE_FILES = ("validity.py", "heuristics.py", "families.py")
@@ -155,7 +156,9 @@ def require_some(pruned: Pruned, problem: Problem) -> None:
     if len(pruned.kept):
         return
     last = [row for row in pruned.funnel if row.cut][-1]
-    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "change the rule, or what it leaves to try"
+    hint = "add --no_heuristics" if last.kind == Kind.HEURISTIC else "give a smaller size, or other axes by --space"
+    if problem.kind != FIRST_KIND and last.kind != Kind.HEURISTIC:
+        hint = "give a smaller size, or change the rule or the parameters"
     raise UserError(
         f"no configuration is left; the last {last.cut} were cut by {last.rule}: {last.why}",
         where=problem.key,
