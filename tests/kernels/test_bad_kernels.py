@@ -49,7 +49,7 @@ def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:
     done = run(tmp_path, ("tl.store(", "tl.stor("))
     assert done.returncode == EXIT_UNVERIFIED, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "stor" in line]
-    assert "rows5" in line and "and 1 more" in line and "all 2 fail for one reason: compile_error: " in line
+    assert "rows5" in line and "and 1 more" in line and "2 of 2 say: " in line
 
 
 def test_each_reason_names_its_first_size() -> None:
