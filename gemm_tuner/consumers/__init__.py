@@ -5,8 +5,11 @@ from __future__ import annotations
 from gemm_tuner.consumers.aiter import Aiter
 from gemm_tuner.consumers.block_fp8 import Sglang, Vllm
 from gemm_tuner.consumers.consumer import Consumer, Served
+from gemm_tuner.consumers.moe import AiterMoe, SglangMoe, VllmMoe
 from gemm_tuner.consumers.plain import Csv, Json, TritonConfig
 
-_WITH_LOOK_UP = (Vllm(), Sglang(), Aiter())
-CONSUMERS: dict[str, Consumer] = {one.name: one for one in (*_WITH_LOOK_UP, TritonConfig(), Csv(), Json())}
+_WITH_LOOK_UP = (Vllm(), Sglang(), Aiter(), VllmMoe(), SglangMoe())
+CONSUMERS: dict[str, Consumer] = {
+    one.name: one for one in (*_WITH_LOOK_UP, AiterMoe(), TritonConfig(), Csv(), Json())
+}  # fmt: skip
 SERVED: dict[str, Served] = {one.name: one for one in _WITH_LOOK_UP}

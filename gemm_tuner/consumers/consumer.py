@@ -25,25 +25,28 @@ OUTPUT_ORDER = ("bf16", "fp16", "fp32")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of files. root: the folder of -o. device: the device's name, not yet in the consumer's spelling."""
+    """The target of files. root: the folder of -o. device: the device's name, not yet in the consumer's spelling.
+    triton: the version that the results are from."""
 
     root: Path
     device: str
     arch: str
+    triton: str = ""
 
 
 @dataclass(frozen=True)
 class Offer:
     """A config that can be exported for a size, with its times.
 
+    problem, config: of the consumer's kind.
     time_us:   median kernel time at this size; None when the results file gives none.
     stage:     source of that time: ``results``, or ``finals`` or ``screen`` of the run's table.
     tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
     timings:   time by config name of all that the run's table timed for this size.
     """
 
-    problem: GemmProblem
-    config: KernelConfig
+    problem: Any
+    config: Any
     time_us: float | None
     stage: str
     source: str
@@ -55,9 +58,10 @@ class Offer:
 
 
 class Consumer(ABC):
-    """A reader of tuned configs. Its files map keys to entries."""
+    """A reader of tuned configs for problems of one kind. Its files map keys to entries."""
 
     name: str
+    kind = GemmProblem.kind
     device_key = "device"  # key of a results file's header with the device's name for this consumer; or ""
     grid: tuple[tuple[str, int], ...] = ()  # (key, M) of the entries that every file must have
     takes = ""  # the problems that it takes, in words, for messages
@@ -65,24 +69,32 @@ class Consumer(ABC):
     floor_stands_in = False  # a key without a near tuned M takes the config of a smaller M
 
     @abstractmethod
-    def problem_fault(self, problem: GemmProblem, arch: str) -> str:
+    def problem_fault(self, problem: Any, arch: str) -> str:
         """Why the consumer's kernels do not compute a problem; empty when they do."""
 
+    def belongs_elsewhere(self, problem: Any) -> str:
+        """Why a problem of its kind is tuned for another consumer; empty when it is not."""
+        return ""
+
     @abstractmethod
-    def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
+    def config_fault(self, problem: Any, config: Any, arch: str) -> str:
         """Why the consumer cannot launch a config as it is; empty when it can."""
 
     @abstractmethod
-    def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
+    def places(self, problem: Any, target: Target) -> tuple[PurePosixPath, ...]:
         """The files for a problem's entry, below the folder of -o: one for each place where a version of it looks."""
 
     @abstractmethod
-    def key(self, problem: GemmProblem) -> str:
+    def key(self, problem: Any) -> str:
         """The key of a problem in its file."""
 
     @abstractmethod
     def entry(self, offer: Offer, arch: str) -> Entry:
         """The value of the key."""
+
+    def entry_at(self, place: PurePosixPath, offer: Offer, arch: str) -> Entry:
+        """``entry``, of a consumer with several files for a size."""
+        return self.entry(offer, arch)
 
     def order(self, key: str) -> tuple[Any, ...]:
         """Sort key of a key in its file. Raises ValueError for a key that the consumer's loader fails on."""
@@ -96,11 +108,11 @@ class Consumer(ABC):
         """The entry that the consumer uses for an M without a file; None when unknown."""
         return None
 
-    def default_config(self, problem: GemmProblem, arch: str) -> KernelConfig | None:
+    def default_config(self, problem: Any, arch: str) -> Any:
         """``default`` as a configuration of the family that is measured in place of the consumer's kernel."""
         return None
 
-    def text(self, body: Body) -> str:
+    def text(self, body: Body, target: Target) -> str:
         """A file's text."""
         return json.dumps(body, indent=4) + "\n"
 
@@ -117,6 +129,10 @@ class Served(ABC):
     @abstractmethod
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
         """(files that the consumer's loader would open below a folder; remarks on files that it would not)."""
+
+    def entries(self, path: Path) -> Body:
+        """A file's entries. Raises UserError for a file that is not of this form."""
+        return sidecar.read_entries(path)
 
     @abstractmethod
     def look_up(self, body: Mapping[str, Any], m: int) -> str:

@@ -63,7 +63,7 @@ class Csv(Everything):
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in row.items()}
         return {column: texts.get(column, "") for column in self.columns}
 
-    def text(self, body: Body) -> str:
+    def text(self, body: Body, target: Target) -> str:
         out = io.StringIO()
         writer = csv.DictWriter(out, ("key", *self.columns), lineterminator="\n")
         writer.writeheader()

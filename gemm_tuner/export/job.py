@@ -81,7 +81,8 @@ def prepare(
         raise UserError(f"no file for {consumer.name} is named after the device", where="--device_name")
     found = results.read(path)
     arch = str(found.header.get("arch", ""))
-    target = Target(root, device or str(found.header.get(consumer.device_key, "")), arch)
+    named = device or str(found.header.get(consumer.device_key, ""))
+    target = Target(root, named, arch, str(found.header.get("triton", "")))
 
     def config_fault(problem: GemmProblem, config: KernelConfig) -> str:
         return consumer.config_fault(problem, config, arch) or fits(problem, config)
@@ -99,7 +100,10 @@ def prepare(
                 gpu_wait_s,
             )
 
-        offered, left_out = offers.collect(found, path, consumer, config_fault, trust, find_check)
+        if consumer.kind == GemmProblem.kind:
+            offered, left_out = offers.collect(found, path, consumer, config_fault, trust, find_check)
+        else:
+            offered, left_out = offers.collect_of_kind(found, consumer, trust)
     files, doubles = plan.group(consumer, offered, target)
     left_out += doubles
     known = {folder: sidecar.read(root / folder) for folder in {place.parent for place in files}}

@@ -136,6 +136,32 @@ def collect(
     return [offers[problem] for problem in dict.fromkeys(r.gemm for r in found.rows) if problem in offers], left_out
 
 
+def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[list[Offer], list[LeftOut]]:
+    """As ``collect``, for a kind whose rows are tuned for one consumer: each row's own config."""
+    offers: list[Offer] = []
+    left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
+    for row in found.rows:
+        source, name = found.source_of(row), row.config.name if row.config else ""
+        fault = f"is a problem of the kind {row.problem.kind}" if row.problem.kind != consumer.kind else ""
+        if not fault and (elsewhere := consumer.belongs_elsewhere(row.problem)):
+            left_out.append(LeftOut(row.problem.key, name, elsewhere, served=True))
+            continue
+        fault = fault or consumer.problem_fault(row.problem, str(found.header_of(row).get("arch", "")))
+        fault = fault or known_wrong(row) or trust.fault(row.verified, source)
+        if fault or row.config is None:
+            left_out.append(LeftOut(row.problem.key, name, fault or "has no config"))
+            continue
+        time_us = None if source == "predicted" else row.facts.get("median_us")
+        facts = {**row.facts, **({"default_us": row.facts["vendor_us"]} if "vendor_us" in row.facts else {})}
+        offers.append(
+            Offer(
+                row.problem, row.config, time_us, SERVED, source, verified=row.verified, tuned=name, tuned_us=time_us,
+                facts=facts, timings={} if time_us is None else {name: time_us},
+            )
+        )  # fmt: skip
+    return offers, left_out
+
+
 def _served(row: Row, source: str, consumer: str) -> Offer | None:
     """The config that tuning with --serve found for this consumer, if any."""
     for one in row.served:

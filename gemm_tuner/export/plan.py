@@ -88,7 +88,7 @@ def plan_file(
         key = consumer.key(offer.problem)
         if key in changes:
             continue
-        note = note_of(offer, consumer.entry(offer, target.arch), results)
+        note = note_of(offer, consumer.entry_at(place, offer, target.arch), results)
         changes[key] = change = merged(key, note, body.get(key), notes.get(key), overwrite=overwrite)
         if change.what in ("add", "replace", "same"):
             body[key], notes[key] = note.entry, note
@@ -104,7 +104,7 @@ def plan_file(
     notes = {key: notes[key] for key in body if key in notes}
     sizes = timed_sizes(offers, notes, known.sizes.get(place.name, {})) if consumer.grid else {}
     listed = tuple(changes[key] for key in sorted(changes, key=consumer.order))
-    return FilePlan(place, consumer.text(body), notes, sizes, listed)
+    return FilePlan(place, consumer.text(body, target), notes, sizes, listed)
 
 
 def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:

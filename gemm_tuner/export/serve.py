@@ -70,7 +70,7 @@ def check(served: Served, root: Path, ms: tuple[int, ...]) -> tuple[list[Answer]
 
 def _answer(served: Served, file: SizeFile, known: sidecar.Sidecar, ms: tuple[int, ...]) -> Answer:
     try:
-        body = sidecar.read_entries(file.path)
+        body = served.entries(file.path)
     except UserError as error:
         return Answer(file, (), error.what)
     notes = known.known(file.path.name, body)

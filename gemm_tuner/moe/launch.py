@@ -53,10 +53,9 @@ class Tensors:
 
 def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
     """The configuration of one GEMM of a call."""
-    if part == UP or OF_DOWN + SHAPE_FIELDS[0] not in config:
-        return {key: value for key, value in config.items() if not key.startswith(OF_DOWN)}
+    shared = {key: value for key, value in config.items() if not key.startswith(OF_DOWN)}
     own = {key.removeprefix(OF_DOWN): value for key, value in config.items() if key.startswith(OF_DOWN)}
-    return {**config, **own}
+    return {**shared, **own} if part == DOWN else shared
 
 
 def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:

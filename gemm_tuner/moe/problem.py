@@ -64,6 +64,11 @@ class MoeProblem:
     kernel: TakenKernel | None = field(default=None, compare=False, repr=False)
 
     @property
+    def m(self) -> int:
+        """M, as exports call it."""
+        return self.M
+
+    @property
     def gates(self) -> int:
         """Columns of the up-projection for each intermediate element."""
         return 1 if self.activation.endswith(NO_GATE) else 2

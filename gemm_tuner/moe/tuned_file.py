@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ def nearest(keys: Mapping[str, Any], tokens: int) -> str:
     return min(keys, key=lambda key: abs(int(key) - tokens))
 
 
-@lru_cache(maxsize=8)
 def entries(path: Path) -> dict[str, dict[str, Any]]:
     """The entries of a file by key, without the key of the version. Raises UserError for what is no such file."""
     found, where = load_json(path, "tuned file"), printable(path)

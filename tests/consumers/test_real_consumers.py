@@ -18,12 +18,17 @@ import shutil
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from consumer_look_ups import AITER_BOUNDS, aiter, sglang, vllm
 from export_samples import AITER, DEFAULT, H20, MI300X, export
+from samples import ROOT
 
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS
+
+MOE = ROOT / "tests" / "golden" / "export_moe"
 SIZES = (1, 2, 5, 12, 20, 28, 63, 64, 150, 200, 230, 900, 1300, 4096, 9000)
 
 
@@ -168,3 +173,63 @@ def test_aiters_loader_reads_the_files(tmp_path: Path) -> None:
             assert (got, is_tuned) == aiter(tmp_path, "gfx942", family, n, k, m)
             launched = namespace["compute_splitk_params"](dict(got), k)
             assert {key: launched[key] for key in got} == got
+
+
+def moe_loader(path: Path, folder: Path, **given: Any) -> Any:
+    """A server's get_moe_configs, as if its file lay in ``folder``."""
+    names = {"get_config_file_name", "get_moe_configs"}
+    namespace = {"__file__": str(folder / "loader.py"), "os": os, "json": json, "functools": functools, "Any": Any,
+                 "Optional": Optional, "Dict": dict, "List": list, "logger": QuietLogger(), **given}  # fmt: skip
+    return cut_out(path, names, namespace)["get_moe_configs"]
+
+
+class QuietLogger:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+def test_vllms_moe_loader_reads_the_files(tmp_path: Path) -> None:
+    place = "model_executor/layers/fused_moe/fused_moe.py"
+    path = source("vllm", place)
+    export(MOE / "h200.yaml", "--to", "vllm-moe", "-o", tmp_path)
+    folder = tmp_path / "vllm" / Path(place).parent
+    envs = types.SimpleNamespace(VLLM_BATCH_INVARIANT=False, VLLM_TUNED_CONFIG_FOLDER=None)
+    device = "NVIDIA_H200_141GB_HBM3"
+    load = moe_loader(path, folder, envs=envs, get_device_name_as_file_name=lambda: device)
+    assert tuple(load(128, 768, None)[4096].values()) == (128, 128, 64, 16, 8, 3)
+    assert tuple(load(256, 256, "fp8_w8a8", 128, 128)[1].values()) == (8, 64, 128, 1, 4, 4)
+    envs.VLLM_TUNED_CONFIG_FOLDER = str(folder / "configs")
+    assert len(moe_loader(path, tmp_path, envs=envs, get_device_name_as_file_name=lambda: device)(128, 768, None)) == 18
+
+
+def test_sglangs_moe_loader_reads_both_files(tmp_path: Path) -> None:
+    place = "srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_config.py"
+    path = source("sglang", place)
+    export(MOE / "h200.yaml", "--to", "sglang-moe", "-o", tmp_path)
+    exact = types.SimpleNamespace(deterministic=types.SimpleNamespace(enable_deterministic_inference=False))
+    load = moe_loader(path, tmp_path / "sglang" / Path(place).parent, get_exec=lambda: exact,
+                      get_device_name=lambda: "NVIDIA H200 141GB HBM3",
+                      triton=types.SimpleNamespace(__version__="3.6.0"))  # fmt: skip
+    up, down = (load(256, 256, "fp8_w8a8", 128, 128, down_moe=of_down) for of_down in (False, True))
+    assert up[16]["BLOCK_SIZE_M"] == down[16]["BLOCK_SIZE_M"] and down[16]["GROUP_SIZE_M"] == 16
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang"])
+def test_defaults_of_moe_layers_are_the_servers_own(server: str) -> None:
+    places = {"vllm": "model_executor/layers/fused_moe/fused_moe.py",
+              "sglang": "srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_config.py"}  # fmt: skip
+    platform = types.SimpleNamespace(is_rocm=lambda: False, is_cuda=lambda: True)
+    exact = types.SimpleNamespace(deterministic=types.SimpleNamespace(enable_deterministic_inference=False))
+    namespace = {"envs": types.SimpleNamespace(VLLM_BATCH_INVARIANT=False), "current_platform": platform,
+                 "get_exec": lambda: exact, "_is_hip": False, "_use_low_smem_fp8_default": lambda: False,
+                 "Optional": Optional, "Dict": dict, "List": list, "Any": Any}  # fmt: skip
+    default = cut_out(source(server, places[server]), {"get_default_config"}, namespace)["get_default_config"]
+    ours, more = SERVERS[server], {"is_marlin": False} if server == "sglang" else {}
+    unset = {"num_warps": 4, "num_stages": 3}  # Triton's own
+    for dtype, block in ((None, None), ("fp8_w8a8", [128, 128]), ("fp8_w8a8", None)):
+        for m, experts in itertools.product((1, 4, 8, 20, 33, 64, 96, 128, 129, 512, 1024, 4096), (8, 256)):
+            theirs = default(m, experts, 768, 2048, 2, dtype, block_shape=block, **more)
+            layer = MoeProblem(server, m, experts, 768, 2048, 2, dtype or "bf16",
+                               scaling="block" if block else "tensor" if dtype else "none",
+                               block_shape=(128, 128) if block else (0, 0))  # fmt: skip
+            assert ours.default(layer, "sm_90") == {**unset, **{k: v for k, v in theirs.items() if k != "SPLIT_K"}}

@@ -21,6 +21,7 @@ from gemm_tuner.export import devices, job
 from gemm_tuner.export.kernels.rows import has_kernels
 from gemm_tuner.export.offers import CHECKED_HOW, LeftOut, Trust
 from gemm_tuner.export.plan import Change, FilePlan
+from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store import results, run_place
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
@@ -109,6 +110,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         raise UserError("says nothing about GEMMs", where="--spec", hint="leave --spec out")
     if arguments.to == MODULE:
         return module(arguments, shown)
+    if arguments.devices and CONSUMERS[arguments.to].kind != GemmProblem.kind:
+        raise UserError("is for GEMMs only", where="--for", hint="leave --for out")
     export = job.prepare(
         arguments.results,
         CONSUMERS[arguments.to],

@@ -1,0 +1,230 @@
+"""Fused MoE of vLLM, SGLang and AITER: tuned files for both GEMMs of a layer.
+
+vLLM and SGLang have a file a layer, keyed by tokens, of which the nearest serves. SGLang has a second file for the down
+GEMM, and a folder for each version of Triton. AITER has one file an architecture and type, with three buckets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gemm_tuner.consumers.block_fp8 import Vllm
+from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Served, SizeFile, Target, file_safe
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.moe import tuned_file
+from gemm_tuner.moe.launch import DOWN, UP, part_config
+from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
+from gemm_tuner.moe.servers import GRID, SERVERS
+from gemm_tuner.system.documents import show
+
+# vLLM names these for the family's device, whatever the rest of the name.
+FAMILIES_OF_ONE_NAME = ("H200",)
+NAME = re.compile(
+    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^/,]+)(?:,dtype=(?P<dtype>\w+))?"
+    r"(?:,block_shape=\[(?P<rows>\d+), ?(?P<columns>\d+)\])?(?P<channel>,per_channel_quant=True)?(?P<down>_down)?\.json"
+)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What a file's name says."""
+
+    E: int
+    N: int
+    device: str
+    dtype: str
+    block_shape: tuple[int, int]
+    down: bool
+
+    @classmethod
+    def of(cls, name: str) -> _Named | None:
+        found = NAME.fullmatch(name)
+        if found is None:
+            return None
+        block = int(found["rows"] or 0), int(found["columns"] or 0)
+        return cls(int(found["E"]), int(found["N"]), found["device"], found["dtype"] or "", block, bool(found["down"]))
+
+
+class MoeFiles(Consumer, Served):
+    """What vLLM and SGLang have in common. folder: below site-packages."""
+
+    kind = MoeProblem.kind
+    grid = tuple((str(m), m) for m in GRID)
+    server: str
+    folder: PurePosixPath
+
+    def problem_fault(self, problem: MoeProblem, arch: str) -> str:
+        return ""
+
+    def belongs_elsewhere(self, problem: MoeProblem) -> str:
+        if problem.server == self.server:
+            return ""
+        return f"was measured in {problem.server}'s kernel; --kernel_from {self.server}=PATH measures this one's"
+
+    def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
+        return ""
+
+    def key(self, problem: MoeProblem) -> str:
+        return str(problem.M)
+
+    def order(self, key: str) -> tuple[Any, ...]:
+        return (int(key),)
+
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        return part_config(dict(offer.config.options()), UP)
+
+    def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
+        """By what the file's name says of the layer; K and topk change no default."""
+        named = _Named.of(place.name)
+        assert named is not None
+        dtype = named.dtype if named.dtype in SCALINGS_OF else "bf16"
+        scaling = "block" if all(named.block_shape) else SCALINGS_OF[dtype][0]
+        sizes = m, named.E, named.N, 1, 1
+        layer = MoeProblem(self.server, *sizes, dtype, scaling=scaling, block_shape=named.block_shape)
+        return SERVERS[self.server].default(layer, target.arch)
+
+    def load(self, path: Path) -> Body:
+        return dict(tuned_file.entries(path))
+
+    entries = load
+
+    def look_up(self, body: Mapping[str, Any], m: int) -> str:
+        return tuned_file.nearest(body, m)
+
+    def device_name(self, name: str) -> str:
+        """A device's name as the server writes it in names of files."""
+        raise NotImplementedError
+
+    def file_name(self, problem: MoeProblem, target: Target, block_separator: str) -> str:
+        device = file_safe(self.device_name(target.device), "give the name that the server sees by --device_name")
+        dtype = "" if problem.dtype in SIXTEEN_BIT else f",dtype={problem.dtype}"
+        block = block_separator.join(map(str, problem.block_shape))
+        blocks = f",block_shape=[{block}]" if problem.scaling == "block" else ""
+        return f"E={problem.E},N={problem.N},device_name={device}{dtype}{blocks}"
+
+    def found(self, paths: Iterable[Path], spelling: str) -> tuple[list[SizeFile], list[str]]:
+        """Those of the files that the server may ask for. spelling: of a comma in block_shape."""
+        files, remarks = [], []
+        for path in paths:
+            named = _Named.of(path.name)
+            if named is None and not path.name.startswith("E="):
+                continue
+            spelt = "block_shape" not in path.name or re.search(rf"\[\d+{spelling}\d+\]", path.name)
+            if named is None or not spelt or self.device_name(named.device) != named.device:
+                remarks.append(f"{path.name}: {self.name} never asks for a file of this name")
+            else:
+                label = path.stem.replace("device_name=", "").replace("dtype=", "")
+                files.append(SizeFile(path, label))
+        return files, remarks
+
+
+class VllmMoe(MoeFiles):
+    """vLLM: get_moe_configs of fused_moe; $VLLM_TUNED_CONFIG_FOLDER comes before its own folder."""
+
+    name, server = "vllm-moe", "vllm"
+    folder = PurePosixPath("vllm/model_executor/layers/fused_moe/configs")
+    takes = "fused MoE layers that were tuned in vLLM's kernel"
+
+    def device_name(self, name: str) -> str:
+        spelt = Vllm().device_name(name)
+        return next((f"NVIDIA_{one}" for one in FAMILIES_OF_ONE_NAME if one in spelt.split("_")), spelt)
+
+    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        return (self.folder / f"{self.file_name(problem, target, ',')}.json",)
+
+    def text(self, body: Body, target: Target) -> str:
+        version = {tuned_file.VERSION_KEY: target.triton} if target.triton else {}
+        return json.dumps({**version, **body}, indent=4) + "\n"
+
+    def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
+        base = root / self.folder if (root / self.folder).is_dir() else root
+        return self.found(sorted(base.glob("E=*.json")), ",")
+
+
+class SglangMoe(MoeFiles):
+    """SGLang: get_moe_configs of fused_moe_triton_config; the folder of its Triton comes first, then the newest."""
+
+    name, server = "sglang-moe", "sglang"
+    takes = "fused MoE layers that were tuned in SGLang's kernel"
+    folders = (
+        PurePosixPath("sglang/srt/layers/moe/moe_runner/triton_utils/configs"),
+        PurePosixPath("sglang/srt/layers/moe/fused_moe_triton/configs"),
+    )
+    suffixes = ("", "_down")
+
+    def device_name(self, name: str) -> str:
+        return name.replace(" ", "_")
+
+    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", target.triton):
+            what = f"the results' Triton is {show(target.triton)}, and SGLang has a folder for each version"
+            raise UserError(what, accepted="a version such as 3.6.0")
+        version = f"triton_{target.triton.replace('.', '_')}"
+        channel = ",per_channel_quant=True" if problem.scaling == "channel" and problem.dtype == "fp8_w8a8" else ""
+        name = self.file_name(problem, target, ", ") + channel
+        there = [folder for folder in self.folders if (target.root / folder).is_dir()]
+        names = [f"{name}{suffix}.json" for suffix in self.suffixes]
+        return tuple(folder / version / one for folder in there or self.folders[:1] for one in names)
+
+    def entry_at(self, place: PurePosixPath, offer: Offer, arch: str) -> Entry:
+        part = DOWN if place.stem.endswith(self.suffixes[1]) else UP
+        return part_config(dict(offer.config.options()), part)
+
+    def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
+        base = next((root / folder for folder in self.folders if (root / folder).is_dir()), root)
+        versions = sorted(base.glob("triton_*"), key=lambda path: [*map(int, re.findall(r"\d+", path.name))])
+        files, remarks = self.found([path for one in versions[-1:] for path in sorted(one.glob("*.json"))], ", ")
+        older = [path for one in versions[:-1] for path in one.glob("E=*.json")]
+        return files, remarks + ([f"{len(older)} files of older Triton versions"] if older else [])
+
+
+class AiterMoe(Consumer):
+    """AITER: get_moe_configs of its moe_config_utils. Its own kernel was not measured: vLLM's stands in for it."""
+
+    name = "aiter-moe"
+    kind = MoeProblem.kind
+    device_key = "arch"
+    folder = PurePosixPath("aiter/ops/triton/configs/moe")
+    buckets = (("small_M", 256), ("medium_M", 1024), ("large_M", 0))
+    grid = (("small_M", 255), ("medium_M", 1023), ("large_M", 4096))
+    floor_stands_in = True
+    takes = "fused MoE layers that were tuned in vLLM's kernel on an AMD GPU, without block scales"
+
+    def problem_fault(self, problem: MoeProblem, arch: str) -> str:
+        if not arch.startswith("gfx"):
+            return f"is for {arch or 'an unknown architecture'}; AITER runs on AMD GPUs"
+        return (
+            "" if problem.scaling in ("none", "tensor", "channel") else "has block scales, which its files are not for"
+        )
+
+    def belongs_elsewhere(self, problem: MoeProblem) -> str:
+        return "" if problem.server == "vllm" else "was measured in SGLang's kernel; vLLM's stands in for AITER's"
+
+    def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
+        return ""
+
+    def places(self, problem: MoeProblem, target: Target) -> tuple[PurePosixPath, ...]:
+        if not re.fullmatch("gfx[0-9a-f]{3,8}", target.device):
+            what = f"the architecture is {show(target.device)}"
+            raise UserError(what, where="--device_name", accepted="one such as gfx942")
+        kind = "DEFAULT" if problem.dtype in SIXTEEN_BIT else problem.dtype.upper()
+        return (self.folder / f"{target.device}-MOE-{kind}.json",)
+
+    def key(self, problem: MoeProblem) -> str:
+        return next(name for name, below in self.buckets if below > problem.M or not below)
+
+    def entry(self, offer: Offer, arch: str) -> Entry:
+        return part_config(dict(offer.config.options()), UP)
+
+    def order(self, key: str) -> tuple[Any, ...]:
+        names = [name for name, _ in self.buckets]
+        return (names.index(key), "") if key in names else (len(names), key)
+
+    def rank(self, offer: Offer) -> tuple[Any, ...]:
+        """The largest M of a bucket first: it is the one that the bucket is tuned for."""
+        return (-offer.problem.M, *super().rank(offer))

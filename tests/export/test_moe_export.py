@@ -1,0 +1,128 @@
+"""Files of fused MoE layers, byte for byte and through each server's look-up rule."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export_samples import edited, export, files, rows, side
+from samples import ROOT
+
+from gemm_tuner.cli import main as cli
+from gemm_tuner.moe.servers import GRID
+
+GOLDEN = ROOT / "tests" / "golden" / "export_moe"
+H200, MI300X = GOLDEN / "h200.yaml", GOLDEN / "mi300x.yaml"
+VLLM = Path("vllm/model_executor/layers/fused_moe/configs")
+SGLANG = Path("sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0")
+QWEN = "E=128,N=768,device_name=NVIDIA_H200.json"
+DEEPSEEK = "E=256,N=256,device_name=NVIDIA_H200_141GB_HBM3,dtype=fp8_w8a8,block_shape=[128, 128]"
+TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+
+
+@pytest.mark.parametrize(
+    ("to", "results"),
+    [("vllm-moe", H200), ("vllm-moe", MI300X), ("sglang-moe", H200), ("aiter-moe", MI300X)],
+    ids=lambda value: value if isinstance(value, str) else value.stem,
+)
+def test_files_are_the_golden_ones_byte_for_byte(to: str, results: Path, tmp_path: Path) -> None:
+    export(results, "--to", to, "-o", tmp_path)
+    assert files(tmp_path) == files(GOLDEN / to / results.stem) != {}
+
+
+def nearest(body: dict[str, Any], m: int) -> Any:
+    """vLLM's and SGLang's rule: without the key of the version, the key nearest to M."""
+    keys = [int(key) for key in body if key != "triton_version"]
+    return body[str(min(keys, key=lambda key: abs(key - m)))]
+
+
+def test_every_tuned_size_gets_its_configuration(tmp_path: Path) -> None:
+    export(H200, "--to", "vllm-moe", "-o", tmp_path)
+    body = json.loads((tmp_path / VLLM / QWEN).read_text())
+    assert body["triton_version"] == "3.6.0" and [*map(int, list(body)[1:])] == list(GRID)
+    tuned = [row for row in rows(H200) if row["server"] == "vllm" and row["E"] == 128 and row["verified"] is True]
+    assert len(tuned) == 3
+    for row in tuned:
+        assert nearest(body, row["M"]) == {key: row[key] for key in TILE}
+    # Not verified: the default of vLLM stands there.
+    assert tuple(nearest(body, 512).values()) == (64, 128, 64, 1, 8, 3)
+
+
+def test_sglangs_two_files_have_one_block_of_rows(tmp_path: Path) -> None:
+    assert export(H200, "--to", "sglang-moe", "-o", tmp_path) == 1  # a size of vLLM's rows has no config
+    up, down = (json.loads((tmp_path / SGLANG / f"{DEEPSEEK}{suffix}.json").read_text()) for suffix in ("", "_down"))
+    assert list(up) == list(down) == [str(m) for m in GRID]
+    assert all(set(entry) == set(TILE) for entry in (*up.values(), *down.values()))
+    assert [entry["BLOCK_SIZE_M"] for entry in up.values()] == [entry["BLOCK_SIZE_M"] for entry in down.values()]
+    assert tuple(up["16"].values()) == (16, 128, 128, 1, 4, 3) and tuple(down["16"].values()) == (16, 64, 128, 16, 4, 4)
+
+
+def test_aiters_bucket_is_tuned_for_its_largest_size(tmp_path: Path) -> None:
+    assert export(MI300X, "--to", "aiter-moe", "-o", tmp_path) == 0
+    body = json.loads((tmp_path / "aiter/ops/triton/configs/moe/gfx942-MOE-FP8_W8A8.json").read_text())
+    assert list(body) == ["small_M", "medium_M", "large_M"]
+    by_m = {row["M"]: row for row in rows(MI300X)}
+    assert body["small_M"]["BLOCK_SIZE_M"] == by_m[255]["BLOCK_SIZE_M"] == 64
+    assert body["large_M"]["BLOCK_SIZE_M"] == by_m[2048]["BLOCK_SIZE_M"] == 128
+    assert export(H200, "--to", "aiter-moe", "-o", tmp_path / "other") == 1
+    assert files(tmp_path / "other") == {}
+
+
+def test_files_are_merged_and_a_slower_entry_gives_way(tmp_path: Path) -> None:
+    slower = edited(H200, tmp_path / "slower.yaml", configs=lambda found: [
+        {**row, "median_us": row["median_us"] * 2, "BLOCK_SIZE_N": 256} for row in found
+    ])  # fmt: skip
+    out = tmp_path / "out"
+    export(slower, "--to", "vllm-moe", "-o", out)
+    path = out / VLLM / QWEN
+    body = json.loads(path.read_text())
+    body["20000"] = {**body["4096"], "num_stages": 5}  # edited by hand
+    path.write_text(json.dumps(body))
+    export(H200, "--to", "vllm-moe", "-o", out)
+    merged = json.loads(path.read_text())
+    assert merged["1"]["BLOCK_SIZE_N"] == 32 and merged["20000"]["num_stages"] == 5
+    assert next(iter(merged)) == "triton_version" and list(merged)[-1] == "20000"
+    export(slower, "--to", "vllm-moe", "-o", out)
+    assert json.loads(path.read_text()) == merged
+    note = side(path.parent)["files"][QWEN]["1"]
+    assert (note["time_us"], note["default_us"], note["verified"]) == (20.5, 25.0, True)
+
+
+def test_serve_check_reads_as_the_servers_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(H200, "--to", "vllm-moe", "-o", tmp_path)
+    capsys.readouterr()
+    assert cli.main(["serve-check", str(tmp_path), "--as", "vllm-moe", "--m", "1,70,9000", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    qwen = next(file for file in document["files"] if "E=128" in file["label"])
+    served = {one["m"]: (one["key"], one["config"]["BLOCK_SIZE_M"], one["default_us"]) for one in qwen["servings"]}
+    assert served == {1: ("1", 16, 25.0), 70: ("64", 16, None), 9000: ("4096", 128, None)}
+    for name, body in {
+        "E=1,N=1,device_name=NVIDIA_H200.json": {"one": {}},
+        "E=1,N=1,device_name=NVIDIA H20.json": {"1": {}},
+        "E=1,N=1,device_name=NVIDIA_H20,dtype=fp8_w8a8,block_shape=[128, 128].json": {"1": {}},
+    }.items():
+        folder = tmp_path / str(len(name))
+        folder.mkdir()
+        (folder / name).write_text(json.dumps(body))
+        assert cli.main(["serve-check", str(folder), "--as", "vllm-moe"]) == 1
+
+
+def test_serve_check_looks_into_sglangs_newest_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(H200, "--to", "sglang-moe", "-o", tmp_path)
+    older = tmp_path / SGLANG.parent / "triton_3_5_1"
+    older.mkdir()
+    (older / f"{DEEPSEEK}.json").write_text("{}")
+    capsys.readouterr()
+    assert cli.main(["serve-check", str(tmp_path), "--as", "sglang-moe", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [Path(file["path"]).parent.name for file in document["files"]] == ["triton_3_6_0"] * 2
+    assert document["not_read"] == ["1 files of older Triton versions"]
+
+
+def test_other_consumers_refuse_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(H200, "--to", "vllm", "-o", tmp_path) == 2
+    assert "kind moe" in capsys.readouterr().err
+    assert export(ROOT / "tests" / "golden" / "export" / "h20.yaml", "--to", "vllm-moe", "-o", tmp_path) == 1
+    assert files(tmp_path) == {}
