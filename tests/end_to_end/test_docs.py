@@ -36,6 +36,7 @@ PAGES = (
 DATA = ROOT / "tests" / "data"
 RECORDING = DATA / "h200_nsys_recording"
 EXPORTABLE = ROOT / "tests" / "golden" / "export"
+MOE = ROOT / "tests" / "golden" / "export_moe" / "h200.yaml"
 NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"}, "")
 
 # How a command is tried. RUN: as it stands. DRY_RUN: tuning takes minutes, so --dry_run is added: command line, sizes,
@@ -160,10 +161,11 @@ def prepare(words: list[str], run: Path) -> None:
     if words[0] == "export":
         consumer = words[words.index("--to") + 1]
         ours = {"aiter": EXPORTABLE / "mi300x.yaml", "vllm": EXPORTABLE / "h20.yaml", "sglang": EXPORTABLE / "h20.yaml"}
-        copy(ours.get(consumer, tuned), Path(words[1]))
+        copy(MOE if consumer.endswith("-moe") else ours.get(consumer, tuned), Path(words[1]))
     if words[0] == "serve-check":
         consumer = words[words.index("--as") + 1]
-        written = cli.main(["export", str(EXPORTABLE / "h20.yaml"), "--to", consumer, "-o", words[1]])
+        ours = MOE if consumer.endswith("-moe") else EXPORTABLE / "h20.yaml"
+        written = cli.main(["export", str(ours), "--to", consumer, "-o", words[1]])
         assert written in STATUSES["export"]
 
 
