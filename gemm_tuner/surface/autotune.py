@@ -65,8 +65,9 @@ def autotune(
     prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook: as triton.autotune's.
     warmup, rep: calls. cache_results: results are kept for later processes (GEMM_TUNER_CACHE_DIR).
     do_not_specialize: arguments that do not count where ``key`` is not given.
-    isolate: of factories: candidates are built, and launched where inputs are random, in other processes first, in
-             parallel and each within ``timeout`` seconds; None does so for TileLang's.
+    isolate: candidates are tried in other processes first, in parallel and each within ``timeout`` seconds: kernels
+             under triton.jit are compiled, factories' built, and launched where inputs are random. None does so for
+             TileLang's.
 
     Times are taken in this process: a configuration that crashes in it ends it.
     """

@@ -20,15 +20,17 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status
-from gemm_tuner.surface import fingerprints
+from gemm_tuner.surface import fingerprints, tilelang_kernels
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
-from gemm_tuner.surface.tunables import Arguments, Function, name_of
+from gemm_tuner.surface.tunables import Arguments, Function, Kernel, Tunable, name_of
 from gemm_tuner.system.processes import MARK, OWNER, guarded_command, how_it_ended, identity, kill_family
 
 # To import a user's module, torch and a compiler.
 START_LIMIT_S = 300.0
+# Of a compile that has no limit.
+MOST_S = 24 * 3600.0
 # TileLang's variables: a share of the CPUs, a number of them, and the most.
 SHARE, COUNT, MOST = (f"TILELANG_AUTO_TUNING_{name}" for name in ("CPU_UTILITIES", "CPU_COUNTS", "MAX_CPU_COUNT"))
 DEFAULT_SHARE = 0.9
@@ -47,6 +49,34 @@ class Job:
     compile_args: Mapping[str, Any]
     supply: str
     path: tuple[str, ...]
+
+
+def by_default(tunable: Tunable) -> bool:
+    return isinstance(tunable, Function) and tilelang_kernels.is_jit(tunable.function)
+
+
+def tried(tunable: Tunable, candidates: Sequence[Candidate], profile: ProfileArgs, given: Any) -> dict[int, Rejected]:
+    """Those that failed, by their place. Kernels under triton.jit are compiled; what factories make is built, and
+    launched where inputs are random. given: inputs that are not.
+
+    Raises UserError for what another process cannot build.
+    """
+    if isinstance(tunable, Kernel):
+        return _not_compiled(tunable, candidates, profile.timeout)
+    if isinstance(tunable, Function):
+        return rejected(job_of(tunable, profile, given), candidates, profile.timeout)
+    return {}
+
+
+def _not_compiled(tunable: Kernel, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:
+    """For this machine's GPU, or for sm_90 without one."""
+    from gemm_tuner.surface.par_compile import par_compile
+
+    configs = [one.values for one in candidates]
+    named, workers = tunable.named(tunable.call), count_workers(len(configs))
+    compiled = par_compile(tunable.function, configs, named, num_workers=workers, limit_s=timeout_s or MOST_S)
+    failed = {place: one for place, one in enumerate(compiled) if one.status is not Status.OK}
+    return {place: Rejected(one.status, one.reason) for place, one in failed.items()}
 
 
 def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
@@ -96,7 +126,7 @@ def count_workers(configurations: int) -> int:
 
 
 def rejected(job: Job, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:
-    """Tries all; those that failed, by their place. timeout_s: of a build and of a launch, each; 0 is no limit.
+    """Tries all configurations of a factory. timeout_s: of a build and of a launch, each; 0 is no limit.
 
     Raises UserError where no worker starts.
     """

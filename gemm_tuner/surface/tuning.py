@@ -11,14 +11,14 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
-from gemm_tuner.surface import tilelang_kernels, trials
+from gemm_tuner.surface import trials
 from gemm_tuner.surface.compare import compared, flat
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Call, Check, Config, Rejected, Tuned
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.time_limit import limited
-from gemm_tuner.surface.tunables import Built, Function, Tunable
+from gemm_tuner.surface.tunables import Built, Tunable
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.surface.written import Written, written_by
 
@@ -41,8 +41,8 @@ class Tuning:
     """One call that is tuned.
 
     given:   the tensors of ``set_autotune_inputs``.
-    isolate: candidates are built, and launched where inputs are random, in other processes first, which are killed at
-             ``profile.timeout``; None does so for TileLang's, which compile for seconds.
+    isolate: candidates are tried in other processes first (``trials.tried``); None does so for TileLang's, which
+             compile for seconds.
     """
 
     tunable: Tunable
@@ -87,17 +87,14 @@ class Tuning:
     def _tried(self, candidates: Sequence[Candidate]) -> dict[int, Rejected]:
         """Those that failed in processes of their own, by id."""
         tunable = self.tunable
-        if not isinstance(tunable, Function) or self.isolate is False:
-            return {}
-        if self.isolate is None and not tilelang_kernels.is_jit(tunable.function):
+        if not (trials.by_default(tunable) if self.isolate is None else self.isolate):
             return {}
         try:
-            job = trials.job_of(tunable, self.profile, self.given)
+            found = trials.tried(tunable, candidates, self.profile, self.given)
         except UserError:
             if self.isolate:
                 raise
             return {}
-        found = trials.rejected(job, candidates, self.profile.timeout)
         return {id(candidates[place]): error for place, error in found.items()}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from faulty_factory import factory
 
 import gemm_tuner as gt
@@ -77,6 +79,20 @@ def test_what_another_process_cannot_build_is_named() -> None:
         gt.AutoTuner.from_kernel(local, [{"block": 1}]).run(**run)
     with pytest.raises(UserError, match=r"factory: has arguments that are no plain values"):
         gt.AutoTuner.from_kernel(partial(factory, object()), [{"how": "right"}]).run(**run)
+
+
+def test_a_triton_kernel_is_compiled_elsewhere_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes any number of warps, the compiler powers of two."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    kernels = importlib.import_module("interpreted_kernels")
+    del sys.modules["interpreted_kernels"]
+    configs = [{"BLOCK": 64, "num_warps": warps} for warps in (3, 4)]
+    kernel = gt.autotune(configs, ["n"], rep=2, output_dir=None, cache_results=False, isolate=True)(kernels.scale)
+    x, out = torch.arange(64.0), torch.empty(64)
+    kernel[(1,)](x, out, 64, 2.0)
+    (result,) = kernel.results.values()
+    assert {row["num_warps"]: row["status"] for row in result.table} == {3: "compile_error", 4: "ok"}
+    assert torch.equal(out, x * 2)
 
 
 def test_processes_are_counted_as_tilelang_counts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
