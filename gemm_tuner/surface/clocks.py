@@ -211,6 +211,12 @@ def wait() -> None:
         sys.modules["torch"].cuda.synchronize()
 
 
+def free_memory() -> None:
+    """Gives memory of the GPU back that nothing holds."""
+    if gpu_in_use():
+        sys.modules["torch"].cuda.empty_cache()
+
+
 def gpu_held() -> contextlib.AbstractContextManager[None]:
     """Holds the lock of the GPU that this process uses."""
     import torch

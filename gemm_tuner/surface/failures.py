@@ -20,3 +20,11 @@ def status_by(error: BaseException) -> Status:
     # Triton compiles when it launches.
     did_not_compile = any(kind.__name__ in COMPILE_ERRORS for kind in type(error).__mro__)
     return Status.COMPILE_ERROR if did_not_compile else status_of(error)
+
+
+def status_of_build(error: BaseException) -> Status:
+    """The end of a configuration whose build raised this."""
+    if isinstance(error, TimeLimit):
+        return Status.COMPILE_TIMEOUT
+    status = status_of(error)
+    return status if status in (Status.OUT_OF_RESOURCES, Status.CRASHED) else Status.COMPILE_ERROR

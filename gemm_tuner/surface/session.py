@@ -14,12 +14,12 @@ from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.plan import AA_TEST
-from gemm_tuner.surface.clocks import ChosenClock, Sample, wait
+from gemm_tuner.surface.clocks import ChosenClock, Sample, free_memory, wait
 from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
-from gemm_tuner.surface.failures import status_by
+from gemm_tuner.surface.failures import status_by, status_of_build
 from gemm_tuner.surface.folder import SessionFolder
-from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, Tuned, plain_config
-from gemm_tuner.surface.time_limit import TimeLimit, limited
+from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, plain_config
+from gemm_tuner.surface.time_limit import limited
 
 Ready = Call | Callable[[], Any]
 Build = Callable[[Config], Ready]
@@ -59,9 +59,9 @@ class Session:
         self.held.pop(row.name, None)
         self.record(replace(row, status=status, reason=reason, verified=Verified.FALSE))
 
-    def fail_by(self, row: Row, error: BaseException) -> None:
+    def fail_by(self, row: Row, error: BaseException, status: Status | None = None) -> None:
         """Records an exception; after one that took the GPU's context nothing more is run."""
-        status = status_by(error)
+        status = status or status_by(error)
         self.fail(row, status, one_line(error))
         if status is Status.CRASHED:
             self.lost, self.held = row.name, {}
@@ -73,8 +73,19 @@ class Session:
             row = Row(config, name, Status.LAUNCH_ERROR, method=self.clock.method)
             if self.lost:
                 self.fail(row, Status.CRASHED, self.not_run)
-            elif call := self._built(row):
+                continue
+            call = self._built(row)
+            if call is None and self.rows[name].status is Status.OUT_OF_RESOURCES and ready:
+                self._time_and_keep(ready)  # what is held may be what takes the memory
+                ready = {}
+                free_memory()
+                call = self._built(row)
+            if call is not None:
                 ready[name] = call
+        self._time_and_keep(ready)
+
+    def _time_and_keep(self, ready: Mapping[str, Call]) -> None:
+        """Times these, and holds what is among the best so far."""
         self._time(ready)
         times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
         keep = sorted(times, key=lambda name: times[name])[: self.effort.finalists]
@@ -90,8 +101,7 @@ class Session:
             self.fail(row, error.status, error.reason)
             return None
         except Exception as error:
-            status = Status.COMPILE_TIMEOUT if isinstance(error, TimeLimit) else Status.COMPILE_ERROR
-            self.fail(row, status, one_line(error))
+            self.fail_by(row, error, status_of_build(error))
             return None
         finally:
             self.build_seconds += time.monotonic() - began
@@ -269,27 +279,6 @@ class Session:
     @property
     def problem(self) -> KernelProblem:
         return KernelProblem(self.name, "0" * SHA_DIGITS, ())
-
-    def result(self, seconds: float, stage_seconds: Mapping[str, float], seed: int) -> Tuned:
-        ranked = [self.rows[name] for name in self.order]
-        others = [row for row in self.rows.values() if row.name not in self.order]
-        best = ranked[0] if ranked else None
-        kernel = self.held[best.name].product if best and best.name in self.held else None
-        tuned = Tuned(
-            name=self.name,
-            rows=(*ranked, *others),
-            best=best,
-            kernel=kernel,
-            ties=self.ties,
-            clock=self.clock.name,
-            seconds=seconds,
-            method=self.clock.method,
-            folder=self.folder.path,
-            stage_seconds=stage_seconds,
-            noise_pct=self.noise_pct,
-        )
-        self.folder.write(tuned, seed)
-        return tuned
 
 
 def _is_right(row: Row) -> bool:

@@ -71,4 +71,26 @@ def tune_callables(
     ended = time.monotonic()
     builds = session.build_seconds
     stages = {"builds": builds, "screen": screened - started - builds, "finals": ended - screened}
-    return session.result(ended - started, stages, seed)
+    tuned = result(session, ended - started, stages)
+    folder.write(tuned, seed)
+    return tuned
+
+
+def result(session: Session, seconds: float, stage_seconds: Mapping[str, float]) -> Tuned:
+    """What a session found."""
+    ranked = [session.rows[name] for name in session.order]
+    others = [row for row in session.rows.values() if row.name not in session.order]
+    best = ranked[0] if ranked else None
+    return Tuned(
+        name=session.name,
+        rows=(*ranked, *others),
+        best=best,
+        kernel=session.held[best.name].product if best and best.name in session.held else None,
+        ties=session.ties,
+        clock=session.clock.name,
+        seconds=seconds,
+        method=session.clock.method,
+        folder=session.folder.path,
+        stage_seconds=stage_seconds,
+        noise_pct=session.noise_pct,
+    )

@@ -99,6 +99,8 @@ def test_without_a_reference_the_largest_group_that_agrees_is_right() -> None:
     )
     assert tuned.config == {"B": 2} and tuned.winner.verified is Verified.AGREED
     assert next(row.status for row in tuned.rows if row.config["B"] == 1) is Status.WRONG
+    torn = tune([{"B": b} for b in range(4)], lambda config: clock.call(1.0, RIGHT + config["B"] // 2), clock=clock)
+    assert {(row.status, row.verified) for row in torn.rows} == {(Status.OK, Verified.FALSE)}
     alone = tune([{"B": 1}], lambda config: clock.call(1.0), clock=clock)
     assert alone.winner.verified is Verified.FALSE
 
@@ -239,6 +241,34 @@ def test_only_finalists_and_a_chunk_are_held_at_once() -> None:
     effort = gt.Effort(chunk=4, finalists=2, early_stop_ratio=0)
     tuned = gt.tune_callables([{"B": 40 - b} for b in range(20)], build, clock=clock, output_dir=None, effort=effort)
     assert tuned.config == {"B": 21} and most <= 4 + 2 + 1
+
+
+def test_what_does_not_fit_beside_others_is_tried_again_without_them() -> None:
+    clock, alive = Said(), 0
+
+    class Inputs:
+        def __init__(self) -> None:
+            nonlocal alive
+            if alive > 2:
+                raise RuntimeError("CUDA out of memory")
+            alive += 1
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def build(config: dict[str, Any]) -> Callable[[], Any]:
+        if config["B"] == 9:
+            raise RuntimeError("CUDA out of memory")
+        inputs, run = Inputs(), clock.call(config["B"])
+        return lambda: (run(), inputs)[0]
+
+    effort = gt.Effort(finalists=1, early_stop_ratio=0)
+    tuned = gt.tune_callables([{"B": b} for b in range(10, 4, -1)], build, clock=clock, output_dir=None, effort=effort)
+    assert {row.config["B"]: row.status for row in tuned.rows} == {
+        **dict.fromkeys((10, 8, 7, 6), Status.OK), 9: Status.OUT_OF_RESOURCES, 5: Status.OK,
+    }  # fmt: skip
+    assert tuned.config == {"B": 5}
 
 
 def test_the_clock_of_the_host_tells_slow_from_fast() -> None:
