@@ -49,11 +49,8 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
     if fault := not_there(lines.run, spec.cwd, environ):
         return Outcome(Status.LAUNCH_ERROR, fault)
     child = run_child(lines.run, environ, spec.cwd, spec.timeout_s)
-    if child.timed_out:
-        return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s")
-    if child.exit_status:
-        is_crash = child.exit_status < 0 or child.exit_status - SHELL_SIGNAL in CRASHES
-        return Outcome(Status.CRASHED if is_crash else Status.LAUNCH_ERROR, _ended(child))
+    if (ended := fault_of(spec, child)) is not None:
+        return ended
     try:
         reading = metrics.read(spec.metric, child.stdout, child.stderr)
     except NoMetric as error:
@@ -61,6 +58,16 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
     if fault := other_name(spec, instance, reading, child.stdout):
         return Outcome(Status.WRONG, fault)
     return Outcome(Status.OK, reading=reading)
+
+
+def fault_of(spec: ProgramSpec, child: ChildOutput) -> Outcome | None:
+    """Why a run of the program that has ended gives nothing to read; None where it may."""
+    if child.timed_out:
+        return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s")
+    if child.exit_status:
+        is_crash = child.exit_status < 0 or child.exit_status - SHELL_SIGNAL in CRASHES
+        return Outcome(Status.CRASHED if is_crash else Status.LAUNCH_ERROR, _ended(child))
+    return None
 
 
 def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: str) -> str:

@@ -16,7 +16,7 @@ from gemm_tuner.system.documents import show
 Value = bool | int | float | str
 # Of metric units that are a time: milliseconds in one.
 MS_IN = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-TABLE, REGEX, JSON, CSV_COLUMN = "table", "regex", "json", "csv_column"
+TABLE, REGEX, JSON, CSV_COLUMN, PROFILE = "table", "regex", "json", "csv_column", "profile"
 LOWER, HIGHER = "lower", "higher"
 FILE, COMMAND = "file", "command"
 
@@ -51,7 +51,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """kind: TABLE, what Modular's Bench prints, or where else the number stands, which ``pattern`` says.
+    """kind: TABLE, what Modular's Bench prints, or where else the number stands, which ``pattern`` says; PROFILE, the
+    times of kernels under a profiler, whose names ``pattern`` matches.
 
     unit: of the number that the program prints; times are shown in ms.
     """
@@ -86,6 +87,7 @@ class ProgramSpec:
     path:    the file. document: what it holds, for the best spec that is written.
     target:  the program of ``file:``, as written, or the line of ``command:``; ``kind`` says which.
     program: of ``file:``, what runs it: the keys mojo and python; empty for the default.
+    profiler: of PROFILE; "auto" for one that is installed.
     cwd:     where builds and programs run. best: of a best spec that was written, the number in the unit shown.
     """
 
@@ -104,6 +106,7 @@ class ProgramSpec:
     timeout_s: float = 60.0
     build_timeout_s: float = 300.0
     metric: Metric = Metric()
+    profiler: str = "auto"
     repeat: int = 1
     expect_name: str = ""
     best: float | None = None

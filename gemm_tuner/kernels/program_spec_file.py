@@ -20,6 +20,7 @@ from gemm_tuner.kernels.program_spec import (
     HIGHER,
     JSON,
     LOWER,
+    PROFILE,
     REGEX,
     TABLE,
     Metric,
@@ -35,7 +36,7 @@ from gemm_tuner.system.values import choice, did_you_mean, integer
 
 KEYS = (
     "name", FILE, COMMAND, "params", "rules", "build", "metric", "expect_name", "repeat", "timeout_s",
-    "build_timeout_s", "env", "cwd", "shell", "mojo", "python", "best",
+    "build_timeout_s", "env", "cwd", "shell", "mojo", "python", "best", PROFILE,
 )  # fmt: skip
 METRIC_SOURCES = (REGEX, JSON, CSV_COLUMN)
 MAX_SPECS = 100_000
@@ -78,7 +79,10 @@ def spec_of(document: object, path: Path) -> ProgramSpec:
         env=_env(document.get("env", {}), names, f"{where}, env"),
         timeout_s=_seconds(document, "timeout_s", 60.0, where),
         build_timeout_s=_seconds(document, "build_timeout_s", 300.0, where),
-        metric=_metric(document.get("metric"), f"{where}, metric"),
+        metric=_profile(document, where)
+        if PROFILE in document
+        else _metric(document.get("metric"), f"{where}, metric"),
+        profiler=(document[PROFILE].get("tool") or "auto") if PROFILE in document else "auto",
         repeat=integer(document, "repeat", where, 1, MAX_REPEAT) if "repeat" in document else 1,
         expect_name=_text(document, "expect_name", where),
         best=_best(document.get("best"), f"{where}, best"),
@@ -189,6 +193,23 @@ def _metric(value: object, where: str) -> Metric:
                 f"the regex has {groups} groups", where=where, accepted="one, round the number: met=([0-9.]+)"
             )
     return Metric(kinds[0], pattern, _text(value, "unit", where) or "ms", better)
+
+
+def _profile(document: Mapping[str, Any], where: str) -> Metric:
+    """The kernels that count under a profiler, times in ms."""
+    if "metric" in document:
+        raise UserError("has a metric and a profile", where=where, accepted="one of them")
+    value, place = document[PROFILE], f"{where}, {PROFILE}"
+    if not isinstance(value, dict) or "kernels" not in value:
+        raise UserError(f"is {show(value)}", where=place, accepted='{kernels: "matmul.*", tool: nsys}')
+    refuse_unknown(value, ("kernels", "tool"), place)
+    pattern = _text(value, "kernels", place)
+    _text(value, "tool", place)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"the regex is wrong: {error}", where=place) from None
+    return Metric(PROFILE, pattern)
 
 
 def _env(value: object, names: frozenset[str], where: str) -> dict[str, str]:

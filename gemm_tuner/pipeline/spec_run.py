@@ -18,7 +18,8 @@ from gemm_tuner.kernels.attempt import Outcome
 from gemm_tuner.kernels.command_lines import Lines, lines_of
 from gemm_tuner.kernels.identity import Identity
 from gemm_tuner.kernels.metrics import Reading
-from gemm_tuner.kernels.program_spec import Instance, ProgramSpec, instances
+from gemm_tuner.kernels.program_spec import PROFILE, Instance, ProgramSpec, instances
+from gemm_tuner.pipeline import spec_profile
 from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
 from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.progress import step
@@ -129,6 +130,7 @@ class _Stages:
         self.result, self.journal, self.interruption, self.log = result, journal, interruption, log
         self.spec = result.spec
         self.reused = 0
+        self.profiler = spec_profile.tool_of(self.spec.profiler) if self.spec.metric.kind == PROFILE else None
         self._identity = Identity(self.spec)
         self._built: dict[tuple[str, ...], Outcome | None] = {}
         self._lines: dict[int, Lines] = {}
@@ -208,7 +210,10 @@ class _Stages:
         lines = self.lines(row)
         if (fault := self._built.get(lines.build)) is not None:
             return fault  # not stored: what the compiler lacked may be there at the next start
-        outcome = attempt.run(self.spec, row.instance, lines)
+        if self.profiler is None:
+            outcome = attempt.run(self.spec, row.instance, lines)
+        else:
+            outcome = spec_profile.run(self.spec, row.instance, lines, self.profiler, self.journal.builds)
         if outcome.status is not Status.LAUNCH_ERROR or outcome.reason.startswith("exit"):
             self.journal.add(Line(self._keys[row.instance.mesh_idx], stage, number, outcome))
         return outcome

@@ -128,6 +128,10 @@ class Profiler(ABC):
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
         """The command line that runs ``argv`` under the tool and writes below ``out_dir`` only."""
 
+    def whole_command(self, argv: list[str], out_dir: Path) -> list[str]:
+        """``command`` for a program that does not say what is to be recorded."""
+        return self.command(argv, out_dir)
+
     def export_command(self, out_dir: Path) -> list[str] | None:
         """A second command that turns what was recorded into text, or None."""
         return None

@@ -44,7 +44,13 @@ class Nsys(Profiler):
         Only what the launcher brackets is recorded: nsys ends its import at the first runtime call that is
         newer than itself (cuBLAS 13 makes one when it starts, nsys 2023.4 does not know it), with status 0.
         """
-        capture = ["-c", "cudaProfilerApi", "--capture-range-end=stop"]
+        return self._profile(["-c", "cudaProfilerApi", "--capture-range-end=stop"], argv, out_dir)
+
+    def whole_command(self, argv: list[str], out_dir: Path) -> list[str]:
+        return self._profile([], argv, out_dir)
+
+    @staticmethod
+    def _profile(capture: list[str], argv: list[str], out_dir: Path) -> list[str]:
         options = ["-t", "cuda", "-s", "none", "--cpuctxsw=none", *capture, "-f", "true"]
         return ["nsys", "profile", *options, "-o", str(out_dir / "trace"), *argv]
 

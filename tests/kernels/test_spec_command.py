@@ -388,3 +388,50 @@ def test_a_narrow_terminal_shows_what_tells_the_rows_apart(modular: Run) -> None
     assert "not shown for the width: name" in modular.said
     assert modular("--tune", "--rounds", "0", width=120) == EXIT_OK
     assert "not shown" not in modular.said and "/dtype=bfloat16" in modular.said
+
+
+NSYS = """\
+#!/bin/sh
+[ "$1" = --version ] && echo "NVIDIA Nsight Systems version 2025.1.1.0" && exit
+for word; do [ "$before" = -o ] && TRACE=$(dirname "$word"); before=$word; done
+export TRACE
+exec {python} -I -S {stand_in} "$@"
+"""
+LAUNCHES = """\
+[ $1 = 9 ] && exit 4
+for ns in 3000 1000 90000; do echo "$(($ns * $1)) matmul_kernel" >> $TRACE/kernels.txt; done
+echo "7000 fill_kernel" >> $TRACE/kernels.txt
+"""
+
+
+def test_a_profiler_times_the_kernels_whose_names_match(run: Run) -> None:
+    """Of three launches the median counts; a program that fails under the profiler fails with its own status."""
+    stand_in = ROOT / "tests" / "faults" / "on_path" / "nsys_stand_in.py"
+    script(run.folder / "nsys", NSYS.format(python=sys.executable, stand_in=stand_in))
+    run.setenv("PATH", f"{run.folder}:{os.environ['PATH']}")
+    (run.folder / "launches.sh").write_text(LAUNCHES, encoding="utf-8")
+    spec = 'name: t\ncommand: "sh launches.sh {T}"\nparams: {T: [2, 1, 9]}\nprofile: {kernels: "^matmul", tool: nsys}\n'
+    assert run("--tune", "--rounds", "1", "--output", "t.csv", spec=spec) == EXIT_OK
+    rows = run.table()
+    assert [(row["T"], row["met (ms)"], row["kernels"]) for row in rows[:2]] == [
+        ("1", "0.003", "1"),
+        ("2", "0.006", "1"),
+    ]
+    assert rows[2]["status"] == "launch_error" and "4" in rows[2]["reason"]
+    assert run("--tune", "--fresh", spec=spec.replace("^matmul", "gemm")) == EXIT_UNVERIFIED
+    assert "no kernel matches 'gemm'; it ran matmul_kernel, fill_kernel" in run.said
+
+
+@pytest.mark.parametrize(
+    ("spec", "words", "told"),
+    [
+        ("metric: {regex: 'x=(.*)'}\nprofile: {kernels: x}", (), "a metric and a profile"),
+        ("profile: {kernel: x}", (), "kernels"),
+        ("profile: {kernels: '('}", (), "the regex is wrong"),
+        ("profile: {kernels: x, tool: proton}", (), "proton times no program"),
+        (METRIC, ("--profiler", "nsys"), "does not say which kernels count"),
+    ],
+)
+def test_a_profile_that_says_too_little_is_refused(run: Run, spec: str, words: tuple[str, ...], told: str) -> None:
+    assert run(*words, spec=f'command: "echo {{T}}"\nparams: {{T: [1]}}\n{spec}\n') == EXIT_INPUT
+    assert told in " ".join(run.log)

@@ -11,7 +11,7 @@ from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.program_spec import ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
-from gemm_tuner.pipeline import spec_run
+from gemm_tuner.pipeline import spec_profile, spec_run
 from gemm_tuner.pipeline.spec_run import Asked, SpecRun
 from gemm_tuner.report import spec_files, spec_preview, spec_text
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
@@ -37,7 +37,8 @@ values are put in, and no shell reads them; with shell: true values are quoted, 
 metric has unit (ms) and better (lower) besides; without metric, the table of Modular's Bench is read. A Mojo file gets
 -D NAME=VALUE, a Python file --NAME=VALUE; the keys mojo and python say what runs it. Further keys: env, cwd (the spec's
 folder), timeout_s (60), build_timeout_s (300), repeat (1), and expect_name, what the program's own name of its case
-must hold, such as "M={M}".
+must hold, such as "M={M}". In place of metric, profile: {kernels: "matmul.*"} runs the program under a profiler: the
+metric is the sum of the medians of the kernels that match.
 """
 EXAMPLES = """\
 examples:
@@ -58,6 +59,9 @@ def add_flags(parser: Parser) -> None:
                         help="FILE.csv: the table; FILE.yaml: the best, a spec again")  # fmt: skip
     parser.add_argument("--rounds", metavar="N", type=not_negative, default=3,
                         help="rounds of finals (default: 3)")  # fmt: skip
+    parser.add_argument("--profiler", metavar="NAME", default="",
+                        help=f"what times the kernels of a spec with profile: {', '.join(spec_profile.TOOLS)} "
+                        "(default: one that is installed)")  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="list what would be run")
     parser.add_argument("--explain", metavar="NAME=VALUE,...", help="say which rule cuts it")
     parser.add_argument("--params", action="store_true",
@@ -84,6 +88,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         accepted = "a best file, which --tune --output FILE.yaml writes"
         raise UserError(f"{spec.path} is no best file", where="--compare_wo_tuning", accepted=accepted)
     tune = arguments.tune and not checks
+    spec = spec_profile.with_profiler(spec, arguments.profiler)
     spec_files.check_output(arguments.output, spec.path, tune=tune)
     asked = Asked(tune, arguments.rounds, arguments.fresh or checks, arguments.output_dir)
     with bug_report.belongs_to(folder_of(spec, arguments.output_dir)):

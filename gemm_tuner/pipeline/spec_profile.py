@@ -1,0 +1,92 @@
+"""One run of a spec's program under a profiler: the times of its GPU kernels are the metric."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from gemm_tuner import profilers
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.core.records import Status
+from gemm_tuner.kernels import attempt
+from gemm_tuner.kernels.attempt import Outcome
+from gemm_tuner.kernels.command_lines import Lines, not_there
+from gemm_tuner.kernels.metrics import Reading
+from gemm_tuner.kernels.program_spec import PROFILE, Instance, ProgramSpec
+from gemm_tuner.profilers import AUTO, PROFILERS, Profiler, TraceError
+from gemm_tuner.system.child_output import run_child
+
+EXPORT_LIMIT_S = 300.0
+NAMED = 3
+# Of the tools, those that time any program.
+TOOLS = ("nsys", "rocprofv3", "rocprof", "ncu")
+
+
+def with_profiler(spec: ProgramSpec, asked: str) -> ProgramSpec:
+    """The spec with a profiler that is installed. asked: of --profiler, "" for the spec's own.
+
+    Raises UserError for a tool that times no program, and for one beside a metric; EnvironmentFault for one that is not
+    installed.
+    """
+    if spec.metric.kind != PROFILE:
+        if asked:
+            hint = 'profile: {kernels: "matmul.*"} in place of metric'
+            raise UserError("the spec does not say which kernels count", where="--profiler", accepted=hint)
+        return spec
+    name = asked or spec.profiler
+    if name == AUTO:
+        found = next((one.name for one in tools() if one.version() is not None), None)
+        if found is None:
+            hints = "; or ".join(one.install_hint for one in tools())
+            raise EnvironmentFault("no profiler for programs is installed", where="--profiler", hint=hints)
+        return replace(spec, profiler=found)
+    tool_of(name)
+    return replace(spec, profiler=name)
+
+
+def tools() -> list[Profiler]:
+    by_name = {one.name: one for one in PROFILERS}
+    return [by_name[name] for name in TOOLS]
+
+
+def tool_of(name: str) -> Profiler:
+    if name not in TOOLS:
+        raise UserError(f"{name} times no program", where="--profiler", accepted=", ".join((AUTO, *TOOLS)))
+    backend = next(one for one in tools() if one.name == name).backends[0]
+    return profilers.select(name, backend)
+
+
+def run(spec: ProgramSpec, instance: Instance, lines: Lines, profiler: Profiler, folder: Path) -> Outcome:
+    """Runs the program once under the profiler. folder: of the run; the trace is deleted."""
+    environ = {**os.environ, **lines.env, **profiler.environment()}
+    if fault := not_there(lines.run, spec.cwd, environ):
+        return Outcome(Status.LAUNCH_ERROR, fault)
+    with tempfile.TemporaryDirectory(prefix="trace_", dir=folder) as made:
+        where = Path(made).resolve()
+        child = run_child(profiler.whole_command(list(lines.run), where), environ, spec.cwd, spec.timeout_s)
+        if (ended := attempt.fault_of(spec, child)) is not None:
+            return ended
+        if fault := attempt.other_name(spec, instance, Reading(0.0), child.stdout):
+            return Outcome(Status.WRONG, fault)
+        export = profiler.export_command(where)
+        if export is not None:
+            run_child(export, environ, spec.cwd, EXPORT_LIMIT_S)
+        try:
+            return read(profiler, where, spec.metric.pattern)
+        except TraceError as error:
+            return Outcome(Status.WRONG, f"under {profiler.name}: {error.what}")
+
+
+def read(profiler: Profiler, where: Path, pattern: str) -> Outcome:
+    """The sum over the kernels that match of the median of each one's times, ms. Raises TraceError."""
+    trace = profiler.read(where)
+    ours = trace[trace["kernel_name"].str.contains(pattern, regex=True)]
+    if ours.empty:
+        names = list(dict.fromkeys(trace["kernel_name"]))
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return Outcome(Status.WRONG, f"no kernel matches {pattern!r}; it ran {', '.join(names[:NAMED])}{more}")
+    medians = ours.groupby("kernel_name")["duration_ns"].median()
+    further = {"kernels": str(len(medians))}
+    return Outcome(Status.OK, reading=Reading(float(medians.sum()) / 1e6, iters=str(len(ours)), further=further))
