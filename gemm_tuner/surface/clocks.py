@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,18 +14,14 @@ from typing import Any, Protocol
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.surface.gpu import flush_bytes, gpu_held, gpu_in_use, gpu_is_there
 from gemm_tuner.surface.records import IN_PROCESS, USER, Call
 
 # Of a call that was timed: microseconds, or why it could not run; None where the clock saw nothing of it.
 Sample = float | Exception | None
 
-# The flush reads so many times the L2; at least this much also hides the host's work for a launch.
-FLUSH_L2_TIMES = 2
-LEAST_FLUSH_BYTES = 256 * 2**20
 # Calls between two waits for the GPU: events and outputs are held as long.
 BATCH = 64
-
-
 UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 
@@ -82,14 +77,6 @@ class UserClock:
         if not 0 < number < math.inf:
             return ValueError(f"the benchmark returned {number}")
         return number * self._unit_us
-
-
-def flush_bytes() -> int:
-    """What a flush reads, so that the L2 of the current GPU holds nothing else."""
-    import torch
-
-    l2_bytes = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0)
-    return max(LEAST_FLUSH_BYTES, FLUSH_L2_TIMES * int(l2_bytes))
 
 
 class _Flushes:
@@ -198,38 +185,6 @@ def _started(name: str) -> int:
 CLOCKS: dict[str, Callable[[], Clock]] = {"proton": ProtonClock, "events": EventClock, "host": HostClock}
 
 
-def gpu_in_use() -> bool:
-    """Whether this process has used a GPU through torch; imports nothing."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    return bool(cuda is not None and cuda.is_initialized())
-
-
-def wait() -> None:
-    """Until the GPU has done what this process launched; raises what its kernels raised."""
-    if gpu_in_use():
-        sys.modules["torch"].cuda.synchronize()
-
-
-def free_memory() -> None:
-    """Gives memory of the GPU back that nothing holds."""
-    if gpu_in_use():
-        sys.modules["torch"].cuda.empty_cache()
-
-
-def gpu_held() -> contextlib.AbstractContextManager[None]:
-    """Holds the lock of the GPU that this process uses."""
-    import torch
-
-    from gemm_tuner.measure import probe
-    from gemm_tuner.measure.device import driver_name, lock_name
-    from gemm_tuner.system import gpu_lock
-
-    number = torch.cuda.current_device()
-    gpu = probe.gpus()[number]
-    return gpu_lock.held([lock_name(gpu, driver_name(gpu, str(number)))])
-
-
 class ChosenClock:
     """The clock by name or object; for "auto" the first of proton, events and the host's that sees the calls.
 
@@ -282,6 +237,8 @@ class ChosenClock:
 
     def _candidates(self) -> list[str]:
         if self._asked != "auto":
+            if self._asked != HostClock.name and not gpu_is_there():
+                raise UserError(f"{self._asked} times GPUs, and torch sees none", where="clock", accepted="auto, host")
             return [str(self._asked)]
         if not gpu_in_use():
             return ["host"]

@@ -16,7 +16,7 @@ from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.measure import host, probe
 from gemm_tuner.store import results
 from gemm_tuner.store.results import Header
-from gemm_tuner.surface.clocks import gpu_in_use
+from gemm_tuner.surface.gpu import gpu_in_use
 from gemm_tuner.surface.records import Row, Tuned, plain_config
 
 # Keys of a row that are not of the configuration; parameters of such names have a line below behind them.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gemm_tuner.surface.clocks import wait
+from gemm_tuner.surface.gpu import wait
 
 
 @dataclass(frozen=True)

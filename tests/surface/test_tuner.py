@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -277,6 +278,12 @@ def test_the_clock_of_the_host_tells_slow_from_fast() -> None:
     assert tuned.config == {"n": 200} and tuned.clock == HostClock.name
     with pytest.raises(UserError, match="no clock 'sundial'"):
         tune([{}], lambda config: lambda: None, clock="sundial")
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/kfd"), reason="there is a GPU")
+def test_a_clock_that_was_asked_for_and_cannot_be_used_is_an_error() -> None:
+    with pytest.raises(UserError, match="clock: proton times GPUs"):
+        tune([{}], lambda config: lambda: 1.0, clock="proton")
 
 
 def test_a_run_leaves_log_table_and_best(tmp_path: Path) -> None:
