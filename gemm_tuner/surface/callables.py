@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -154,9 +155,11 @@ class Callables:
     compiles: int = 0
     _completed: dict[int, Config] = field(default_factory=dict)
     _seen: set[Hashable] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __call__(self, *args: Any) -> Any:
-        """Launches the best configuration of the key of these arguments; tunes first where there is none yet.
+        """Launches the best configuration of the key of these arguments; tunes first where there is none yet, once
+        whatever threads call.
 
         Raises NoBestKernel, and what the kernel raises.
         """
@@ -169,14 +172,15 @@ class Callables:
     def tune(self, *args: Any) -> Tuned:
         """What is known for the key of these arguments; tunes where nothing is. Raises NoBestKernel."""
         key, call = self.key(*args), signature(*args)
-        if key not in self.found:
-            tuned = self._tuned(args, {})
-            _ = tuned.winner
-            self.found[key] = tuned
-        elif call not in self._seen and len(self.validations) < self.validate_key:
-            self._validate(key, call, args)
-        self._seen.add(call)
-        return self.found[key]
+        with self._lock:
+            if key not in self.found:
+                tuned = self._tuned(args, {})
+                _ = tuned.winner
+                self.found[key] = tuned
+            elif call not in self._seen and len(self.validations) < self.validate_key:
+                self._validate(key, call, args)
+            self._seen.add(call)
+            return self.found[key]
 
     def _validate(self, key: Hashable, call: Hashable, args: tuple[Any, ...]) -> None:
         shared = self.found[key].config

@@ -6,8 +6,10 @@ An error of one configuration costs that one. What ends the process, or the GPU'
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +64,11 @@ def tune_callables(
     started = time.monotonic()
     folder = SessionFolder.make(output_dir, name)
     session = Session(name, build, Judge(check), ChosenClock(clock), effort, folder)
-    for at in range(0, len(given), session.effort.chunk):
-        chunk = slice(at, at + session.effort.chunk)
-        session.screen(names[chunk], given[chunk])
+    with shown(name, len(given), effort.chunk) as advance:
+        for at in range(0, len(given), effort.chunk):
+            chunk = slice(at, at + effort.chunk)
+            session.screen(names[chunk], given[chunk])
+            advance(len(given[chunk]))
     session.settle_agreement()
     screened = time.monotonic()
     session.finals(baselines or {}, seed)
@@ -74,6 +78,20 @@ def tune_callables(
     tuned = result(session, ended - started, stages)
     folder.write(tuned, seed)
     return tuned
+
+
+@contextmanager
+def shown(title: str, total: int, chunk: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, for what takes more than one chunk; the program's own output is left alone elsewhere."""
+    if total <= chunk or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+
+    from gemm_tuner.system.progress import TITLE_WIDTH, step
+
+    with step(title[:TITLE_WIDTH], total, Console(stderr=True)) as bar:
+        yield bar.advance
 
 
 def result(session: Session, seconds: float, stage_seconds: Mapping[str, float]) -> Tuned:

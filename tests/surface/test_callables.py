@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -162,6 +164,19 @@ def test_calls_of_one_key_share_a_configuration_and_its_cost_is_measured() -> No
     (validation,) = by_bucket.validations
     assert validation.config == {"B": 900} and validation.best == {"B": 1000}
     assert validation.us == pytest.approx(11.0) and validation.loss_pct == pytest.approx(10.0)
+
+
+def test_threads_that_call_at_once_tune_once() -> None:
+    dsl, barrier = FakeDsl(), threading.Barrier(4)
+    gemm = tunable(dsl)
+
+    def call(_: int) -> Any:
+        barrier.wait()
+        return gemm.tune(*operands(8))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(call, range(4)))
+    assert gemm.tunings == 1 and all(one is found[0] for one in found)
 
 
 # As CuTe DSL's guide has it: loops over lists, a dictionary of compiled kernels, the user's benchmark, the best kernel.
