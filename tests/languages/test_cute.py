@@ -6,6 +6,7 @@ A stand-in for the DSL makes real machine code and host code; test_cute_dsl.py i
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -64,8 +65,9 @@ def built(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -
     spec = importlib.util.spec_from_file_location("builders", STAND_IN / "builders.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.pop("cutlass", None)
     spec.loader.exec_module(module)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cutlass"]:
+        del sys.modules[name]
     return module.built
 
 
@@ -174,6 +176,29 @@ def test_a_script_launches_what_a_pool_compiled(
 class Tensors:
     def by_name(self) -> dict[str, int]:
         return {"x": 3}
+
+
+def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tmp_path: Path) -> None:
+    """NVIDIA's file by a stand-in with its interface; test_cute_dsl.py takes NVIDIA's own."""
+    example, file = ROOT / "examples" / "kernels" / "cute_gemm.py", STAND_IN / "dense_gemm.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(STAND_IN)))}
+
+    def run(*arguments: object) -> list[str]:
+        command = [sys.executable, example, "--compile_only", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    kept = ("--compiled", tmp_path / "kernels.json")
+    lines = run("--kernel_from", file, "--arch", "sm_100", "--workers", "2", *kept)
+    rows = [line.split() for line in lines[1:]]
+    ok = [row for row in rows if row[4] == "ok"]
+    assert (len(rows), len(ok)) == (40, 10)
+    assert {"use_2cta_instrs=True", "max_active_clusters=74"} < set(ok[0])
+    assert {int(row[2]) for row in ok} == {64 + 16 * n * buffers for n in (128, 256) for buffers in (1, 2)}
+    registers = {row[5]: int(row[0]) for row in ok}
+    assert registers["mma_tiler_mn=(256,"] >= 32 > registers["mma_tiler_mn=(64,"] >= 8
+    assert "CantImplementError: not one CTA" in next(line for line in lines if "use_2cta_instrs=False" in line)
+    assert run(*kept) == lines
 
 
 def test_the_dsl_is_named_with_its_version(built: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import tempfile
@@ -62,7 +63,8 @@ def _note_integer(note: bytes, key: str) -> int:
 
 
 def cuobjdump_path() -> str:
-    """The cuobjdump inside the installed Triton."""
-    import triton
-
-    return str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump")
+    """The cuobjdump inside the installed Triton, which is not imported. Raises ModuleNotFoundError without one."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("cuobjdump is part of Triton, which is not installed")
+    return str(Path(spec.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump")

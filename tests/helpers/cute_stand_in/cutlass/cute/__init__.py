@@ -13,9 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import triton
+from gemm_tuner.languages.triton.binary import cuobjdump_path
 
-PTXAS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+PTXAS = Path(cuobjdump_path()).with_name("ptxas-blackwell")
 HOST = """
 typedef struct { int type, padding; long long value; } Any;
 extern long long stand_in_add(long long, long long);
@@ -37,7 +37,7 @@ IR = f"""
     %326 = llvm.getelementptr %320[0, 2] : (!llvm.ptr) -> !llvm.ptr, {CONFIG}
     llvm.store %20, %326 : i64, !llvm.ptr
 """
-PTX = """.version 8.0
+PTX = """.version 8.6
 .target {arch}
 .address_size 64
 .visible .entry {name}(.param .u64 p) {{
@@ -66,6 +66,10 @@ def kernel(function: Callable[..., Any]) -> Any:
     launch.prefix = "mangled"
     launch.set_name_prefix = set_name_prefix
     return launch
+
+
+def sym_int(divisibility: int = 1) -> int:
+    return -divisibility
 
 
 def compile(function: Callable[..., None], *arguments: Any, options: str) -> Any:
