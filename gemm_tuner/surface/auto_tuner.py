@@ -98,12 +98,14 @@ class AutoTuner:
         *,
         cache_results: bool = True,
         isolate: bool | None = None,
+        profiler: str = "",
         output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
     ) -> AutotuneResult:
         """Tunes, or takes what an earlier process found for the same.
 
         warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: a configuration that takes
-        ``early_stop_factor`` times the best is not timed further. isolate: as that of ``gt.autotune``.
+        ``early_stop_factor`` times the best is not timed further. isolate, profiler: as those of
+        ``gt.autotune``.
         Raises UserError; NoBestKernel where no configuration ran and was right.
         """
         for name, asked in (
@@ -127,14 +129,14 @@ class AutoTuner:
         tensors = given_inputs()
         kept_as = None
         if cache_results:
-            others = {"given": tensors, "compile": self.compile_args}
+            others = {"given": tensors, "compile": self.compile_args, "profiler": profiler}
             try:
                 kept_as = result_cache.key(self.function, (), candidates, profile, others)
             except NoFingerprint as error:
                 warnings.warn(f"the result is not kept for later processes: {error}", stacklevel=2)
         if kept_as and (kept := result_cache.kept(kept_as, candidates)):
             return kept[1].built(self.function, self.compile_args)
-        tuning = Tuning(tunable, profile, tensors, output_dir=output_dir, isolate=isolate)
+        tuning = Tuning(tunable, profile, tensors, output_dir=output_dir, isolate=isolate, profiler=profiler)
         result = result_of(tuning.tune(candidates), self.function)
         if kept_as:
             result_cache.keep(kept_as, result)

@@ -53,6 +53,7 @@ def autotune(
     early_stop: bool = False,
     early_stop_factor: float = 2.0,
     isolate: bool | None = None,
+    profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Callable[[Any], Autotuned]:
     """Decorates a kernel under triton.jit, a factory of kernels such as TileLang's, or any function of parameters that
@@ -68,8 +69,9 @@ def autotune(
     isolate: candidates are tried in other processes first, in parallel and each within ``timeout`` seconds: kernels
              under triton.jit are compiled, factories' built, and launched where inputs are random. None does so for
              TileLang's.
+    profiler: such as "nsys", of factories: candidates run in other processes, the finals under it.
 
-    Times are taken in this process: a configuration that crashes in it ends it.
+    Otherwise times are taken in this process: a configuration that crashes in it ends it.
     """
     profile = ProfileArgs(
         warmup=25 if warmup is None else warmup, rep=100 if rep is None else rep, timeout=timeout,
@@ -83,7 +85,7 @@ def autotune(
     def decorate(function: Any) -> Autotuned:
         if not callable(function) and not is_jit(function):
             raise UserError("decorates a function", where="gt.autotune", hint="@gt.autotune(configs=...) above it")
-        asked = _Asked(configs, profile, effects, prune_configs_by, cache_results, isolate, output_dir)
+        asked = _Asked(configs, profile, effects, prune_configs_by, cache_results, isolate, profiler, output_dir)
         keys = CallKeys(key, _names(function), do_not_specialize or ())
         return Autotuned(function, asked, keys)
 
@@ -102,6 +104,7 @@ class _Asked:
     prune: Mapping[str, Any] | None
     cache_results: bool
     isolate: bool | None
+    profiler: str
     output_dir: Path | str | None
 
 
@@ -191,7 +194,9 @@ class Autotuned:
         else:
             self.runs += 1
             asked = self._asked
-            tuning = Tuning(tunable, asked.profile, given, asked.effects, asked.output_dir, asked.isolate)
+            tuning = Tuning(
+                tunable, asked.profile, given, asked.effects, asked.output_dir, asked.isolate, asked.profiler
+            )
             result = result_of(tuning.tune(candidates), self.fn, call)
             candidate = next(one for one in candidates if dict(one.values) == dict(result.config))
         entry = self._entry(tunable, candidate, result)
@@ -212,7 +217,7 @@ class Autotuned:
         """None where nothing is kept, with a warning where the reason is not the user's wish."""
         if not self._asked.cache_results or not result_cache.is_enabled():
             return None
-        others = {"given": given, "effects": self._asked.effects}
+        others = {"given": given, "effects": self._asked.effects, "profiler": self._asked.profiler}
         try:
             return result_cache.key(self.fn, call, candidates, self._asked.profile, others)
         except NoFingerprint as error:

@@ -67,7 +67,7 @@ class ProfileArgs:
             raise UserError(
                 f"there is no {self.backend!r} in the caller's process", where="backend",
                 accepted=", ".join(dict.fromkeys([*BACKENDS, *CLOCKS])),
-                hint="for an external profiler: tune_gemm.py kernel FILE.py:NAME --profiler",
+                hint="profiler= takes those of other processes",
             )  # fmt: skip
 
     def supply(self, given: tuple[Any, ...] | None) -> Supply:

@@ -6,9 +6,9 @@ from typing import Any
 
 from gemm_tuner.surface import fingerprints
 from gemm_tuner.surface.autotune_result import AutotuneResult, binaries_of, origin_of
+from gemm_tuner.surface.learned import REFERENCE
 from gemm_tuner.surface.records import Tuned
 from gemm_tuner.surface.tunables import Arguments, TunedKernel
-from gemm_tuner.surface.tuning import REFERENCE
 
 
 def result_of(tuned: Tuned, function: Any, call: Arguments | None = None) -> AutotuneResult:

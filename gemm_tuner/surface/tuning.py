@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface import trials
-from gemm_tuner.surface.compare import compared, flat
+from gemm_tuner.surface.compare import flat
 from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.learned import Learned, is_verdict
 from gemm_tuner.surface.profile_args import ProfileArgs
-from gemm_tuner.surface.records import Call, Check, Config, Rejected, Tuned
+from gemm_tuner.surface.records import Call, Config, Rejected, Tuned
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.time_limit import limited
 from gemm_tuner.surface.tunables import Built, Tunable
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.surface.written import Written, written_by
-
-REFERENCE = "ref_prog"
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class Tuning:
     given:   the tensors of ``set_autotune_inputs``.
     isolate: candidates are tried in other processes first (``trials.tried``); None does so for TileLang's, which
              compile for seconds.
+    profiler: such as "nsys": candidates run in other processes, the finals under this profiler.
     """
 
     tunable: Tunable
@@ -51,13 +50,17 @@ class Tuning:
     effects: SideEffects = field(default_factory=SideEffects)
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR
     isolate: bool | None = None
+    profiler: str = ""
     _random: dict[Any, list[Any]] = field(default_factory=dict)
     _from_program: list[Any] | None = None
     _built: dict[int, Built] = field(default_factory=dict)
+    _known: Learned | None = None
 
     def tune(self, candidates: Sequence[Candidate]) -> Tuned:
         """Raises UserError; that no candidate is right is told by ``Tuned.best``."""
         self.supply.warn_of_unused()
+        if self.profiler:
+            return self._external(candidates)
         failed = self._tried(candidates)
         learned = self._learn([one for one in candidates if id(one) not in failed])
         by_values = {repr(sorted(one.values.items(), key=str)): one for one in candidates}
@@ -83,6 +86,24 @@ class Tuning:
         finally:
             learned.put_back()
             self._reset(learned.inputs, learned.names)
+
+    def _external(self, candidates: Sequence[Candidate]) -> Tuned:
+        from gemm_tuner.surface.rebuilt import build_of
+
+        return tune_callables(
+            [one.values for one in candidates],
+            build_of(self.tunable, self.profile, self.given),
+            name=self.tunable.name,
+            effort=self.profile.effort(),
+            profiler=self.profiler,
+            output_dir=self.output_dir,
+        )
+
+    def call(self, candidate: Candidate) -> Call:
+        """A candidate that is ready to run; the first that runs shows what all are checked by."""
+        if self._known is None or not self._known.has_run:
+            self._known = self._learn([candidate])
+        return self._call(candidate, self._known)
 
     def _tried(self, candidates: Sequence[Candidate]) -> dict[int, Rejected]:
         """Those that failed in processes of their own, by id."""
@@ -119,7 +140,7 @@ class Tuning:
             raise UserError(f"{what} {len(built.inputs)}", hint="give one for each")
         return self._from_program
 
-    def _learn(self, candidates: Sequence[Candidate]) -> _Learned:
+    def _learn(self, candidates: Sequence[Candidate]) -> Learned:
         """What the first candidate that runs shows: which inputs are outputs, and what kind of reference there is."""
         for candidate in candidates:
             try:
@@ -140,10 +161,10 @@ class Tuning:
                 continue
             self._built[id(candidate)] = built
             outputs = flat(returned) if returned is not None else [inputs[place] for place in written.places]
-            learned = _Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs))
+            learned = Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs), True)
             learned.put_back()
             return learned
-        return _Learned(self.profile)
+        return Learned(self.profile)
 
     def _expected(self, built: Built, inputs: list[Any], outputs: list[Any]) -> tuple[Any, Any]:
         """(the expected outputs or None, the reference's call or None). A reference that returns a verdict, or raises,
@@ -156,7 +177,7 @@ class Tuning:
             found = program(*call.args, **call.kwargs)
         except Exception:
             return None, None
-        if found is None or _is_verdict(found):
+        if found is None or is_verdict(found):
             return None, None
         # Not the outputs themselves: the reference may return one of its inputs.
         copies = [one.clone() if hasattr(one, "clone") else one for one in flat(found)]
@@ -169,7 +190,7 @@ class Tuning:
                     accepted = ", ".join(names) or "none: arguments have no names here"
                     raise UserError(f"{name!r} is no tensor of {self.tunable.name}", where=key, accepted=accepted)
 
-    def _call(self, candidate: Candidate, learned: _Learned) -> Call:
+    def _call(self, candidate: Candidate, learned: Learned) -> Call:
         built = self._built.pop(id(candidate), None) or self.tunable.build(candidate)
         inputs = self._inputs(built)
         names = [one.name for one in built.params or ()]
@@ -217,71 +238,3 @@ class Tuning:
     def _after(self, candidate: Candidate, inputs: Sequence[Any], error: Exception | None) -> None:
         if self.effects.post_hook:
             self.effects.post_hook(self._arguments(candidate, inputs), exception=error)
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """What one run of a candidate showed. expected: outputs of a reference that returns them; reference: its call."""
-
-    profile: ProfileArgs
-    inputs: list[Any] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    written: Written = field(default_factory=Written)
-    expected: list[Any] | None = None
-    reference: Callable[[], Any] | None = None
-
-    def put_back(self) -> None:
-        self.written.restore(self.inputs)
-
-    def baselines(self) -> dict[str, Call]:
-        return {REFERENCE: Call(self.reference)} if self.reference else {}
-
-    def check(self, built: Built, inputs: list[Any], profile: ProfileArgs) -> Check:
-        limits = Check(rtol=profile.rtol, atol=profile.atol, max_mismatched_ratio=profile.max_mismatched_ratio)
-        if profile.skip_check:
-            return Check(skip=True)
-        if profile.manual_check_prog is not None:
-            return Check(manual=lambda outputs: self._by_hand(_listed(outputs)))
-        if self.expected is not None:
-            return replace(limits, reference=self.expected)
-        if profile.ref_prog is not None:
-            return Check(manual=lambda outputs: self._verdict(built, inputs, _listed(outputs), limits))
-        return limits
-
-    def _by_hand(self, outputs: list[Any]) -> Any:
-        program = self.profile.manual_check_prog
-        assert program is not None
-        if not _takes_two(program):
-            return program(outputs[0] if len(outputs) == 1 else outputs)
-        if self.expected is None:
-            raise UserError("takes the expected outputs, and ref_prog gives none", where="manual_check_prog")
-        return program(outputs, self.expected)
-
-    def _verdict(self, built: Built, inputs: list[Any], outputs: list[Any], check: Check) -> bool:
-        """Of a reference that looks at the outputs itself, or that failed for the candidate that ran first."""
-        assert self.profile.ref_prog is not None
-        call = built.arguments(inputs, outputs)
-        found = self.profile.ref_prog(*call.args, **call.kwargs)
-        if found is None or _is_verdict(found):
-            return found is None or bool(found)
-        finding = compared(check, outputs, flat(found))
-        if finding.reason:
-            raise AssertionError(finding.reason)
-        return True
-
-
-def _listed(outputs: Any) -> list[Any]:
-    return outputs if isinstance(outputs, list) else [outputs]
-
-
-def _is_verdict(value: Any) -> bool:
-    """Whether it is true or false, also as a tensor of one."""
-    return isinstance(value, bool) or ("bool" in str(getattr(value, "dtype", "")) and not tuple(value.shape))
-
-
-def _takes_two(program: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(program).bind(None, None)
-        return True
-    except (TypeError, ValueError):
-        return False

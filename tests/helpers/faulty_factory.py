@@ -15,7 +15,7 @@ def factory(size: int, how: str = "right", at: str = "build") -> Callable[[], in
     def kernel() -> int:
         if at == "launch":
             fail(how)
-        return size
+        return size + (how == "wrong")
 
     kernel.params = []  # type: ignore[attr-defined]
     kernel.out_idx = None  # type: ignore[attr-defined]
@@ -33,3 +33,7 @@ def fail(how: str) -> None:
         os._exit(3)
     if how == "raises":
         raise ValueError("too many threads")
+
+
+def expected() -> int:
+    return 7

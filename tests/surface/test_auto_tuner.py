@@ -178,3 +178,12 @@ def test_a_second_process_builds_only_the_best(cache: Path) -> None:
     (kept / "best_config.json").unlink()
     third = again.run(output_dir=None)
     assert third.kernel is not None and len(stand_in.BUILT) > 3, "a damaged folder is not trusted"
+
+
+def test_what_another_process_cannot_have_is_named() -> None:
+    made = gt.AutoTuner.from_kernel(BOUND, BLOCKS)
+    run: dict[str, Any] = {"cache_results": False, "output_dir": None, "profiler": "clock"}
+    with pytest.raises(UserError, match=r"ref_prog cannot be rebuilt in another process: .*lambda"):
+        made.set_profile_args(ref_prog=lambda a, b: a @ b).run(**run)
+    with gt.set_autotune_inputs(1, 2), pytest.raises(UserError, match="tensors of set_autotune_inputs"):
+        made.set_profile_args().run(**run)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from faulty_factory import factory
+from faulty_factory import expected, factory
 
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
@@ -23,7 +23,7 @@ CONFIGS = [{"how": how, "at": at} for how in FAULTS for at in ("build", "launch"
 
 
 def test_each_fault_costs_its_configuration_alone(tmp_path: Path) -> None:
-    tuner = gt.AutoTuner.from_kernel(partial(factory, 7), CONFIGS).set_profile_args(timeout=1, rep=2, warmup=1)
+    tuner = gt.AutoTuner.from_kernel(partial(factory, 7), CONFIGS).set_profile_args(timeout=3, rep=2, warmup=1)
     result = tuner.run(cache_results=False, output_dir=tmp_path, isolate=True)
     assert result.config == {"how": "right"} and result.kernel() == 7
     found = {(row["how"], row.get("at", "")): (row["status"], row["reason"]) for row in result.table}
@@ -79,6 +79,17 @@ def test_what_another_process_cannot_build_is_named() -> None:
         gt.AutoTuner.from_kernel(local, [{"block": 1}]).run(**run)
     with pytest.raises(UserError, match=r"factory: has arguments that are no plain values"):
         gt.AutoTuner.from_kernel(partial(factory, object()), [{"how": "right"}]).run(**run)
+
+
+def test_an_external_profiler_runs_candidates_in_other_processes() -> None:
+    configs = [{"how": how} for how in ("raises", "wrong", "right")]
+    made = gt.AutoTuner.from_kernel(partial(factory, 7), configs).set_profile_args(ref_prog=expected, rep=3, warmup=1)
+    result = made.run(cache_results=False, output_dir=None, profiler="clock")
+    assert result.config == {"how": "right"} and result.kernel() == 7
+    assert {row["how"]: row["status"] for row in result.table} == {
+        "raises": "compile_error", "wrong": "wrong", "right": "ok",
+    }  # fmt: skip
+    assert {row["verified"] for row in result.table if row["status"] == "ok"} == {"true"}
 
 
 def test_a_triton_kernel_is_compiled_elsewhere_first(monkeypatch: pytest.MonkeyPatch) -> None:
