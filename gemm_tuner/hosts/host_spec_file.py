@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gemm_tuner.system.values import did_you_mean
 
 KEYS = (
     *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
-    *("restore", "flops", "bytes"),
+    *("restore", "key", "buckets", "flops", "bytes"),
 )
 OF_THE_HOST = ("tensors", "args", "grid")
 
@@ -60,6 +61,7 @@ def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Cas
         **kernel_spec_file.judged_by(row, folder, where),
     )
     cases = kernel_spec_file.cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
+    spec = replace(spec, **kernel_spec_file.keys_of(row, cases, where))
     require_arguments(spec, (*cases, *spec.check_cases), required, where)
     return spec, cases
 

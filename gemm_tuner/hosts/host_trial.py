@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, seed_all, with_empty_filled
 from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.launch_recorder import Recorder
 from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
 from gemm_tuner.kernels.check import REPEATS, Trial, Unstable
@@ -47,6 +48,12 @@ class HostTrial(Trial):
                 raise Unstable(f"call {turn + 1} gave other bits; {hint}")
         self._outputs = first
         return first
+
+    def rehearse(self, code: HostCode, params: Mapping[str, Any]) -> Recorder:
+        """As ``outputs``, but nothing runs: tensors may be without values. What ``expected`` needs is there."""
+        recorder, returned = code.call(self.problem.case, params, self._seed, runs=False, before=self._keep)
+        self._outputs = outputs_of(returned)
+        return recorder
 
     def _keep(self, arguments: Mapping[str, Any]) -> None:
         """Copies what the user's reference or check takes."""

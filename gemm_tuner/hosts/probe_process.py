@@ -3,6 +3,7 @@ line of standard output. What the user's code prints goes to standard error."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -14,10 +15,12 @@ from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.hosts.host_code import HostCode
 from gemm_tuner.hosts.host_errors import HostError
 from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.host_trial import HostTrial
 from gemm_tuner.hosts.module_loader import UserModules
 from gemm_tuner.hosts.probe import Answer, row_of
 from gemm_tuner.hosts.redirection import META, redirected
 from gemm_tuner.hosts.stand_in_device import described
+from gemm_tuner.kernels.check import BadReference
 
 # Configurations that are tried before the host function is said to fail: some may be none that its rules keep.
 TRIED = 4
@@ -49,12 +52,13 @@ def answer(problem: HostProblem) -> Answer:
             return of_autotune(problem, code)
         first: Answer | None = None
         for config in some_configs(spec.params):
+            trial = HostTrial(problem, 0, META)
             try:
-                code.call(problem.case, config, 0, runs=False)
+                trial.rehearse(code, config)
             except Exception as error:
                 first = first or fault_of(error, problem, config)
             else:
-                return Answer(spec.params)
+                return Answer(spec.params, fault=reference_fault(trial))
     return first or Answer(spec.params)
 
 
@@ -71,13 +75,31 @@ def of_autotune(problem: HostProblem, code: HostCode) -> Answer:
         if {*one} != {*every[0]}:
             odd = sorted({*one} ^ {*every[0]})[0]
             return fault(f"{odd} is in some configurations of {spec.kernel.name} only", "triton.autotune")
+    trial = HostTrial(problem, 0, META)
     try:
-        recorder, _ = code.call(problem.case, {}, 0, runs=False)
+        recorder = trial.rehearse(code, {})
     except Exception as error:
         return fault_of(error, problem, {})
     left = [{**DEFAULTS, **one} for one in recorder.listed or []]
     params = tuple((name, tuple(dict.fromkeys(one[name] for one in every))) for name in names)
-    return Answer(params, tuple(dict.fromkeys(tuple(one[name] for name in names) for one in left)))
+    listed = tuple(dict.fromkeys(tuple(one[name] for name in names) for one in left))
+    return Answer(params, listed, reference_fault(trial))
+
+
+def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
+    """What is wrong with a reference whatever the values are: its outputs, or a parameter that nothing is there for."""
+    if trial.spec.reference is None:
+        return None
+    with contextlib.suppress(Exception):  # on tensors without values it may fail for that reason
+        try:
+            trial.expected()
+        except BadReference as error:
+            return str(error), "reference", "return a tensor for each output of the host function, in its order"
+        except TypeError as error:
+            if "missing" in str(error):
+                named = "the parameters of launched kernels and the values of cases are there by name"
+                return said(error), "reference", named
+    return None
 
 
 def autotuner_of(kernel: Any) -> list[Any] | None:

@@ -73,7 +73,7 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         **judged_by(row, path.parent, where),
     )
     cases = cases_of(row.get("cases", {}), f"{where}, cases") or ((),)
-    spec = replace(spec, **_keys(row, cases, where))
+    spec = replace(spec, **keys_of(row, cases, where))
     require_whole(spec, cases, where)
     return spec, cases
 
@@ -195,7 +195,7 @@ def cases_of(value: Any, where: str) -> tuple[Case, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _keys(row: Mapping[str, Any], cases: tuple[Case, ...], where: str) -> Mapping[str, Any]:
+def keys_of(row: Mapping[str, Any], cases: tuple[Case, ...], where: str) -> Mapping[str, Any]:
     """``key`` and ``buckets``, which every case has a value of."""
     buckets = parse_buckets(row["buckets"], f"{where}, buckets") if "buckets" in row else ()
     if "key" not in row and not buckets:

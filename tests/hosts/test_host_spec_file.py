@@ -9,10 +9,13 @@ import pytest
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.export.kernels.choose import TunedKernel
+from gemm_tuner.export.kernels.module import module_text
 from gemm_tuner.hosts import host_spec_file
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.module_loader import UserModules
 from gemm_tuner.hosts.module_sources import module_sources
+from gemm_tuner.kernels.keys import key_of
 
 SAMPLE = Path(__file__).with_name("host_sample.py")
 
@@ -56,6 +59,13 @@ def test_a_function_that_is_not_there_is_named(tmp_path: Path, kernel: str, host
     with pytest.raises(UserError) as caught:
         read(tmp_path, "{}", kernel, host)
     assert words in caught.value.one_line()
+
+
+def test_cases_share_a_key_and_a_module_is_not_exported(tmp_path: Path) -> None:
+    problem = read(tmp_path, "cases: {n: [900, 1000]}\nparams: {BLOCK: [16]}\nkey: pow2(n)\n")
+    assert key_of(problem.spec_there, (("n", 900),)) == key_of(problem.spec_there, (("n", 1000),)) == (1024,)
+    with pytest.raises(UserError, match="is launched by a host function"):
+        module_text(TunedKernel(problem.spec_there, ()), {}, tmp_path)
 
 
 def test_a_kernel_that_is_defined_twice_is_refused(tmp_path: Path) -> None:

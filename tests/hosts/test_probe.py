@@ -70,6 +70,23 @@ def test_a_bad_host_function_is_said_once(
     assert all(word in line for word in words) and "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def wrong(x): return x[1:]", "the reference returned (63,) for outputs of (64,)"),
+        ("def wrong(x): return True", "the reference returned bool and no tensors"),
+        ("def wrong(y): return y", "missing 1 required positional argument: 'y'"),
+        ("def wrong(x): return x * float(x.sum())", ""),  # takes values, which are not there yet
+    ],
+)
+def test_a_reference_of_another_shape_is_found_before_compiling(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{text}\n")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("cases: {n: 64}\nparams: {num_warps: [1]}\nreference: mine.py:wrong\n")
+    found = answer(problem("doubled", "three_launches", spec, n=64)).fault
+    assert words in found[0] if words and found else found is None and not words
+
+
 def test_definitions_that_raise_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.py"
     file.write_text("import triton\nSIZE = 1 // 0\n@triton.jit\ndef k(n): ...\ndef run(): k[(SIZE,)](1)\n")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.export.kernels.choose import TunedKernel
 from gemm_tuner.export.offers import remark
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, KernelSpec
@@ -22,7 +23,10 @@ def module_name(kernel: TunedKernel) -> str:
 
 
 def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates: Path) -> str:
-    """The module's source. header: of the results file."""
+    """The module's source. header: of the results file. Raises UserError where a host function launches the kernel."""
+    if not kernel.spec.grid:
+        what = f"{kernel.spec.name} is launched by a host function, which a module cannot hold"
+        raise UserError(what, where="--to", accepted="json, triton")
     spec, cases = kernel.spec, [case for entry in kernel.entries for case in entry.cases]
     of_case = [name for name, _ in cases[0].problem.case]
     inferred = _inferred(spec, of_case)
