@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
+from gemm_tuner.surface.aiter import name_of
+from gemm_tuner.surface.call_parts import CallParts, described, rebuilt, takes
 from gemm_tuner.surface.clocks import Clock, UserClock
-from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned
+from gemm_tuner.surface.records import Call, Config, Effort, Tuned
+from gemm_tuner.surface.signatures import frozen, signature, types
 from gemm_tuner.surface.tuner import tune_callables
 
 Space = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
@@ -26,7 +29,7 @@ BY_USER = Effort(warmup=1, screen_calls=1, rounds=0, early_stop_ratio=0)
 class KeyValidation:
     """What a shared key costs: a call whose key was known, tuned for itself.
 
-    us: of the configuration that the key gave; best_us: of the best one for this very call. Both are of one finals.
+    us: of the configuration that the key gave; best_us: of the best one for this very call. Both are of one run.
     """
 
     key: Hashable
@@ -60,6 +63,8 @@ def callables(
     name: str = "",
     clock: str | Clock = "auto",
     effort: Effort | None = None,
+    profiler: str = "",
+    seed: int = 0,
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Callables:
     """A function that finds its fastest right configuration when it is called, and launches it from then on.
@@ -78,22 +83,23 @@ def callables(
                their shapes where ``build`` takes them.
     reference: of *args: the expected outputs. outputs: of *args: tensors that a call writes, where it returns none.
     restore:   of *args: runs before each call, outside of its time.
+    profiler:  as for ``tune_callables``: all functions must be such that another process can import them; tensors and
+               arrays of floats are rebuilt there by type and shape, with normal random numbers by ``seed``.
     """
+    if profiler and benchmark is not None:
+        raise UserError("a benchmark of yours and a profiler are given", where="profiler=", accepted="one of them")
     return Callables(
-        build=build,
+        parts=CallParts(build, run, reference, outputs, restore, (rtol, atol)),
         configs=tuple(combinations(space)),
-        run=run,
         derived=dict(derived or {}),
         clock=clock if benchmark is None else UserClock(benchmark, benchmark_unit),
         key=key or signature,
         validate_key=validate_key,
         compile_key=compile_key,
-        reference=reference,
-        outputs=outputs,
-        restore=restore,
-        tolerance=(rtol, atol),
-        name=name or getattr(build, "__name__", "callables"),
+        name=name or name_of(build),
         effort=effort or (Effort() if benchmark is None else BY_USER),
+        profiler=profiler,
+        seed=seed,
         output_dir=output_dir,
     )
 
@@ -110,22 +116,6 @@ def combinations(space: Space) -> list[Config]:
     return found
 
 
-def signature(*args: Any) -> Hashable:
-    """Types and shapes of tensors and arrays, other values as they are."""
-    return tuple((*_type_of(arg), tuple(getattr(arg, "shape", ()))) for arg in args)
-
-
-def types(*args: Any) -> Hashable:
-    """As ``signature``, without shapes."""
-    return tuple(_type_of(arg) for arg in args)
-
-
-def _type_of(arg: Any) -> tuple[Hashable, ...]:
-    if hasattr(arg, "dtype") and hasattr(arg, "shape"):
-        return (str(arg.dtype),)
-    return type(arg).__name__, _hashable(arg)
-
-
 @dataclass
 class Callables:
     """Made by ``callables``. found: by key. compiled: what ``build`` gave, by compile key.
@@ -133,20 +123,17 @@ class Callables:
     tunings, compiles: how often it tuned, and called ``build``.
     """
 
-    build: Callable[..., Any]
+    parts: CallParts
     configs: tuple[Config, ...]
-    run: Callable[..., Any] | None
     derived: dict[str, Callable[..., Any]]
     clock: str | Clock
     key: Callable[..., Hashable]
     validate_key: int
     compile_key: Callable[..., Hashable] | None
-    reference: Callable[..., Any] | None
-    outputs: Callable[..., Sequence[Any]] | None
-    restore: Callable[..., Any] | None
-    tolerance: tuple[float, float]
     name: str
     effort: Effort
+    profiler: str
+    seed: int
     output_dir: Path | str | None
     found: dict[Hashable, Tuned] = field(default_factory=dict)
     compiled: dict[Hashable, Any] = field(default_factory=dict)
@@ -163,7 +150,7 @@ class Callables:
 
         Raises NoBestKernel, and what the kernel raises.
         """
-        return self._launch(self._kernel(self.tune(*args).config, args), args)
+        return self.parts.launch(self._kernel(self.tune(*args).config, args), args)
 
     def best(self, *args: Any) -> Any:
         """What ``build`` gave for the best configuration: the compiled kernel. Raises NoBestKernel."""
@@ -183,24 +170,31 @@ class Callables:
             return self.found[key]
 
     def _validate(self, key: Hashable, call: Hashable, args: tuple[Any, ...]) -> None:
+        """Tunes a call for itself; the time of the key's configuration is of the same finals, or of screening."""
         shared = self.found[key].config
-        own = self._tuned(args, {"of the key": self._call(shared, args)})
-        us = next(row.us for row in own.rows if row.baseline)
+        beside = {} if self.profiler else {"of the key": self.parts.call(self._kernel(shared, args), args)}
+        own = self._tuned(args, beside)
+        us = next((row.us for row in own.rows if row.baseline or (not beside and row.config == shared)), None)
         if us is not None and own.best is not None:
             self.validations.append(KeyValidation(key, call, shared, own.config, us, own.latency_us))
 
     def _tuned(self, args: tuple[Any, ...], baselines: Mapping[str, Call]) -> Tuned:
         self.tunings += 1
-        reference, (rtol, atol) = self.reference, self.tolerance
-        expected = None if reference is None else lambda: reference(*args)
+        parts = self.parts
+        if self.profiler:
+            build: Callable[[Config], Call] = partial(rebuilt, parts.addresses(), parts.tolerance, described(args))
+        else:
+            build = partial(self._call, args)
         return tune_callables(
             [self.complete(number) for number in range(len(self.configs))],
-            lambda config: self._call(config, args),
+            build,
             name=self.name,
-            check=Check(expected, rtol, atol),
+            check=None if self.profiler else parts.check(args),
             clock=self.clock,
             baselines=baselines,
             effort=replace(self.effort, rounds=max(self.effort.rounds, len(baselines))),
+            profiler=self.profiler,
+            seed=self.seed,
             output_dir=self.output_dir,
         )
 
@@ -225,48 +219,16 @@ class Callables:
 
         return (current(),)
 
-    def _call(self, config: Config, args: tuple[Any, ...]) -> Call:
-        kernel, restore = self._kernel(config, args), self.restore
-        return Call(
-            run=lambda: self._launch(kernel, args),
-            outputs=self.outputs(*args) if self.outputs else (),
-            before=None if restore is None else lambda: restore(*args),
-            kernel=kernel,
-        )
-
-    def _launch(self, kernel: Any, args: tuple[Any, ...]) -> Any:
-        return kernel(*args) if self.run is None else self.run(kernel, *args)
+    def _call(self, args: tuple[Any, ...], config: Config) -> Call:
+        return self.parts.call(self._kernel(config, args), args)
 
     def _kernel(self, config: Config, args: tuple[Any, ...]) -> Any:
         """What ``build`` makes of a configuration, from memory where its compile key is known."""
-        takes_args = bool(args) and takes(self.build, 1 + len(args))
         if self.compile_key is not None:
             key = self.compile_key(config, *args)
         else:
-            key = (_frozen(config), signature(*args) if takes_args else types(*args))
+            key = (frozen(config), signature(*args) if self.parts.takes_args(args) else types(*args))
         if key not in self.compiled:
             self.compiles += 1
-            self.compiled[key] = self.build(config, *args) if takes_args else self.build(config)
+            self.compiled[key] = self.parts.compile(config, args)
         return self.compiled[key]
-
-
-def takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many positional arguments."""
-    try:
-        inspect.signature(function).bind(*[None] * count)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _frozen(config: Mapping[str, Any]) -> Hashable:
-    return tuple((name, type(value).__name__, _hashable(value)) for name, value in config.items())
-
-
-def _hashable(value: Any) -> Hashable:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    found: Hashable = value
-    return found

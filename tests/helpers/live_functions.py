@@ -55,6 +55,17 @@ def fifty_times(x: Any) -> float:
     return max(float(x.sum()) for _ in range(50))
 
 
+def build_product(config: dict[str, Any]) -> Callable[..., Any]:
+    def product(a: Any, b: Any, times: int) -> Any:
+        return max((a @ b for _ in range(times * config["times"])), key=id) + config["off"]
+
+    return product
+
+
+def product(a: Any, b: Any, times: int) -> Any:
+    return a @ b
+
+
 def make_run_and_gt(size: int, config: dict[str, Any]) -> tuple[Callable[[], Any], Any]:
     x = np.random.random(size)
     return lambda: [x.sum() for _ in range(config["used"])][0], x.sum()  # noqa: RUF015

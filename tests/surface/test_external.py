@@ -80,6 +80,22 @@ def test_aiters_tuning_in_other_processes() -> None:
         gt.tune_kernel(space, lambda config: make(config), profiler="clock", output_dir=None)
 
 
+def test_a_function_that_tunes_itself_in_other_processes() -> None:
+    gemm = gt.callables(
+        live_functions.build_product, {"times": [40, 1], "off": [0.0, 1.0]}, reference=live_functions.product,
+        profiler="clock", effort=gt.Effort(rounds=2, processes=1), output_dir=None,
+    )  # fmt: skip
+    a, b = np.ones((8, 16), np.float32), np.ones((16, 8), np.float32)
+    assert np.array_equal(gemm(a, b, 2), a @ b)
+    tuned = gemm.tune(a, b, 2)
+    assert tuned.config == {"times": 1, "off": 0.0} and tuned.winner.verified is Verified.TRUE
+    assert [row.status for row in tuned.rows if row.config["off"]] == [Status.WRONG] * 2
+    assert gemm.tunings == 1 and gemm.compiles == 1
+    for args, why in (((a, b, np.arange(3)), "argument 2 .*int64"), ((a, object(), 2), "argument 1 .*object")):
+        with pytest.raises(UserError, match=why):
+            gemm(*args)
+
+
 def local_build(config: dict[str, Any]) -> Any:
     return None
 
