@@ -60,9 +60,12 @@ def few_rows_beyond_c(c, p, d):
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
 def pointers_where_packing_costs_more(c, p, d):
-    """With TMA, from 2**27 products up, packed rows are 1.8 to 5 times as fast (H200), but for 128 rows or fewer."""
+    """With TMA, from 2**27 products up, packed rows are 1.8 to 5 times as fast (H200), but for 128 rows or fewer.
+
+    Nor where K is 128 or less, of which gemm_packed has no short blocks.
+    """
     packs = d.target.facts.tma and "gemm_packed" in c.families and p.batch == 1 and not rows_fit_descriptors(p)
-    return np.full(c.BLOCK_SIZE_M.shape, not (packs and min(p.m, p.n) > 128 and p.m * p.n * p.k >= 2**27))
+    return np.full(c.BLOCK_SIZE_M.shape, not (packs and min(p.m, p.n, p.k) > 128 and p.m * p.n * p.k >= 2**27))
 
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")

@@ -135,6 +135,7 @@ PLACES = (
     PlaceCase("something_to_pack", PACKED, On((4096, 4097, 1024), keys=NT), On((4095, 4096, 1024), keys=NT)),
     PlaceCase("pointers_where_packing_costs_more", {}, On((128, 4097, 1023)), On((129, 4097, 1023))),
     PlaceCase("pointers_where_packing_costs_more", {}, On((333, 333, 333)), On(ODD)),
+    PlaceCase("pointers_where_packing_costs_more", {}, On((1420, 2954, 32)), On(ODD)),
     PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, "sm_80"), On(ODD)),
     PlaceCase("pointers_where_packing_costs_more", {}, On(ODD, keys={"batch": 2}), On(ODD)),
     PlaceCase("pointers_for_few_rows_or_odd_ones", {}, On((128, 4096, 4096)), On((129, 4096, 4096))),
