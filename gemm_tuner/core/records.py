@@ -201,6 +201,7 @@ class Timing:
 
     The samples are the timed calls in the order they ran; empty unless ``status`` is OK or
     EARLY_STOPPED. process, role: of finals; their processes are numbered from 0 within a run.
+    kernels_us: of a call of several kernels, the median own time of each, in their order.
     """
 
     problem: Problem
@@ -210,6 +211,7 @@ class Timing:
     message: str = ""
     process: int = 0
     role: Role = Role.CHOOSE
+    kernels_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,11 @@ class Workload(Protocol):
     def names(self, configs: Any) -> Any:
         """The names of the rows, as a Series; equal to ``Config.name``."""
 
+    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
+        """Configurations that were not screened and that the times of single kernels speak for: they come into the
+        finals. screened: configurations with the time of each kernel of a call, microseconds. The same times give the
+        same again."""
+
     # Compiling, without torch and GPU.
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:

@@ -36,6 +36,9 @@ class GemmWorkload:
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
         return list(problems)
 
+    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
+        return []
+
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         return None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import NamedTuple
 
 import pandas as pd
@@ -84,10 +85,11 @@ class SeenCall:
 @dataclass(frozen=True, slots=True)
 class Joined:
     """samples_us: by (work, configuration), times of the timed calls in order, microseconds. missing: the reason why a
-    configuration has none."""
+    configuration has none. kernels_us: of calls of several kernels, the median own time of each, in their order."""
 
     samples_us: dict[tuple[int, str], tuple[float, ...]]
     missing: dict[tuple[int, str], str]
+    kernels_us: dict[tuple[int, str], tuple[float, ...]] = field(default_factory=dict)
 
 
 def calls_of(journal: Iterable[Event]) -> list[Call]:
@@ -323,8 +325,13 @@ def _collect(
         (call.work, call.round) for call in gone if (call.work, call.name) not in wrong and call.round is not None
     }
     samples: dict[tuple[int, str], list[float]] = defaultdict(list)
+    kernels: dict[tuple[int, str], list[list[float]]] = defaultdict(list)
     for call, found in pairs:
         key = (call.work, call.name)
         if found is not None and key not in wrong and not call.warm and (call.work, call.round) not in rounds:
             samples[key].append(found.time_us(by_span=call.queued))
-    return Joined({key: tuple(times) for key, times in samples.items()}, wrong)
+            if len(call.symbols) > 1:
+                own_us = {row.name: row.us for row in found.rows}
+                kernels[key].append([own_us[symbol] for symbol in call.symbols])
+    medians = {key: tuple(map(median, zip(*calls, strict=True))) for key, calls in kernels.items()}
+    return Joined({key: tuple(times) for key, times in samples.items()}, wrong, medians)

@@ -33,7 +33,8 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
             message = plan.work[work].again if name == AA_TEST else ""  # the finalist whose kernel ran twice
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
-        found[problem, name] = Timing(problem, name, status, samples, message)
+        kernels_us = joined.kernels_us.get((work, name), ())
+        found[problem, name] = Timing(problem, name, status, samples, message, kernels_us=kernels_us)
     return found
 
 

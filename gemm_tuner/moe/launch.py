@@ -53,8 +53,9 @@ class Tensors:
 
 def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
     """The configuration of one GEMM of a call."""
-    shared = {key: value for key, value in config.items() if not key.startswith(OF_DOWN)}
-    own = {key.removeprefix(OF_DOWN): value for key, value in config.items() if key.startswith(OF_DOWN)}
+    given = {key: value for key, value in config.items() if value is not None}
+    shared = {key: value for key, value in given.items() if not key.startswith(OF_DOWN)}
+    own = {key.removeprefix(OF_DOWN): value for key, value in given.items() if key.startswith(OF_DOWN)}
     return {**shared, **own} if part == DOWN else shared
 
 

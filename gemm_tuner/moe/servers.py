@@ -22,8 +22,9 @@ Axes = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Server:
-    """family: of its configurations. places: of its kernel below site-packages, the newest version first. marks:
-    arguments of its kernel that no other server's has."""
+    """family: of its configurations. has_pairs: the two GEMMs may have different ones of one BLOCK_SIZE_M. places: of
+    its kernel below site-packages, the newest version first. marks: arguments of its kernel that no other server's
+    has."""
 
     name: str
     family: str
@@ -31,6 +32,7 @@ class Server:
     places: tuple[str, ...]
     marks: tuple[str, ...]
     cuda_k: tuple[int, ...]
+    has_pairs: bool = False
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The whole space that its own tuner spans; on NVIDIA for fp8 also blocks of 8 rows, which files that the
@@ -170,6 +172,7 @@ SERVERS: Mapping[str, Server] = {
             ),
             ("a_desc", "even_Ks"),
             (32, 64, 128, 256),
+            has_pairs=True,
         ),
     )
 }

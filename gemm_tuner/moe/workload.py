@@ -16,7 +16,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch, OwnSpace
-from gemm_tuner.moe import launch, model, operands, rules
+from gemm_tuner.moe import launch, model, operands, pairs, rules
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
 from gemm_tuner.moe.servers import SERVERS
@@ -65,13 +65,23 @@ class MoeWorkload(PlainWorkload):
             fields |= {name: unset[name] for name in server.axes(one, "hip") if name in unset}
         return PlainConfig(server.family, tuple(fields.items()))
 
+    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
+        one = of(problem)
+        return list(pairs.best(one, screened)) if SERVERS[one.server].has_pairs else []
+
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         one = of(problem)
         if one.kernel is None:
             hint = "the subcommand moe takes it by --kernel_from"
             raise UserError("was read without its kernel", where=one.key, hint=hint)
         shared = MoeProblem(one.server, 1, 1, 16, 16, 1, kernel_sha=one.kernel_sha)
-        return {**super().template_values(shared, configs), "body": TEMPLATE, "taken": one.kernel}
+        values = super().template_values(shared, ())
+        fields = tuple(dict.fromkeys(axis for config in configs for axis in config.options()))
+        rows = [
+            (config.name, config.kernel_symbol, config.family, *map(config.options().get, fields)) for config in configs
+        ]
+        named = ("name", "binary", "family", *fields)
+        return {**values, "configs": rows, "fields": named, "body": TEMPLATE, "taken": one.kernel}
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
         text = launch.specialization(of(problem), config.to_dict()["BLOCK_SIZE_M"])

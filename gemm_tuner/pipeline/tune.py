@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.measure.fleet import Fleet, Launcher
 from gemm_tuner.pipeline import run_start, serving
@@ -52,7 +55,7 @@ class Tuning:
         """
         self.older.add(self.states, self.session.device)
         scripts = self.prepare()
-        states, settings = self.restore(), self.session.settings
+        states, settings = self.restore(scripts), self.session.settings
         with self.session.compile_stage(scripts) if settings.compile_stage else nullcontext() as compiling:
             checks = self.session.check_stage(scripts, compiling)
             if states:
@@ -63,7 +66,11 @@ class Tuning:
                     rounds.learn(screened)
                 if compiling:
                     compiling.note_idle()
-                self.decide(self.picker.compiled(self.picker.best(states), compiling), checks)
+                more = self.recombine(states, scripts)
+                finalists = [
+                    (state, [*names, *more.get(state.problem, ())]) for state, names in self.picker.best(states)
+                ]
+                self.decide(self.picker.compiled(finalists, compiling), checks)
             if settings.compare == "all":
                 checks.check_others(self.fleet.first_alive(), self.states)
         self.session.outcomes.write()
@@ -116,7 +123,16 @@ class Tuning:
         self.settlement = Settlement(*by, one.store, one.outcomes, one.log, self.older, self.servers, self.finals)
         return scripts
 
-    def restore(self) -> list[SizeState]:
+    def recombine(self, states: Sequence[SizeState], scripts: Scripts) -> dict[Problem, list[str]]:
+        """Adds configurations that the screening of single kernels speaks for; returns their names."""
+        found = {state.problem: names for state in states if (names := recombined(state))}
+        if found:
+            wanted = ((state.problem, config) for state in self.states for config in state.kept.values())
+            scripts.update(self.session.write_scripts(wanted))
+            self.finals.plan_by(self.session.planner(scripts))
+        return found
+
+    def restore(self, scripts: Scripts) -> list[SizeState]:
         """Records what an earlier start of this run found, and settles again what that settled. Returns the sizes that
         are still open."""
         store = self.session.store
@@ -125,6 +141,8 @@ class Tuning:
             for timing in store.timings(state.problem, SCREEN):
                 state.record_timing(timing, SCREEN)
             state.record_crashes(store.begun(state.problem), MOST_CRASHES)
+        self.recombine(self.states, scripts)
+        for state in self.states:
             if settled[state.problem] is not None:
                 state.rows = store.state_rows(state.problem)
         self.finals.restore(self.states, [state for state in self.states if settled[state.problem] is not None])
@@ -203,3 +221,17 @@ class Tuning:
                 return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
             checks.run(self.fleet.first_alive(), wanted)
+
+
+def recombined(state: SizeState) -> list[str]:
+    """Adds what ``Workload.recombined`` makes of a size's screened configurations; returns their names."""
+    screened = [
+        (state.kept[name], tuple(state.rows[name]["kernels_us"]))
+        for name in state.fastest(len(state.kept))
+        if "kernels_us" in state.rows[name]
+    ]
+    made = workload_of(state.problem.kind).recombined(state.problem, screened) if screened else []
+    new = [config for config in made if config.name not in state.kept]
+    if new:
+        state.extend(pd.DataFrame([config.to_dict() for config in new]), new, [0.0] * len(new))
+    return [config.name for config in made]

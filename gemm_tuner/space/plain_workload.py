@@ -56,6 +56,9 @@ class PlainWorkload:
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
         return None
 
+    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
+        return []
+
     def default_config(self, problem: Problem, device: Device) -> Config | None:
         return None
 

@@ -71,6 +71,8 @@ class SizeState:
                 f"{stage}_min_us": round(min(timing.samples_us), 3),
                 f"{stage}_samples": len(timing.samples_us),
             }
+            if timing.kernels_us and stage == "screen":
+                numbers["kernels_us"] = list(timing.kernels_us)
         self.record(timing.name, timing.status, timing.message, **numbers)
 
     def record_finals(self, name: str, us: float, samples_us: Sequence[float]) -> None:

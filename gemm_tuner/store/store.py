@@ -19,7 +19,7 @@ from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing
 from gemm_tuner.core.workload import problem_from_dict
 
 STORE_FILE = "run.sqlite"
-FORMAT_VERSION = "4"
+FORMAT_VERSION = "5"
 # Fact: how many kernels the run has asked for so far.
 KERNELS_WANTED = "kernels wanted"
 
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS compiles (
     source TEXT, symbol TEXT, specialization TEXT, result TEXT NOT NULL, PRIMARY KEY (source, symbol, specialization));
 CREATE TABLE IF NOT EXISTS timings (
     id INTEGER PRIMARY KEY, size TEXT, name TEXT, stage TEXT, status TEXT, message TEXT, samples_us TEXT,
-    gpu TEXT NOT NULL, process INTEGER NOT NULL, role TEXT NOT NULL);
+    gpu TEXT NOT NULL, process INTEGER NOT NULL, role TEXT NOT NULL, kernels_us TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS timings_of_size ON timings (size, stage);
 CREATE TABLE IF NOT EXISTS begun (size TEXT, name TEXT, times INTEGER, PRIMARY KEY (size, name));
 CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, size TEXT, name TEXT, verdict TEXT NOT NULL);
@@ -147,12 +147,12 @@ class Store:
         rows = [
             (
                 *(t.problem.key, t.name, stage, t.status.value, t.message),
-                *(json.dumps(t.samples_us), gpu_of(t.problem), t.process, t.role.value),
+                *(json.dumps(t.samples_us), gpu_of(t.problem), t.process, t.role.value, json.dumps(t.kernels_us)),
             )
             for t in timings
         ]
-        columns = "size, name, stage, status, message, samples_us, gpu, process, role"
-        self._write(f"INSERT INTO timings ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        columns = "size, name, stage, status, message, samples_us, gpu, process, role, kernels_us"
+        self._write(f"INSERT INTO timings ({columns}) VALUES ({', '.join('?' * 10)})", rows)
 
     def timed_on(self, problem: Problem, stage: str) -> dict[str, int]:
         """How many timings of a size's stage each GPU has."""
@@ -167,10 +167,11 @@ class Store:
     def timings(self, problem: Problem, stage: str) -> list[Timing]:
         """The timings of a size's stage in the order they came."""
 
-        def decode(name: str, status: str, message: str, samples: str, process: int, role: str) -> Timing:
-            return Timing(problem, name, Status(status), tuple(json.loads(samples)), message, process, Role(role))
+        def decode(name: str, status: str, message: str, samples: str, process: int, role: str, kernels: str) -> Timing:
+            of = tuple(json.loads(samples)), message, process, Role(role), tuple(json.loads(kernels))
+            return Timing(problem, name, Status(status), *of)
 
-        columns = "name, status, message, samples_us, process, role"
+        columns = "name, status, message, samples_us, process, role, kernels_us"
         query = f"SELECT {columns} FROM timings WHERE size = ? AND stage = ? ORDER BY id"
         return self._rows(query, (problem.key, stage), decode)
 

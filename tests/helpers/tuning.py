@@ -122,6 +122,7 @@ class StandInGpu:
     before:   called with each plan before it runs; may raise, as a GPU does that fails.
     after_a_size: called with the plan when a size is through.
     wrong:    names that a check finds wrong.
+    kernels:  own times of the kernels of a call, by name.
     """
 
     us: Mapping[str, float] = field(default_factory=dict)
@@ -129,6 +130,7 @@ class StandInGpu:
     drift: float = 0.0
     jitter: float = 0.0
     vendor_us: float = 90.0
+    kernels: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     before: Callable[[Plan], None] = ignore
     after_a_size: Callable[[Plan], None] = ignore
     wrong: frozenset[str] = frozenset()
@@ -159,7 +161,9 @@ class StandInGpu:
             if status is not None:
                 ran = status in (Status.OK, Status.EARLY_STOPPED)
                 samples = self._samples(name, factors, dice) if ran else ()
-                found[work.problem, name] = Timing(work.problem, name, status, samples, "" if ran else "it failed")
+                of = samples, "" if ran else "it failed"
+                kernels_us = self.kernels.get(name, ())
+                found[work.problem, name] = Timing(work.problem, name, status, *of, kernels_us=kernels_us)
         if plan.stage == FINALS and work.vendor:
             samples = tuple(self.vendor_us * factor for factor in factors)
             found[work.problem, VENDOR] = Timing(work.problem, VENDOR, Status.OK, samples)

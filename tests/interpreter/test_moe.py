@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import moe_kernel_source
 import pytest
@@ -12,7 +14,7 @@ from moe_runner import checked
 from samples import device
 
 from gemm_tuner.core.plain_config import PlainConfig
-from gemm_tuner.moe import kernel_source
+from gemm_tuner.moe import kernel_source, launch, pairs
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS, entry
 from gemm_tuner.moe.workload import WORKLOAD
@@ -63,6 +65,27 @@ def test_both_gemms_are_right(case: str, server: str, tmp_path: Path) -> None:
     found = checked(script, problem, configs[0])
     assert found.ok, found.message
     assert 0 < found.error_over_bound <= 1
+
+
+def test_a_pair_launches_a_tile_for_each_gemm(tmp_path: Path) -> None:
+    problem = replace(FP8, server="sglang")
+    one, other = configs_of(problem, TILES[0], (16, 64, 32, 16, 4, 3))
+    (pair, *_) = pairs.best(problem, [(one, (1.0, 9.0)), (other, (9.0, 1.0))])
+    script, problem = written(tmp_path, SOURCES["sglang"], problem, (one, pair))
+    assert checked(script, problem, pair).ok and checked(script, problem, one).ok
+    config = script_config(script, pair.name)
+    symbols = [launch.symbol(problem, config, part) for part in launch.PARTS]
+    assert symbols == ["sglang_moe_up_16x32x32_g1_w4_s2", "sglang_moe_down_16x64x32_g16_w4_s3"]
+    alone = launch.symbol(problem, script_config(script, one.name), launch.UP)
+    assert alone == symbols[0]  # one binary
+
+
+def script_config(script: str, name: str) -> dict[str, Any]:
+    """A configuration as launchers find it in the text of a script."""
+    text = Path(script).read_text()
+    fields = ast.literal_eval(text.split("FIELDS = ")[1].splitlines()[0])
+    rows = (ast.literal_eval(line.strip().rstrip(",")) for line in text.splitlines() if line.startswith("    ('"))
+    return next(dict(zip(fields, row, strict=True)) for row in rows if row[0] == name)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,16 @@ def test_all_kernels_of_a_call_are_summed() -> None:
     assert by_order(rows, split) == ({(0, SPLIT): (11.0, 22.0), (0, A): (5.0,)}, set())
 
 
+def test_kernels_of_a_call_have_times_of_their_own_in_the_calls_order() -> None:
+    """A profiler may list a kernel of another stream first; the median is that of each kernel."""
+    rows = [(SPLIT, 9.0), (REDUCE, 9.0), (SPLIT, 5.0), (REDUCE, 1.0), (SPLIT, 7.0), (REDUCE, 3.0), (A, 2.0)]
+    planned = calls((0, SPLIT, (SPLIT, REDUCE), True), *[(0, SPLIT, (SPLIT, REDUCE))] * 2, (0, A, (A,)))
+    assert join(trace(rows), planned, by_scope=False).kernels_us == {(0, SPLIT): (6.0, 2.0)}
+    scopes = ["L0", "L0", "L1", "L1", "L2", "L2", "L3"]
+    turned = [*rows[:2], rows[3], rows[2], *rows[4:]]
+    assert join(trace(turned, scopes), planned, by_scope=True).kernels_us == {(0, SPLIT): (6.0, 2.0)}
+
+
 def test_the_span_of_several_kernels_counts_where_the_queue_was_full() -> None:
     """And their sum where the host may have kept the GPU waiting, or the profiler keeps no real time."""
     call = calls((0, SPLIT, (SPLIT, REDUCE)), (0, VENDOR, ()), (0, A, (A,)))

@@ -1,0 +1,39 @@
+"""Pairs of configurations, one for each GEMM, of one BLOCK_SIZE_M: both GEMMs read rows that were aligned once.
+
+Every configuration is screened for both GEMMs, and a call's time is nearly the sum of the two kernels' own. So the best
+pair of each BLOCK_SIZE_M is that of the least own times, of which most were never launched together: the finals do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Config
+from gemm_tuner.moe.launch import OF_DOWN, SHAPE_FIELDS
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
+
+MOST = 4  # pairs that come into the finals
+EACH = 2  # configurations of each GEMM and BLOCK_SIZE_M that are paired
+
+Screened = Sequence[tuple[Config, tuple[float, ...]]]
+
+
+def best(problem: MoeProblem, screened: Screened) -> Iterator[PlainConfig]:
+    """The pairs of two different configurations with the least sums of own times, best first."""
+    single = [(one.options(), us) for one, us in screened if len(us) == 2 and not _is_pair(one)]
+    found = []
+    for block_m in sorted({options["BLOCK_SIZE_M"] for options, _ in single}):
+        mine = [(options, us) for options, us in single if options["BLOCK_SIZE_M"] == block_m]
+        ups, downs = (sorted(mine, key=lambda one: (one[1][part], *one[0].values()))[:EACH] for part in (0, 1))
+        found += [(up[1][0] + down[1][1], up[0], down[0]) for up, down in product(ups, downs) if up[0] != down[0]]
+    found.sort(key=lambda one: (one[0], *one[1].values(), *one[2].values()))
+    for _, up, down in found[:MOST]:
+        of_down = {OF_DOWN + name: down[name] for name in (*SHAPE_FIELDS, *AMD_FIELDS) if name in down}
+        yield PlainConfig(SERVERS[problem.server].family, tuple({**up, **of_down}.items()))
+
+
+def _is_pair(config: Config) -> bool:
+    return any(name.startswith(OF_DOWN) for name in config.options())

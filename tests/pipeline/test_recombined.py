@@ -1,0 +1,75 @@
+"""Pairs of configurations that single kernels' times speak for: in the finals, chosen, and found again by a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuning import StandInGpu, restarted, session, state_of
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.kernels.taken import TakenKernel
+from gemm_tuner.moe import pairs
+from gemm_tuner.moe.launch import DOWN, UP, part_config
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import entry
+from gemm_tuner.pipeline.session import Session
+from gemm_tuner.pipeline.tune import Tuning
+
+KERNEL = TakenKernel("kernel.py", "fused_moe_kernel", "", "def fused_moe_kernel(NAME): pass", (), (), "0" * 12)
+LAYER = MoeProblem("sglang", 64, 64, 128, 256, 4, kernel_sha=KERNEL.sha, kernel=KERNEL)
+TILES = ((16, 32, 64, 1, 4, 2), (16, 64, 64, 1, 4, 2), (32, 32, 64, 1, 4, 2), (32, 64, 64, 1, 4, 2))
+A, B, C, D = CONFIGS = tuple(PlainConfig("sglang_moe", tuple(entry(*tile).items())) for tile in TILES)
+# Up and down. The least of both GEMMs are A and D, which have another BLOCK_SIZE_M.
+KERNELS = dict(
+    zip((one.name for one in CONFIGS), ((10.0, 60.0), (50.0, 15.0), (30.0, 50.0), (60.0, 10.0)), strict=True)
+)
+ALONE = {name: sum(us) for name, us in KERNELS.items()}
+
+
+def test_a_pair_has_one_block_of_rows_and_the_least_sum() -> None:
+    screened = [(one, KERNELS[one.name]) for one in CONFIGS]
+    first, *others = found = list(pairs.best(LAYER, screened))
+    assert len(found) == 4
+    assert part_config(first.options(), UP) == A.options() and part_config(first.options(), DOWN) == B.options()
+    assert all(one.options()["BLOCK_SIZE_M"] in (16, 32) for one in others)
+    assert list(pairs.best(LAYER, [*screened, (first, (10.0, 15.0))])) == found
+    assert list(pairs.best(LAYER, [(A, (1.0,)), (B, ())])) == []
+
+
+def tuned(made: Session, gpu: StandInGpu) -> Tuning:
+    layer: Any = LAYER
+    configs: Any = CONFIGS
+    run = Tuning(made, [state_of(layer, configs)], (gpu,))
+    run.run()
+    return run
+
+
+def test_the_best_pair_wins_the_finals_and_is_settled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (best, *_) = pairs.best(LAYER, [(one, KERNELS[one.name]) for one in CONFIGS])
+    gpu = StandInGpu(us={**ALONE, best.name: 26.0}, kernels=KERNELS, drift=0.03, jitter=0.001)
+    layer: Any = LAYER
+    made = session(tmp_path, layer, search="full", compile_stage=False)
+    run = tuned(made, gpu)
+    choice = made.outcomes.choices[LAYER]
+    assert choice.config == best and choice.median_us == pytest.approx(26.0, rel=0.04)
+    run.states[0].assert_complete()
+    idle = StandInGpu()
+    again = restarted(made)
+    run = tuned(again, idle)
+    assert again.outcomes.choices[LAYER].config == best
+    assert idle.plans == []
+    run.states[0].assert_complete()
+
+
+def test_a_server_with_one_file_gets_no_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    layer: Any = MoeProblem("vllm", 64, 64, 128, 256, 4, kernel_sha=KERNEL.sha, kernel=KERNEL)
+    configs: Any = tuple(PlainConfig("vllm_moe", one.values) for one in CONFIGS)
+    made = session(tmp_path, layer, search="full", compile_stage=False)
+    kernels = {one.name: us for one, us in zip(configs, KERNELS.values(), strict=True)}
+    state = state_of(layer, configs)
+    Tuning(made, [state], (StandInGpu(us={n: sum(us) for n, us in kernels.items()}, kernels=kernels),)).run()
+    assert len(state.kept) == len(configs) + 1  # and the default
