@@ -257,6 +257,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         arch=arguments.arch,
         heuristics=not arguments.no_heuristics,
         profiler=arguments.profiler,
+        screen_with=arguments.screen_with,
         replay_dir=arguments.replay,
         gpu_ids=arguments.gpu_ids,
         ngpus=arguments.ngpus,

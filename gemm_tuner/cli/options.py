@@ -27,6 +27,7 @@ from gemm_tuner.gemm.operands import INIT_TYPES
 from gemm_tuner.gemm.problem import ACTIVATIONS, PRECISIONS, SCALE_BLOCK, SCALINGS
 from gemm_tuner.gemm.problem_keys import dtype_hint
 from gemm_tuner.gemm.served import NAMES as SERVERS
+from gemm_tuner.pipeline.settings import IN_PROCESS
 from gemm_tuner.profilers import AUTO, PROFILERS
 from gemm_tuner.search import SEARCHES
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
@@ -82,6 +83,7 @@ REPLACED = {
     "hack_triton_compiler": "not needed: kernels are compiled by workers that never open the GPU",
 }
 REPLAY = "replay"
+SCREENERS = (AUTO, IN_PROCESS, *(profiler.name for profiler in PROFILERS))
 PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
 
 
@@ -238,6 +240,10 @@ def _timing(parser: Parser) -> None:
     group = parser.add_argument_group("compiling and timing")
     group.add_argument("--profiler", metavar="NAME", type=one_of(PROFILER_NAMES), default=AUTO,
                        help=f"one of {', '.join(PROFILER_NAMES)} (default: %(default)s)")  # fmt: skip
+    group.add_argument("--screen_with", metavar="NAME", type=one_of(SCREENERS), default=AUTO,
+                       help=f"what times screening, which only ranks: {IN_PROCESS} (proton in one launcher process "
+                       "a GPU, which lives over the rounds), or a profiler's name; finals always run under --profiler "
+                       f"(default: %(default)s, which is {IN_PROCESS} where proton runs)")  # fmt: skip
     group.add_argument(
         "--replay", metavar="DIR", type=Path, help="for --profiler replay: the raw folder of a run with --keep"
     )

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 
@@ -61,10 +62,17 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
         return EXIT_CANNOT_WRITE
 
 
-def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path, turn: Path | None = None) -> int:
+def run_journalled(
+    plan: Plan,
+    scripts: list[ModuleType],
+    path: Path,
+    stop: Path,
+    turn: Path | None = None,
+    recording: AbstractContextManager[None] | None = None,
+) -> int:
     """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written.
 
-    turn: locked from before the GPU is used until this process ends.
+    turn: locked from before the GPU is used until this process ends. recording: what times the kernels in this process.
     """
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
@@ -78,7 +86,8 @@ def run_journalled(plan: Plan, scripts: list[ModuleType], path: Path, stop: Path
             if plan.stage == VERIFY:
                 verify(plan, journal, scripts, stop, interpreted=plan.device not in devices_of(language))
             else:
-                with HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext() as clock:
+                clocked = HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext()
+                with recording or contextlib.nullcontext(), clocked as clock:
                     run(plan, journal, scripts, stop, language, clock)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
@@ -94,7 +103,9 @@ def devices_of(language: Language) -> set[str]:
     return {"cpu" if backend == "cpu" else "cuda" for backend in language.backends}
 
 
-def load_scripts(plan: Plan, where: Path, folder: Path) -> list[ModuleType]:
+def load_scripts(
+    plan: Plan, where: Path, folder: Path, load: Callable[[str], ModuleType] = load_script
+) -> list[ModuleType]:
     """The plan's scripts, which lie in ``folder``. This runs them: a plan from somebody else is as good as a program
     of theirs.
 
@@ -104,7 +115,7 @@ def load_scripts(plan: Plan, where: Path, folder: Path) -> list[ModuleType]:
     for path in paths:
         if not path.is_file():
             raise UserError(f"there is no script {show(str(path))}", where=str(where))
-    scripts = [load_script(str(path)) for path in paths]
+    scripts = [load(str(path)) for path in paths]
     for work in plan.work:
         for script, name in work.entries:
             if name not in scripts[script].CONFIGS:

@@ -30,6 +30,9 @@ class Launcher(Protocol):
     def overlaps(self) -> bool:
         """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""
 
+    def prepare(self) -> None:
+        """Starts what takes time before the first plan of screening, without touching the GPU."""
+
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Times the plan's entries."""
 
@@ -56,6 +59,11 @@ class Fleet:
     @property
     def overlaps(self) -> bool:
         return all(launcher.overlaps for launcher in self.launchers)
+
+    def prepare(self) -> None:
+        """Lets all launchers start what takes time before they are needed."""
+        for gpu in self.alive():
+            self.launchers[gpu].prepare()
 
     def alive(self) -> list[int]:
         return [index for index in range(len(self.launchers)) if index not in self.dead]

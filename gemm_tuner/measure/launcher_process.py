@@ -55,6 +55,9 @@ class LiveLauncher(Control):
                 env.pop(name, None)
         return env
 
+    def prepare(self) -> None:
+        """Nothing takes time that could be taken before a plan is known."""
+
     def placed(self, plan: Plan) -> Plan:
         """The plan for this launcher's processor."""
         return replace(plan, device="cpu" if self.backend == "cpu" else "cuda")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+import math
+import statistics
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,6 +117,24 @@ def halves(plan: Plan) -> list[Plan]:
         return [plan]
     middle = len(apart) // 2
     return [replace(plan, work=joined(part)) for part in (apart[:middle], apart[middle:])]
+
+
+def cut(plan: Plan, most_entries: int) -> list[Plan]:
+    """The plan in parts of at most so many entries, in their order."""
+    apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
+    parts = [apart[at : at + most_entries] for at in range(0, len(apart), most_entries)]
+    return [replace(plan, work=joined(part)) for part in parts]
+
+
+def told_the_best(works: Iterable[Work], timings: Mapping[Key, Timing]) -> Iterator[Work]:
+    """The works, each with the time of its size's fastest configuration where these timings know a faster one."""
+    best: dict[Problem, float] = {}
+    for (problem, _), timing in timings.items():
+        if timing.status == Status.OK and timing.samples_us:
+            best[problem] = min(best.get(problem, math.inf), statistics.median(timing.samples_us))
+    for work in works:
+        known = [us for us in (work.best_us, best.get(work.problem, 0.0)) if us > 0]
+        yield replace(work, best_us=min(known, default=0.0))
 
 
 def probes(plan: Plan, index: int) -> list[Plan]:

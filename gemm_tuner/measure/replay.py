@@ -21,11 +21,13 @@ from gemm_tuner.measure.parse_run import collect
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
 from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, load_json, record_of
 
 RECORDING, RAW = "recording.json", "raw"
+PROTON = Proton()
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
 
 
@@ -101,6 +103,10 @@ class Recording:
             if plan.stage in stages and not (path.parent / PROBE).exists():
                 yield path.parent, plan
 
+    def profiler_of(self, plan: Plan) -> Profiler:
+        """What timed a plan: screening may have been timed by proton where finals were not."""
+        return PROTON if plan.scopes else self.profiler
+
     def finals_processes(self) -> set[int]:
         """The numbers of the processes of finals; {0} where all blocks were taken for one, as earlier versions did."""
         return {plan.process for _, plan in self.starts(FINALS)}
@@ -153,7 +159,7 @@ class ReplayLauncher:
         for where, old_plan, journal in self._starts(plan.stage):
             if not one_process and old_plan.process != plan.process:
                 continue
-            for (problem, _), timing in collect(old_plan, journal, self.recording.profiler, where).items():
+            for (problem, _), timing in collect(old_plan, journal, self.recording.profiler_of(old_plan), where).items():
                 found.setdefault(problem, []).append(timing)
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
         for index, work in enumerate(plan.work):
@@ -166,6 +172,9 @@ class ReplayLauncher:
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
         on_found(run.timings)
         return run
+
+    def prepare(self) -> None:
+        """Nothing is started."""
 
     def cancel(self) -> None:
         """Nothing runs."""

@@ -16,17 +16,19 @@ from pathlib import Path
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.journal import Compiles, Event, Finished, read_journal
-from gemm_tuner.launch.plan import FINALS, VENDOR, Plan
+from gemm_tuner.launch.plan import FINALS, SCREEN, VENDOR, Plan
 from gemm_tuner.measure.parse_run import (
     Key,
     at_end,
     collect,
     crash_timing,
+    cut,
     failures,
     given_up,
     halves,
     probes,
     remaining,
+    told_the_best,
     whole_sizes,
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, NotBegun, killed_from_outside, require_journal
@@ -75,23 +77,31 @@ class Failure:
 
 
 def time_plan(
-    plan: Plan, profiler: Profiler, start: Start, folder: Path, on_found: OnFound, wind_down: Callable[[], bool]
+    plan: Plan,
+    profiler: Profiler,
+    start: Start,
+    folder: Path,
+    on_found: OnFound,
+    wind_down: Callable[[], bool],
+    most_entries: int = 0,
 ) -> StageRun:
     """Times every entry of the plan for which its deadline leaves time.
 
     start: runs a plan under the profiler, with its files in a folder. on_found: called with timings as they are known.
+    most_entries: of a start, where starts cost little; 0 is no bound. A crash loses the times of its start.
     Raises EnvironmentFault when the profiler fails twice.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
     first = replace(
         plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range, clock=profiler.uses_clock
     )
-    stage.parts.append(Part(first))
-    while (
-        stage.parts and stage.run.starts < MAX_ATTEMPTS and not (stage.run.starts and (wind_down() or plan.is_over()))
-    ):
+    stage.parts.extend(Part(part) for part in (cut(first, most_entries) if most_entries else [first]))
+    attempts = MAX_ATTEMPTS + len(stage.parts) - 1
+    while stage.parts and stage.run.starts < attempts and not (stage.run.starts and (wind_down() or plan.is_over())):
         part = stage.parts.popleft()
         left = tuple(remaining(part.plan.work, stage.run.timings))
+        if plan.stage == SCREEN:
+            left = tuple(told_the_best(left, stage.run.timings))
         part = replace(part, plan=replace(part.plan, work=left))
         if not part.plan.work:
             continue
@@ -114,7 +124,7 @@ def time_plan(
             stage.parts.extendleft(reversed([replace(part, plan=half, last_try=True) for half in halves(part.plan)]))
     if not wind_down() and not plan.is_over():
         for part in stage.parts:
-            stage.keep(given_up(part.plan, MAX_ATTEMPTS))
+            stage.keep(given_up(part.plan, attempts))
     stage.run.seconds = time.monotonic() - began
     return stage.run
 

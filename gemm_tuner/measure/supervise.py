@@ -85,7 +85,7 @@ class Control:
 
 @dataclass
 class JournalTail:
-    """Follows a growing journal and passes its events on.
+    """Follows a growing journal and passes its events on. finished: whether its last event was heard.
 
     running: whether a configuration is running. ended_at: when the launcher finished or was seen to be dead, a time of
     time.monotonic(); after that the profiler writes its report.
@@ -95,6 +95,7 @@ class JournalTail:
     plan: Plan
     on_event: OnEvent
     ended_at: float | None = None
+    finished: bool = False
     _at_work: bool = False
     _launcher: str = ""
     _offset: int = 0
@@ -123,6 +124,7 @@ class JournalTail:
         if isinstance(event, Process):
             self._launcher = event.identity
         if isinstance(event, Finished):
+            self.finished = True
             self.ended_at = time.monotonic()
         if isinstance(event, (Begin, Round, End, Fail)):
             self._at_work = isinstance(event, (Begin, Round))
@@ -133,6 +135,15 @@ class JournalTail:
 def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control) -> Ended:
     """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
     set, and OutOfTime and NotBegun in the same way; a run that winds down lets it finish the configuration it is at."""
+    heartbeat, limit_s, _ = follow(where, on_event, of)
+    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
+
+
+def follow(
+    where: Path, on_event: OnEvent, of: Control
+) -> tuple[Callable[[], object], Callable[[], float], Callable[[], bool]]:
+    """For a launcher whose plan lies in ``where``: what changes while it is alive, how long that may rest, and whether
+    its journal is complete."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
 
     def heartbeat() -> object:
@@ -150,7 +161,7 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
     def limit_s() -> float:
         return of.launch_limit_s if tail.running else START_LIMIT_S
 
-    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
+    return heartbeat, limit_s, lambda: tail.finished
 
 
 def export(argv: list[str], env: dict[str, str], where: Path, of: Control) -> Ended:

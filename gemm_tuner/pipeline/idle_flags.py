@@ -22,7 +22,7 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     "scaling": ("none", "tensor"),
     "precision": ("ieee", "tf32"),
 }
-_TIMING = ("starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
+_TIMING = ("screen_with", "starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
 _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
 _CHOICE = ("search", "families", "serve", "no_heuristics", "starts_per_round")

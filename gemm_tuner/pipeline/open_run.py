@@ -16,11 +16,13 @@ from gemm_tuner.measure.budget import COSTS_FILE, Costs
 from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.measure.gpu_watch import find_sensor
 from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.screening import External, Resident, StagedLauncher
 from gemm_tuner.pipeline import prepare, recorded, run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.pipeline.session import ProfilerUsed, Session, how_timed, session_of
-from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.pipeline.settings import IN_PROCESS, Settings
+from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.source import codegen
 from gemm_tuner.store import older_configs
 from gemm_tuner.store.results_file import read_earlier, require_same_device
@@ -51,7 +53,9 @@ def opened(
     if environment.source == "measured":
         # A check needs no profiler: proton is always there and never started.
         profiler = profilers.select(settings.profiler if timed else "proton", environment.device.target.backend)
-    named = f"{profiler.name} {profiler.version() or ''}".strip() if profiler else environment.source
+    named = named_of(profiler) if profiler else environment.source
+    if profiler and (screener := screener_of(settings, profiler, environment.device.target.backend)) is not profiler:
+        named += f", screening: {named_of(screener) if screener else IN_PROCESS}"
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         if warning := prepare.note(settings, environment.device.target.arch):
             print_line(console, warning)
@@ -68,9 +72,49 @@ def opened(
         used = profiler_used(profiler, environment)
         session = session_of(settings, environment, folder, store, asked, log, used, costs)
         launchers = [] if run_start.is_finished(store) else launchers_for(session, profiler)
+        for launcher in launchers:
+            if isinstance(launcher, StagedLauncher):
+                stack.callback(launcher.close)
         if session.gpus.sensor is not None:
             stack.callback(session.gpus.sensor.close)
         yield launchers, session
+
+
+def named_of(profiler: profilers.Profiler) -> str:
+    return f"{profiler.name} {profiler.version() or ''}".strip()
+
+
+def screener_of(settings: Settings, profiler: profilers.Profiler, backend: str) -> profilers.Profiler | None:
+    """What times screening: None for proton in the launcher's own process. Raises EnvironmentFault for a tool that is
+    not installed."""
+    if settings.screen_with not in (profilers.AUTO, IN_PROCESS):
+        return profilers.select(settings.screen_with, backend, "--screen_with")
+    proton = Proton()
+    if proton.supports(backend) and proton.version() is not None:
+        return None
+    if settings.screen_with == IN_PROCESS:
+        raise profilers.unusable(f"proton cannot time {backend} kernels here", backend, proton.install_hint)
+    return profiler
+
+
+def staged(session: Session, profiler: profilers.Profiler, gpu: int) -> Launcher:
+    """What times on a GPU."""
+    folder, settings, backend = session.folder, session.settings, session.environment.device.target.backend
+    asked, screener = session.limits.interruption, screener_of(settings, profiler, backend)
+
+    def live(under: profilers.Profiler) -> LiveLauncher:
+        return LiveLauncher(
+            *(settings.language, under, folder.cache, folder.scripts, backend, gpu),
+            wind_down=lambda: asked.asked,
+            launch_limit_s=settings.launch_limit_s,
+            turn=folder.raw / f"gpu{gpu}.turn" if under.runs_beside_others else None,
+        )
+
+    finals = live(profiler)
+    if screener is profiler:
+        return finals
+    by = External(live(screener)) if screener else Resident(finals, folder.raw / f"gpu{gpu}-screening.log")
+    return StagedLauncher(by, finals, session.log.say)
 
 
 def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
@@ -102,16 +146,7 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
                 how_timed(settings, environment),
                 recorded.made_with(settings),
             )
-        asked, limit_s = session.limits.interruption, settings.launch_limit_s
-        return [
-            LiveLauncher(
-                *(settings.language, profiler, folder.cache, folder.scripts, backend, gpu),
-                wind_down=lambda: asked.asked,
-                launch_limit_s=limit_s,
-                turn=folder.raw / f"gpu{gpu}.turn" if profiler.runs_beside_others else None,
-            )
-            for gpu in environment.gpus
-        ]
+        return [staged(session, profiler, gpu) for gpu in environment.gpus]
     if environment.recording is not None:
         return [replay.ReplayLauncher(environment.recording)]
     return []

@@ -65,6 +65,7 @@ class Rounds:
         Raises KeyboardInterrupt when the run is to end, AssertionError for a search that never ends.
         """
         self.limits.interruption.check()
+        self.fleet.prepare()
         with self.log.stage("search"):
             proposed = self.search.propose([view_of(one) for one in self.states], self.gpus.device)
         if not proposed or not self.limits.pace.has_time_to_screen(len(self.states)):

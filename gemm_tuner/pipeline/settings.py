@@ -14,6 +14,9 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
 
+# Screening by proton in the launcher's own process.
+IN_PROCESS = "in_process"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -26,6 +29,7 @@ class Settings:
     older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
               older_served: those that its rows have for servers.
     gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    screen_with: the profiler of screening, IN_PROCESS, or "auto".
     given:    the flags that the command line named, as typed, by their names in argparse.
     cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
     fresh:    start a new run even where this one was begun before.
@@ -43,6 +47,7 @@ class Settings:
     serve: tuple[str, ...] = ()
     kernels: Mapping[str, ConsumerKernel] = field(default_factory=dict)
     profiler: str = "auto"
+    screen_with: str = "auto"
     replay_dir: Path | None = None
     gpu_ids: tuple[int, ...] | None = None
     ngpus: int | None = None

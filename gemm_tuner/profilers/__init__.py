@@ -18,17 +18,17 @@ PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton
 AUTO_ORDER = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proton", "ncu"), "cpu": ("clock",)}
 
 
-def select(name: str, backend: str) -> Profiler:
+def select(name: str, backend: str, flag: str = "--profiler") -> Profiler:
     """The profiler called ``name``; 'auto' takes the first of AUTO_ORDER that is installed.
 
-    backend: 'cuda', 'hip' or 'cpu'. Raises UserError for a name that does not exist, and
+    backend: 'cuda', 'hip' or 'cpu'. flag: that named it. Raises UserError for a name that does not exist, and
     EnvironmentFault for a tool that is not installed or is not for this GPU.
     """
     by_name = {profiler.name: profiler for profiler in PROFILERS}
     if name == AUTO:
         return first_installed([by_name[one] for one in AUTO_ORDER.get(backend, ())], backend)
     if name not in by_name:
-        raise UserError(f"there is no profiler {name!r}", where="--profiler", accepted=", ".join((AUTO, *by_name)))
+        raise UserError(f"there is no profiler {name!r}", where=flag, accepted=", ".join((AUTO, *by_name)))
     profiler = by_name[name]
     if not profiler.supports(backend):
         raise unusable(f"{name} cannot time {backend} kernels", backend)

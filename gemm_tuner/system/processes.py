@@ -69,6 +69,80 @@ def how_it_ended(exit_status: int) -> str:
         return f"signal {-exit_status}"
 
 
+class Watched:
+    """A command in a process group of its own, its output in ``log_path``; it hears ``tell`` on its standard input.
+
+    Raises FileNotFoundError for a command that does not exist.
+    """
+
+    def __init__(self, argv: list[str], env: dict[str, str], log_path: Path) -> None:
+        if shutil.which(argv[0], path=env.get("PATH")) is None:
+            raise FileNotFoundError(2, "no such command", argv[0])
+        self.log_path, self._mark = log_path, secrets.token_hex(8)
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                guarded_command(argv),
+                env={**env, MARK: self._mark, OWNER: identity(os.getpid())},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def tell(self, line: str) -> None:
+        """Writes a line to its standard input; nothing happens when it has ended."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def hear_no_more(self) -> None:
+        """Ends its standard input."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def wait(
+        self,
+        heartbeat: Callable[[], object],
+        stall_limit_s: float | Callable[[], float],
+        done: Callable[[], bool] = lambda: False,
+        tick_s: float = TICK_S,
+    ) -> Ended:
+        """Until the command ends, or ``done`` says that it has done what it was told: then its status counts as 0.
+
+        ``heartbeat`` is called a few times a second; while the value it returns changes, the process is alive. When it
+        stays the same for ``stall_limit_s``, which may change as it goes, the command is killed with all it started.
+        """
+        started = last_change = time.monotonic()
+        seen: object = object()
+        stalled = False
+        limit_s = stall_limit_s() if callable(stall_limit_s) else stall_limit_s
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=tick_s)
+            beat, now = heartbeat(), time.monotonic()
+            status = self._process.returncode
+            if status is not None or done():
+                return Ended(status or 0, stalled, time.monotonic() - started, self.log_path, limit_s)
+            if beat != seen:
+                seen, last_change = beat, now
+            elif now - last_change > (limit_s := stall_limit_s() if callable(stall_limit_s) else stall_limit_s):
+                stalled = True
+                kill_family(self._process.pid, self._mark)
+
+    def kill(self) -> None:
+        """Kills it with all it started, those included that made a session of their own (nsys does so with what it
+        profiles): they are known by a mark in their environment."""
+        self.hear_no_more()
+        kill_family(self._process.pid, self._mark)
+        self._process.wait()
+
+
 def run_watched(
     argv: list[str],
     env: dict[str, str],
@@ -77,46 +151,14 @@ def run_watched(
     heartbeat: Callable[[], object],
     stall_limit_s: float | Callable[[], float],
 ) -> Ended:
-    """Runs a command in a process group of its own, its output in ``log_path``.
-
-    ``heartbeat`` is called a few times a second; while the value it returns changes, the process is
-    alive. When it stays the same for ``stall_limit_s``, which may change as it goes, the command is killed with
-    all it started, those included that made a session of their own (nsys does so with what it profiles): they
-    are known by a mark in their environment. All are killed too when this process leaves by an exception (Ctrl-C).
-    Raises FileNotFoundError for a command that does not exist.
-    """
-    if shutil.which(argv[0], path=env.get("PATH")) is None:
-        raise FileNotFoundError(2, "no such command", argv[0])
-    mark = secrets.token_hex(8)
-    started = last_change = time.monotonic()
-    seen: object = object()
-    stalled = False
-    limit_s = stall_limit_s() if callable(stall_limit_s) else stall_limit_s
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            guarded_command(argv),
-            env={**env, MARK: mark, OWNER: identity(os.getpid())},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=TICK_S)
-                beat, now = heartbeat(), time.monotonic()
-                if process.returncode is not None:
-                    break
-                if beat != seen:
-                    seen, last_change = beat, now
-                elif now - last_change > (limit_s := stall_limit_s() if callable(stall_limit_s) else stall_limit_s):
-                    stalled = True
-                    kill_family(process.pid, mark)
-        finally:
-            kill_family(process.pid, mark)
-            process.wait()
-    return Ended(process.returncode, stalled, time.monotonic() - started, log_path, limit_s)
+    """Runs a command without standard input to its end, as ``Watched.wait``. All that it started is killed too when
+    this process leaves by an exception (Ctrl-C). Raises FileNotFoundError for a command that does not exist."""
+    watched = Watched(argv, env, log_path)
+    try:
+        watched.hear_no_more()
+        return watched.wait(heartbeat, stall_limit_s)
+    finally:
+        watched.kill()
 
 
 def guarded_command(argv: Sequence[str]) -> list[str]:

@@ -185,7 +185,19 @@ def with_stand_in_gpu(
     return machine
 
 
-MEASURED = ("--templates", "templates", "--profiler", "nsys", "--search", "full", "--iters", "5", "--no_heuristics")
+MEASURED = (
+    "--templates",
+    "templates",
+    "--profiler",
+    "nsys",
+    "--screen_with",
+    "nsys",
+    "--search",
+    "full",
+    "--iters",
+    "5",
+    "--no_heuristics",
+)
 PREDICTED = ("--arch", "sm_90")
 
 

@@ -24,7 +24,7 @@ from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
 
-BRIEF = ("--templates", "templates", "--profiler", "nsys")
+BRIEF = ("--templates", "templates", "--profiler", "nsys", "--screen_with", "nsys")
 
 
 def require_one_line(text: str, *words: str) -> None:

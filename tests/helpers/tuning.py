@@ -138,6 +138,8 @@ class StandInGpu:
     cancelled: bool = False
     overlaps: bool = False
 
+    def prepare(self) -> None: ...
+
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.plans.append(plan)
         self.before(plan)

@@ -1,0 +1,148 @@
+"""Times screening apart from finals: in one process a GPU that lives over the rounds, or under another profiler."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
+from gemm_tuner.launch.plan import SCREEN, Plan
+from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
+from gemm_tuner.measure.supervise import OnEvent, follow, ignore
+from gemm_tuner.profilers.proton import Proton
+from gemm_tuner.system.processes import Ended, Watched
+
+# Configurations of one proton session: what a crash of the process loses.
+MOST_ENTRIES = 256
+TICK_S = 0.05
+
+
+class Screening(Protocol):
+    """Times plans of screening."""
+
+    def prepare(self) -> None:
+        """Starts what takes time before the first plan, without touching the GPU."""
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun: ...
+
+    def close(self) -> None:
+        """Leaves the GPU to others. The next plan opens it again."""
+
+
+@dataclass
+class Resident:
+    """A launcher process that stays alive from plan to plan and times kernels itself, with proton (launch/resident.py).
+
+    It is replaced when it crashes or hangs; as under an external profiler one configuration has then failed.
+    """
+
+    live: LiveLauncher
+    log_path: Path
+    module: str = "gemm_tuner.launch.resident"
+    _process: Watched | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def prepare(self) -> None:
+        self._opened()
+
+    def _opened(self) -> Watched:
+        with self._lock:
+            if self._process is None or not self._process.alive:
+                live = self.live
+                argv = [sys.executable, "-m", self.module, str(live.scripts_dir)]
+                environment = live.environment() | Proton().environment()
+                self._process = Watched(argv, environment, self.log_path)
+            return self._process
+
+    def close(self) -> None:
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+            self._process = None
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun:
+        """Raises EnvironmentFault when kernels cannot be timed in this way."""
+
+        def start(part: Plan, where: Path) -> Ended:
+            part.write(where / "plan.json")
+            heartbeat, limit_s, finished = follow(where, on_event, self.live)
+            process = self._opened()
+            process.tell(str(where))
+            done = False
+            try:
+                ended = process.wait(heartbeat, limit_s, finished, TICK_S)
+                done = finished()
+            finally:
+                if not done:
+                    self.close()
+            return ended
+
+        live = self.live
+        run = time_plan(live.placed(plan), Proton(), start, folder, on_found, live.wind_down, MOST_ENTRIES)
+        return replace(run, starts=0)  # of profilers
+
+
+@dataclass
+class External:
+    """Screening under a profiler of its own."""
+
+    live: LiveLauncher
+
+    def prepare(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun:
+        return self.live.timings(plan, folder, on_event, on_found)
+
+
+@dataclass
+class StagedLauncher:
+    """A GPU whose screening is timed in another way than its finals.
+
+    say: called with a sentence when the GPU is screened under the finals' profiler after all.
+    """
+
+    screening: Screening
+    finals: LiveLauncher
+    say: Callable[[str], None]
+
+    @property
+    def overlaps(self) -> bool:
+        return self.finals.overlaps
+
+    def prepare(self) -> None:
+        self.screening.prepare()
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        if plan.stage != SCREEN:
+            self.screening.close()
+            return self.finals.timings(plan, folder, on_event, on_found)
+        try:
+            return self.screening.timings(plan, folder, on_event, on_found)
+        except CannotWrite:
+            raise
+        except EnvironmentFault as fault:
+            self.screening.close()
+            name = self.finals.profiler.name
+            if isinstance(self.screening, External):
+                raise
+            self.say(f"screening goes on under {name}, since it does not work in one process: {fault.one_line()}")
+            self.screening = External(self.finals)
+            again = folder.with_name(f"{folder.name}-again")
+            return self.screening.timings(plan, again, on_event, on_found)
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        self.screening.close()
+        self.finals.verdicts(plan, folder, on_event)
+
+    def cancel(self) -> None:
+        self.finals.cancel()
+
+    def close(self) -> None:
+        self.screening.close()

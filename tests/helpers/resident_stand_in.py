@@ -1,0 +1,63 @@
+"""Takes the resident launcher's place: reads folders of plans from standard input, writes journals as a launcher does,
+and beside each the trace that proton would write. Configurations behave as their names say (launcher_stand_in).
+
+STAND_IN_RESIDENT: 'broken' ends it before the first plan.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+from launcher_stand_in import FLUSH, StandIn
+
+from gemm_tuner.launch.journal import Compiles, Finished, Journal, Process
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.system.processes import identity
+
+
+class Scoped(StandIn):
+    """Notes each kernel under the number of its call."""
+
+    def __init__(self, plan: Plan, journal: Journal) -> None:
+        super().__init__(plan, journal, io.StringIO())
+        self.scopes: dict[str, list[tuple[str, float]]] = {}
+
+    def kernel(self, name: str, us: float) -> None:
+        if name != FLUSH:
+            self.scopes.setdefault(f"L{self.number}", []).append((name, us))
+
+    def tree(self) -> list[object]:
+        scopes = [
+            {"frame": {"name": scope}, "metrics": {}, "children": [leaf(name, us) for name, us in kernels]}
+            for scope, kernels in self.scopes.items()
+        ]
+        return [{"frame": {"name": "ROOT"}, "metrics": {}, "children": scopes}, {}]
+
+
+def leaf(name: str, us: float) -> dict[str, object]:
+    return {"frame": {"name": name}, "metrics": {"count": 1, "time (ns)": us * 1000}, "children": []}
+
+
+def main() -> None:
+    if os.environ.get("STAND_IN_RESIDENT") == "broken":
+        print("CUPTI is not to be had", file=sys.stderr)
+        sys.exit(1)
+    for line in sys.stdin:
+        folder = Path(line.strip())
+        with (folder / "journal.jsonl").open("w") as stream:
+            journal = Journal(stream)
+            journal.write(Process(identity(os.getpid())))
+            stand_in = Scoped(Plan.read(folder / "plan.json"), journal)
+            for index, work in enumerate(stand_in.plan.work):
+                stand_in.time_all(index, work)
+            journal.write(Compiles(0, 1))
+            (folder / "trace.hatchet").write_text(json.dumps(stand_in.tree()))
+            journal.write(Finished())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Screening in a process that stays alive: stand-ins take the place of the launcher in it and of nsys."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from process_samples import ends
+from samples import ROOT, problem
+
+from gemm_tuner.core.records import Timing
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.launch.journal import Process, read_journal
+from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan, Work
+from gemm_tuner.measure import screening
+from gemm_tuner.measure.launcher_process import LiveLauncher
+from gemm_tuner.measure.screening import Resident, StagedLauncher
+from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.system.processes import pid_of
+
+ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
+HELPERS = ROOT / "tests" / "helpers"
+Opened = Callable[..., StagedLauncher]
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Iterator[Opened]:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = shlex.join([sys.executable, "-I", "-S", str(HELPERS / "nsys_stand_in.py")])
+    (folder / "nsys").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "nsys").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS), prepend=os.pathsep)
+    monkeypatch.setenv("STAND_IN_NOTES", str(folder))
+    made: list[StagedLauncher] = []
+
+    def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = 60.0) -> StagedLauncher:
+        of = LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"
+        live = LiveLauncher(*of, wind_down=wind_down, launch_limit_s=limit_s)
+        resident = Resident(live, tmp_path / "resident.log", module="resident_stand_in")
+        made.append(StagedLauncher(resident, live, said.append))
+        return made[-1]
+
+    yield opened
+    for launcher in made:
+        launcher.close()
+
+
+def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN) -> Plan:
+    works = tuple(Work(size, tuple((0, name) for name in names)) for size, names in work)
+    return Plan(stage, (str(HELPERS / "launcher_stand_in.py"),), works, Method(timed_calls=2))
+
+
+def statuses(timings: dict[tuple[GemmProblem, str], Timing]) -> dict[str, str]:
+    return {name: timing.status.value for (_, name), timing in timings.items()}
+
+
+def pids(folder: Path) -> list[int]:
+    """Of the process that worked on each start of a stage."""
+    journals = sorted(folder.glob("start*/journal.jsonl"))
+    return [pid_of(e.identity) for path in journals for e in read_journal(path) if isinstance(e, Process)]
+
+
+def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, tmp_path: Path) -> None:
+    launcher = opened()
+    launcher.prepare()
+    first = launcher.timings(plan((ONE, ["good_1", "split_2", "slow_3"]), (TWO, ["good_1"])), tmp_path / "00-screen")
+    launcher.timings(plan((ONE, ["good_4"])), tmp_path / "01-screen")
+    assert statuses(first.timings) == {"good_1": "ok", "split_2": "ok", "slow_3": "early_stopped"}
+    assert first.timings[ONE, "split_2"].samples_us == (42.0, 44.0)
+    (pid,) = set(pids(tmp_path / "00-screen") + pids(tmp_path / "01-screen"))
+    done = launcher.timings(plan((ONE, ["good_1"]), stage=FINALS), tmp_path / "02-finals")
+    assert ends(pid)
+    assert statuses(done.timings) == {"good_1": "ok"} and (tmp_path / "02-finals/start00/kernels.txt").exists()
+
+
+def test_a_configuration_that_kills_or_hangs_costs_itself(opened: Opened, tmp_path: Path) -> None:
+    launcher = opened(limit_s=2.0)
+    work = (ONE, ["good_1", "kills_2", "good_3", "fails_4", "hangs_5", "good_6", "killed_7"])
+    found = statuses(launcher.timings(plan(work), tmp_path / "00-screen").timings)
+    assert found == {
+        **dict.fromkeys(("good_1", "good_3", "good_6", "killed_7"), "ok"),
+        **{"kills_2": "crashed", "fails_4": "launch_error", "hangs_5": "timeout"},
+    }
+
+
+def test_a_crash_loses_the_times_of_few(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its own session only: what earlier sessions found is not timed again."""
+    monkeypatch.setattr(screening, "MOST_ENTRIES", 2)
+    heard: list[list[str]] = []
+    launcher, names = opened(), ["good_1", "good_2", "good_3", "kills_4", "good_5"]
+    done = launcher.timings(
+        plan((ONE, names)), tmp_path / "00-screen", on_found=lambda found: heard.append([name for _, name in found])
+    )
+    assert heard[:2] == [["good_1", "good_2"], ["kills_4"]] and set(statuses(done.timings)) == set(names)
+    best = [Plan.read(path).work[0].best_us for path in sorted((tmp_path / "00-screen").glob("start*/plan.json"))]
+    assert best[0] == 0.0 and best[-1] == 11.5
+
+
+def test_a_run_that_winds_down_ends_after_what_is_running(opened: Opened, tmp_path: Path) -> None:
+    launcher = opened(wind_down=lambda: True)
+    done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
+    assert statuses(done.timings) == {"kills_2": "crashed"}
+    assert (tmp_path / "00-screen" / "start00" / STOP_FILE).exists()
+
+
+def test_where_it_does_not_work_screening_goes_on_under_the_profiler_of_the_finals(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setenv("STAND_IN_RESIDENT", "broken")
+    launcher = opened()
+    for number in range(2):
+        done = launcher.timings(plan((ONE, ["good_1", "good_2"])), tmp_path / f"0{number}-screen")
+        assert statuses(done.timings) == {"good_1": "ok", "good_2": "ok"}
+    (line,) = said
+    assert "nsys" in line and "CUPTI is not to be had" in line
