@@ -23,7 +23,7 @@ from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
-from gemm_tuner.launch.turn import take_turn
+from gemm_tuner.launch.turn import Turn
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.processes import die_with_the_tuner, identity
 
@@ -72,14 +72,15 @@ def run_journalled(
 ) -> int:
     """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written.
 
-    turn: locked from before the GPU is used until this process ends. recording: what times the kernels in this process.
+    turn: locked while the GPU is used. recording: what times the kernels in this process.
     """
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
+        mine = None
         if turn is not None:
             processor_of(plan.device)  # imports torch, and touches no GPU
-            take_turn(turn, stop.parent)
+            mine = Turn(turn, stop.parent)
         language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
         compiles = language.start_launcher(plan.device)
         try:
@@ -88,7 +89,7 @@ def run_journalled(
             else:
                 clocked = HostClock(path.parent / CLOCK_FILE) if plan.clock else contextlib.nullcontext()
                 with recording or contextlib.nullcontext(), clocked as clock:
-                    run(plan, journal, scripts, stop, language, clock)
+                    run(plan, journal, scripts, stop, language, clock, mine)
         except StickyError as error:
             print(f"GPU context lost: {error}", file=sys.stderr)
             return EXIT_STICKY
@@ -124,9 +125,18 @@ def load_scripts(
 
 
 def run(
-    plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, language: Language, clock: HostClock | None
+    plan: Plan,
+    journal: Journal,
+    scripts: list[ModuleType],
+    stop: Path,
+    language: Language,
+    clock: HostClock | None,
+    turn: Turn | None = None,
 ) -> None:
-    """Runs a plan whose kernels are timed; ends early, between two configurations, once the file ``stop`` is there."""
+    """Runs a plan whose kernels are timed; ends early, between two configurations, once the file ``stop`` is there.
+
+    turn: ended with the last kernel; what the profiler does then leaves the GPU idle.
+    """
     processor = processor_of(plan.device)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     bench = Bench(plan, journal, stop, language, processor, clock)
@@ -144,6 +154,8 @@ def run(
         left -= len(work.entries)
         stage(bench, index, work, scripts)
         processor.free_memory()
+    if turn is not None:
+        turn.end()
     if plan.capture_range:
         processor.stop_recording()
 

@@ -1,7 +1,7 @@
 """Launchers of one GPU that start side by side use the GPU one after another.
 
-What comes before the GPU (a profiler's start, imports) and after it (a profiler's report) overlaps; contexts, memory
-and kernels of two launchers never do.
+What comes before the GPU (a profiler's start, imports) and after it (a profiler's report) overlaps; operands and
+kernels of two launchers never do. The context of a launcher whose profiler writes its report stays, and is idle.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from pathlib import Path
 
 # Lies beside the plan of a launcher that waits for its turn.
 WAITING_FILE = "waiting"
-# Descriptors are closed in ascending order when a process ends: the turn ends after the driver's files are closed.
+# Descriptors are closed in ascending order when a process dies: its turn ends after the driver's files are closed.
 HIGH_DESCRIPTOR = 512
 
 
-def take_turn(lock: Path, folder: Path) -> None:
-    """Waits until no other process holds ``lock``, and holds it until this process ends. folder: of the plan."""
-    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    held = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR)
-    os.close(opened)
-    with _marked(folder / WAITING_FILE):
-        fcntl.flock(held, fcntl.LOCK_EX)
+class Turn:
+    """Holds ``lock`` until ``end``, or until this process ends. Made once no other process holds it.
+
+    folder: of the plan.
+    """
+
+    def __init__(self, lock: Path, folder: Path) -> None:
+        opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        self._held = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR)
+        os.close(opened)
+        with _marked(folder / WAITING_FILE):
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+
+    def end(self) -> None:
+        """Lets the next launcher use the GPU: this one launches nothing more, and has freed its memory."""
+        fcntl.flock(self._held, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from gemm_tuner.core.records import Device
@@ -17,7 +17,8 @@ from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.system import gpu_lock
+from gemm_tuner.system import gpu_lock, nvml
+from gemm_tuner.system.nvml import NvmlError
 
 # The stage in which another process holds the GPU.
 WAITING = "wait for the GPU"
@@ -48,6 +49,15 @@ class Gpus:
         backend, machine = self.device.target.backend, self.environment.machine
         gpus = [(machine.gpu(gpu), visible_gpu(backend, gpu, os.environ)) for gpu in self.environment.gpus]
         return [driver_name(row, visible) for row, visible in gpus]
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether launchers of one GPU may be started side by side: not in its exclusive compute mode."""
+        if self.device.target.backend != "cuda":
+            return True
+        with suppress(NvmlError), nvml.opened() as connection:
+            return all(connection.is_shared(name) for name in self.names)
+        return True
 
     @property
     def labels(self) -> list[str]:

@@ -107,7 +107,7 @@ def staged(session: Session, profiler: profilers.Profiler, gpu: int) -> Launcher
             *(settings.language, under, folder.cache, folder.scripts, backend, gpu),
             wind_down=lambda: asked.asked,
             launch_limit_s=settings.launch_limit_s,
-            turn=folder.raw / f"gpu{gpu}.turn" if under.runs_beside_others else None,
+            turn=folder.raw / f"gpu{gpu}.turn" if under.runs_beside_others and session.gpus.are_shared else None,
         )
 
     finals = live(profiler)

@@ -16,6 +16,8 @@ from gemm_tuner.system.processes import name_of
 # Bits of NVML's clocks event reasons (nvml.h): idle, and those that mean a slow-down which is no normal state under
 # load. The software power cap (0x4) is how a busy GPU runs.
 IDLE = 0x1
+# The compute mode in which several processes may use a GPU (NVML_COMPUTEMODE_DEFAULT).
+SHARED = 0
 SLOWED = {0x8: "hardware slowdown", 0x20: "heat, by the driver", 0x40: "heat, by the hardware", 0x80: "power brake"}
 
 
@@ -69,6 +71,10 @@ class Nvml:
         count = self._ask("nvmlDeviceGetCount") or 0
         handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         return [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in handles]
+
+    def is_shared(self, gpu: str) -> bool:
+        """Whether several processes may have contexts on the GPU at once."""
+        return self._ask("nvmlDeviceGetComputeMode", self._handle(gpu)) in (None, SHARED)
 
     def _handle(self, gpu: str) -> Any:
         """Raises NvmlError for a GPU that is not there."""

@@ -21,6 +21,7 @@ from gemm_tuner.core.workload import problem_from_dict, workload_of
 from gemm_tuner.store import results
 
 KIND = Path(softmax_kind.__file__).parent
+RECORDING = Path(__file__).resolve().parents[1] / "data" / "h200_softmax_recording"
 SIZES = "- {kind: softmax, rows: 64, columns: 100}\n- {kind: softmax, rows: 8, columns: 128, dtype: fp16}\n"
 ONE_SCRIPT = SIZES.replace(", dtype: fp16", "")
 CACHE = Path(os.environ["GEMM_TUNER_CACHE_DIR"])  # of all tests
@@ -105,6 +106,21 @@ def test_the_timed_way_screens_decides_and_checks(machine: Machine) -> None:
     # The stand-in's times follow from names alone: the fastest of all that ran must have been chosen.
     tables = statuses_of(machine)
     assert all(tables[row.problem.key][row.facts["name"]] == "ok" for row in found)
+
+
+def test_what_an_h200_timed_gives_the_rows_that_it_gave(tmp_path: Path) -> None:
+    """Recorded under nsys, with every process of finals and the checks: the timed way without a GPU."""
+    machine = Machine(tmp_path / "run", CACHE)
+    machine.env["PYTHONPATH"] = str(KIND.parent)
+    shutil.copyfile(RECORDING / "sizes.yaml", machine.folder / "sizes.yaml")
+    done = machine.run("--profiler", "replay", "--replay", str(RECORDING / "raw"))
+    assert done.status == 0, done.err
+    recorded = results.read(RECORDING / "tuned.yaml").rows
+    assert [row.verified for row in recorded] == [Verified.TRUE] * 2
+    for old, new in zip(recorded, rows(machine), strict=True):
+        assert (new.problem, new.config) == (old.problem, old.config)
+        assert {**new.facts, "source": ""} == {**old.facts, "source": ""}
+    require_complete_states(machine)
 
 
 def test_kinds_do_not_mix_in_one_run(machine: Machine) -> None:

@@ -25,7 +25,7 @@ from typing import TextIO
 from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
 from gemm_tuner.launch.plan import FINALS, VENDOR, VERIFY, Plan, Work
-from gemm_tuner.launch.turn import take_turn
+from gemm_tuner.launch.turn import Turn
 from gemm_tuner.system.processes import identity
 
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
@@ -132,7 +132,7 @@ def main(path: Path, turn: Path | None) -> None:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
         if turn:
-            take_turn(turn, path.parent)
+            Turn(turn, path.parent)
         stand_in = StandIn(Plan.read(path), journal, kernels)
         for index, work in enumerate(stand_in.plan.work):
             if stand_in.plan.stage == VERIFY:

@@ -11,6 +11,7 @@ from nvml_recording import Gpu, h200, install
 
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.gpu_watch import AmdSmiSensor, NvmlSensor, Sample, find_sensor, watching
+from gemm_tuner.system import nvml
 
 
 class Script:
@@ -156,3 +157,10 @@ def test_of_a_part_of_a_gpu_the_whole_is_read(monkeypatch: pytest.MonkeyPatch) -
     install(monkeypatch, Gpu("MIG-2", {"DeviceHandleFromMigDeviceHandle": whole}))
     sensor, _ = find_sensor("cuda", ["MIG-2"])
     assert sensor is not None and sensor.read("MIG-2").sm_clock_mhz == 1755.0
+
+
+@pytest.mark.parametrize(("mode", "shared"), [(0, True), (3, False)])
+def test_a_gpu_in_its_exclusive_mode_is_not_shared(mode: int, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, h200("GPU-a", ComputeMode=mode), h200("GPU-b"))
+    with nvml.opened() as connection:
+        assert (connection.is_shared("GPU-a"), connection.is_shared("GPU-b")) == (shared, True)
