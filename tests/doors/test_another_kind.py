@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import softmax_kind
-from fault_runs import MEASURED, ON_PATH, Machine, require_complete_states, statuses_of, with_stand_in_gpu
+from fault_runs import MEASURED, ON_PATH, ROOT, Machine, require_complete_states, statuses_of, with_stand_in_gpu
 from softmax_kind.problem import SoftmaxProblem
 
 from gemm_tuner.core.plain_config import PlainConfig
@@ -110,9 +110,10 @@ def test_the_timed_way_screens_decides_and_checks(machine: Machine) -> None:
 
 def test_what_an_h200_timed_gives_the_rows_that_it_gave(tmp_path: Path) -> None:
     """Recorded under nsys, with every process of finals and the checks: the timed way without a GPU."""
-    machine = Machine(tmp_path / "run", CACHE)
+    machine = Machine(tmp_path / "run", CACHE, script=ROOT / "tune_gemm.py")
     machine.env["PYTHONPATH"] = str(KIND.parent)
     shutil.copyfile(RECORDING / "sizes.yaml", machine.folder / "sizes.yaml")
+    shutil.copyfile(KIND / "rules" / "space_sm_90.yaml", machine.folder / "space.yaml")
     done = machine.run("--profiler", "replay", "--replay", str(RECORDING / "raw"))
     assert done.status == 0, done.err
     recorded = results.read(RECORDING / "tuned.yaml").rows
