@@ -20,7 +20,6 @@ import msgspec
 from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status
-from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
 from gemm_tuner.measure import attribution, probe
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.profilers import Profiler
@@ -169,9 +168,8 @@ class _Run:
                 found.append(samples)
         if not found:
             return  # what was screened stands
-        problem = KernelProblem(self.folder.path.name if self.folder.path else "", "0" * SHA_DIGITS, ())
         configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
-        ranked = rank_processes(problem, found, configs, twin)
+        ranked = rank_processes(self.profiler.name, found, configs, twin)
         self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
         for name, published in ranked.times.items():
             row = self.rows.get(name) or Row({}, name, Status.OK, baseline=True)

@@ -14,7 +14,7 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.decide.finals_plan import PROCESSES, FinalsPlan
 from gemm_tuner.decide.ranking import Judge, Published
 from gemm_tuner.decide.sheet import sheet_of
-from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
 from gemm_tuner.launch.plan import AA_TEST
 
 
@@ -29,32 +29,34 @@ class Ranked:
 
 
 def rank(
-    problem: KernelProblem,
+    name: str,
     samples_us: Mapping[str, Sequence[float]],
     configs: Mapping[str, PlainConfig],
     twin: str = "",
 ) -> Ranked:
-    """Of one process. samples_us: by name, one sample a round. configs: of those that may be chosen. twin: the name of
-    the configuration that ran a second time as AA_TEST."""
+    """Of one process. name: of what is tuned. samples_us: by name, one sample a round.
+
+    configs: of those that may be chosen. twin: the name of the configuration that ran a second time as AA_TEST.
+    """
     rounds = min((len(samples) for samples in samples_us.values()), default=0)
     blocks = max(1, min(PROCESSES, rounds // 2))
     bounds = [(block * rounds // blocks, (block + 1) * rounds // blocks) for block in range(blocks)]
     parts = [{name: samples[begin:end] for name, samples in samples_us.items()} for begin, end in bounds]
-    return rank_processes(problem, parts, configs, twin)
+    return rank_processes(name, parts, configs, twin)
 
 
 def rank_processes(
-    problem: KernelProblem,
+    name: str,
     processes: Sequence[Mapping[str, Sequence[float]]],
     configs: Mapping[str, PlainConfig],
     twin: str = "",
 ) -> Ranked:
     """As ``rank``, of the samples of several processes."""
-    plan = FinalsPlan()
+    plan, problem = FinalsPlan(), KernelProblem(name, "0" * SHA_DIGITS, ())
     timings = [
-        Timing(problem, name, Status.OK, tuple(samples), twin * (name == AA_TEST), number, plan.role(number))
+        Timing(problem, one, Status.OK, tuple(samples), twin * (one == AA_TEST), number, plan.role(number))
         for number, part in enumerate(processes)
-        for name, samples in part.items()
+        for one, samples in part.items()
     ]
     sheet, judge = sheet_of(timings), Judge()
     ranking = judge.rank_finalists(sheet, configs)

@@ -11,7 +11,6 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Verified
-from gemm_tuner.kernels.problem import SHA_DIGITS, KernelProblem
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.surface.clocks import ChosenClock, Sample
@@ -236,7 +235,7 @@ class Session:
         samples = self._samples(turns)
         configs = {name: plain_config(self.rows[name].config) for name in finalists if name in samples}
         if samples:
-            ranked = rank(self.problem, samples, configs, twin)
+            ranked = rank(self.name, samples, configs, twin)
             self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
             for name, found in ranked.times.items():
                 self.record(replace(self.rows[name], us=found.us, samples_us=samples[name], finalist=name in configs))
@@ -276,10 +275,6 @@ class Session:
             else:
                 running[name] = call
         return running
-
-    @property
-    def problem(self) -> KernelProblem:
-        return KernelProblem(self.name, "0" * SHA_DIGITS, ())
 
 
 def _is_right(row: Row) -> bool:
