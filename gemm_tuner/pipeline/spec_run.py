@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,16 @@ from gemm_tuner.kernels.command_lines import Lines, lines_of
 from gemm_tuner.kernels.identity import Identity
 from gemm_tuner.kernels.metrics import Reading
 from gemm_tuner.kernels.program_spec import PROFILE, Instance, ProgramSpec, instances
-from gemm_tuner.pipeline import spec_profile
+from gemm_tuner.pipeline import spec_profile, spec_search
 from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
 from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.progress import step
 
 FINALISTS, WITHIN = 5, 0.2
+# Of a budget, what the first runs may take where finals follow.
+SCREEN_SHARE = 0.7
+FULL, GENETIC = SEARCHES = ("full", "genetic")
+NOT_ASKED, NO_TIME = "the search did not ask for it", "the budget was over; a larger --budget runs it"
 
 
 @dataclass
@@ -78,12 +83,18 @@ class SpecRun:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """tune: sort, and time the best again. rounds: of these finals. fresh: forget what earlier starts measured."""
+    """tune: sort, and time the best again. rounds: of these finals. fresh: forget what earlier starts measured.
+
+    search: which specs are run, one of SEARCHES. budget_s: wall time; 0 is no bound. builds_only: nothing is run.
+    """
 
     tune: bool
     rounds: int
     fresh: bool
     output_dir: Path
+    search: str = FULL
+    budget_s: float = 0.0
+    builds_only: bool = False
 
 
 def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
@@ -101,17 +112,44 @@ def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
     try:
         result = SpecRun(spec, rows, asked.rounds if asked.tune else 0, folder=folder)
         with Interruption().listening() as interruption:
-            stages = _Stages(result, journal, interruption, log)
-            stages.screen([row for row in rows if row.outcome is None])
-            finalists = finalists_of(result) if asked.tune and asked.rounds and not interruption.asked else []
+            stages = _Stages(result, journal, interruption, log, _deadlines(asked, started))
+            open_rows = [row for row in rows if row.outcome is None]
+            if asked.builds_only:
+                stages.build_all(open_rows)
+            elif asked.search == GENETIC:
+                for wanted in spec_search.rounds(spec, open_rows):
+                    stages.screen(wanted)
+                    if interruption.asked or stages.cut_short:
+                        break
+            else:
+                stages.screen(open_rows)
+            finals = asked.tune and asked.rounds and not asked.builds_only and not interruption.asked
+            finalists = finalists_of(result) if finals else []
             if finalists:
                 stages.finals(finalists)
             result.interrupted = interruption.asked
+            if not result.interrupted and not asked.builds_only:
+                _account(open_rows, over=stages.cut_short)
     finally:
         journal.close()
     result.reused = stages.reused
     result.seconds = time.monotonic() - started
     return result
+
+
+def _deadlines(asked: Asked, started: float) -> tuple[float, float]:
+    """When the first runs and when the finals begin nothing further, by the monotonic clock."""
+    if not asked.budget_s:
+        return math.inf, math.inf
+    share = SCREEN_SHARE if asked.tune and asked.rounds else 1.0
+    return started + share * asked.budget_s, started + asked.budget_s
+
+
+def _account(rows: Iterable[Row], *, over: bool) -> None:
+    """Says of rows that were not run why. over: the budget ended the first runs."""
+    for row in rows:
+        if row.outcome is None:
+            row.outcome = Outcome(Status.PRUNED, NO_TIME if over else NOT_ASKED)
 
 
 def finalists_of(result: SpecRun) -> list[Row]:
@@ -126,8 +164,17 @@ def finalists_of(result: SpecRun) -> list[Row]:
 class _Stages:
     """Runs the stages of one run and stores each outcome as it comes."""
 
-    def __init__(self, result: SpecRun, journal: SpecJournal, interruption: Interruption, log: Console) -> None:
+    def __init__(
+        self,
+        result: SpecRun,
+        journal: SpecJournal,
+        interruption: Interruption,
+        log: Console,
+        deadlines: tuple[float, float],
+    ) -> None:
         self.result, self.journal, self.interruption, self.log = result, journal, interruption, log
+        self._until = dict(zip((SCREEN, FINALS), deadlines, strict=True))
+        self.cut_short = False
         self.spec = result.spec
         self.reused = 0
         self.profiler = spec_profile.tool_of(self.spec.profiler) if self.spec.metric.kind == PROFILE else None
@@ -151,26 +198,39 @@ class _Stages:
         repeat = range(self.spec.repeat)
         self._build(row for row in rows if any(self.known(row, SCREEN, number) is None for number in repeat))
         outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in rows}
-        self._run("specs", [(row, number) for row in rows for number in repeat], SCREEN, outcomes)
+        turns = [(row, number) for row in rows for number in repeat]
+        with step("specs", len(turns), self.log) as bar:
+            self._run(bar.advance, turns, SCREEN, outcomes)
         for row in rows:
             _settle(row, outcomes[row.instance.mesh_idx], self.spec.repeat)
 
     def finals(self, finalists: Sequence[Row]) -> None:
         """Times the finalists anew in rounds, each of which begins with another one."""
         rounds = range(self.result.rounds)
+        self.result.rounds = 0
         self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
         outcomes: dict[int, list[Outcome]] = {row.instance.mesh_idx: [] for row in finalists}
-        turns = [
-            (row, number)
-            for number in rounds
-            for row in (*finalists[number % len(finalists) :], *finalists[: number % len(finalists)])
-        ]
-        self._run("finals", turns, FINALS, outcomes)
-        if self.interruption.asked:
+        with step("finals", len(rounds) * len(finalists), self.log) as bar:
+            for number in rounds:
+                first = number % len(finalists)
+                order = (*finalists[first:], *finalists[:first])
+                # What earlier starts measured takes no time.
+                known = all(self.known(row, FINALS, number) is not None for row in order)
+                if self.interruption.asked or (not known and time.monotonic() > self._until[FINALS]):
+                    break
+                self._run(bar.advance, [(row, number) for row in order], FINALS, outcomes)
+                self.result.rounds += not self.interruption.asked
+        if self.interruption.asked or not self.result.rounds:
             return  # what was screened stands
         for row in finalists:
             row.is_finalist = True
             _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
+
+    def build_all(self, rows: Sequence[Row]) -> None:
+        """Builds all and runs nothing; rows whose build fails say why."""
+        self._build(rows)
+        for row in rows:
+            row.outcome = self._built.get(self.lines(row).build)
 
     def _build(self, rows: Iterable[Row]) -> None:
         """Builds what the rows need, on all cores, each line once."""
@@ -190,17 +250,24 @@ class _Stages:
         return attempt.build(self.spec, lines)
 
     def _run(
-        self, title: str, turns: Sequence[tuple[Row, int]], stage: str, outcomes: dict[int, list[Outcome]]
+        self,
+        advance: Callable[[], object],
+        turns: Sequence[tuple[Row, int]],
+        stage: str,
+        outcomes: dict[int, list[Outcome]],
     ) -> None:
-        """Runs one program after another. One that failed is not run again in the same stage."""
-        with step(title, len(turns), self.log) as bar:
-            for row, number in turns:
-                if self.interruption.asked:
-                    return
-                found = outcomes[row.instance.mesh_idx]
-                if not found or found[-1].status is Status.OK:
-                    found.append(self._run_one(row, stage, number))
-                bar.advance()
+        """Runs one program after another. One that failed is not run again in the same stage. The first runs end with
+        their part of the budget; a round of finals is whole."""
+        for row, number in turns:
+            if self.interruption.asked:
+                return
+            if stage == SCREEN and time.monotonic() > self._until[SCREEN] and self.known(row, stage, number) is None:
+                self.cut_short = True
+                continue
+            found = outcomes[row.instance.mesh_idx]
+            if not found or found[-1].status is Status.OK:
+                found.append(self._run_one(row, stage, number))
+            advance()
 
     def _run_one(self, row: Row, stage: str, number: int) -> Outcome:
         known = self.known(row, stage, number)

@@ -27,7 +27,7 @@ def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
     print_line(out, f"Number of valid specs: {len(ranked)}")
     if ranked:
         _table(run, ranked if tune else sorted(ranked, key=lambda row: row.instance.mesh_idx), out)
-    _failures(run, out)
+    _failures(run, [row for row in run.rows if row.value is None], out)
     if tune and ranked:
         best = ranked[0]
         print_line(out, f"top_spec_idx: {best.instance.mesh_idx}")
@@ -37,6 +37,15 @@ def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
     _heading(out, f"Elapsed {'tuning ' if tune else ''}time: {run.seconds:.1f} (s)", below=False)
     if run.reused:
         print_line(out, f"{run.reused} of these runs are of earlier starts; --fresh measures them again")
+
+
+def show_builds(run: SpecRun, out: Console) -> int:
+    """What was built; returns how many specs cannot be."""
+    kept = [row for row in run.rows if row.instance.cut is None]
+    failed = [row for row in kept if row.outcome is not None]
+    print_line(out, f"built {len(kept) - len(failed)} of {len(kept)} specs of [{run.spec.name}] in {run.seconds:.1f} s")
+    _failures(run, failed, out)
+    return len(failed)
 
 
 def _heading(out: Console, text: str, *, below: bool = True) -> None:
@@ -90,14 +99,13 @@ def number(value: float) -> str:
     return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.7g}"
 
 
-def _failures(run: SpecRun, out: Console) -> None:
+def _failures(run: SpecRun, failed: Sequence[Row], out: Console) -> None:
     """One line for each reason, whatever numbers stand in it, with the specs that it ended."""
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in run.rows:
-        if row.value is None:
-            reason = row.outcome.reason if row.outcome else ""
-            groups.setdefault((row.status, re.sub(r"\d+", "#", reason)), []).append(row)
-    everything = len(run.rows) > 1 and len(groups) == 1 and not run.ranked
+    for row in failed:
+        reason = row.outcome.reason if row.outcome else ""
+        groups.setdefault((row.status, re.sub(r"\d+", "#", reason)), []).append(row)
+    everything = len(run.rows) > 1 and len(groups) == 1 and len(failed) == len(run.rows)
     for (status, _), rows in groups.items():
         first = rows[0].outcome.reason if rows[0].outcome else "the run was interrupted"
         differ = len({row.outcome.reason for row in rows if row.outcome}) > 1

@@ -192,3 +192,53 @@ def test_of_a_runaway_output_the_end_is_kept(folder: Path) -> None:
     (folder / "next.sh").write_text("head -c 20000000 /dev/zero\necho\necho met=1\n", encoding="utf-8")
     said = run_child(["sh", "next.sh"], os.environ, folder, 60).stdout
     assert len(said) <= MAX_BYTES and said.endswith("\nmet=1\n")
+
+
+def test_a_budget_ends_the_runs_and_the_next_start_runs_the_rest(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """a takes longer than the budget; what it gave counts."""
+    script_times(folder, a="1.0", b="2.0", c="3.0")
+    (folder / "next.sh").write_text("[ $1 = a ] && sleep 1.2\n" + NEXT, encoding="utf-8")
+    assert main(["spec", "t.yaml", "--tune", "-o", "t.csv", "--budget", "1s"]) == EXIT_OK
+    assert ran(folder) == "a"
+    rows = table(folder)
+    assert rows["a"]["met (ms)"] == "1.0" and "larger --budget" in rows["b"]["reason"] == rows["c"]["reason"]
+    capsys.readouterr()
+    assert main(["spec", "t.yaml", "--tune", "-o", "t.csv", "--rounds", "0"]) == EXIT_OK
+    assert ran(folder) == "abc" and list(table(folder)) == ["a", "b", "c"]
+
+
+BRED = """\
+name: t
+command: "sh -c 'us=$((10 + {A} + 3 * ({B} - 4) * ({B} - 4) + {C} % 7)); echo $us >> ran; echo met=$us'"
+params: {A: [5, 4, 3, 2, 1, 0], B: [0, 1, 2, 3, 4, 5, 6, 7], C: [1, 2, 3, 4, 5, 6, 7, 8, 9]}
+metric: {regex: "met=(.*)"}
+"""
+
+
+def test_the_genetic_search_runs_few_of_many_and_goes_on_where_it_was(folder: Path) -> None:
+    (folder / "t.yaml").write_text(BRED, encoding="utf-8")
+    command = ["spec", "t.yaml", "--tune", "--rounds", "0", "--search", "genetic", "-o", "t.csv"]
+    assert main(command) == EXIT_OK
+    with (folder / "t.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    times = [float(row["met (ms)"]) for row in rows if row["met (ms)"]]
+    assert 30 <= len(times) <= 60 < len(rows) == 432
+    everything = sorted(10 + a + 3 * (b - 4) ** 2 + c % 7 for a in range(6) for b in range(8) for c in range(1, 10))
+    assert times[0] <= everything[12]
+    assert {row["reason"] for row in rows if not row["met (ms)"]} == {"the search did not ask for it"}
+    once = (folder / "ran").read_text(encoding="utf-8")
+    assert main(command) == EXIT_OK
+    assert (folder / "ran").read_text(encoding="utf-8") == once
+
+
+def test_builds_alone_run_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = "build: \"sh -c '[ {T} != b ] && touch {out} || { echo no b >&2; exit 3; }'\"\n"
+    (folder / "t.yaml").write_text(SPEC + build.replace("{ echo no b >&2; exit 3; }", "{{ echo no b >&2; exit 3; }}"))
+    assert main(["spec", "t.yaml", "--compile_only"]) == 1
+    said = capsys.readouterr().out
+    assert "built 2 of 3 specs of [t]" in said and "no b" in said
+    assert not (folder / "ran").exists()
+    (folder / "t.yaml").write_text(SPEC)
+    assert main(["spec", "t.yaml", "--compile_only"]) == 2

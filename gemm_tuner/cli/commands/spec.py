@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.flag_types import not_negative
+from gemm_tuner.cli.flag_types import duration_s, not_negative, one_of
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.program_spec import ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
 from gemm_tuner.pipeline import spec_profile, spec_run
-from gemm_tuner.pipeline.spec_run import Asked, SpecRun
+from gemm_tuner.pipeline.spec_run import SEARCHES, Asked, SpecRun
 from gemm_tuner.report import spec_files, spec_preview, spec_text
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.store.spec_journal import folder_of
@@ -62,6 +62,12 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--profiler", metavar="NAME", default="",
                         help=f"what times the kernels of a spec with profile: {', '.join(spec_profile.TOOLS)} "
                         "(default: one that is installed)")  # fmt: skip
+    parser.add_argument("--search", metavar="KIND", type=one_of(SEARCHES), default=SEARCHES[0],
+                        help="which combinations are run: full, all; genetic, generations that cross the best known "
+                        "ones (default: full)")  # fmt: skip
+    parser.add_argument("--budget", metavar="TIME", type=duration_s, default=0.0,
+                        help="end after this wall time, such as 90s or 10m, with the best so far")  # fmt: skip
+    parser.add_argument("--compile_only", action="store_true", help="build all, and run nothing")
     parser.add_argument("--dry_run", action="store_true", help="list what would be run")
     parser.add_argument("--explain", metavar="NAME=VALUE,...", help="say which rule cuts it")
     parser.add_argument("--params", action="store_true",
@@ -90,9 +96,15 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     tune = arguments.tune and not checks
     spec = spec_profile.with_profiler(spec, arguments.profiler)
     spec_files.check_output(arguments.output, spec.path, tune=tune)
-    asked = Asked(tune, arguments.rounds, arguments.fresh or checks, arguments.output_dir)
+    if arguments.compile_only and not spec.build:
+        raise UserError(f"{spec.path} has no build line", where="--compile_only", accepted="a spec with build:")
+    fresh, how = arguments.fresh or checks, (arguments.search, arguments.budget, arguments.compile_only)
+    asked = Asked(tune, arguments.rounds, fresh, arguments.output_dir, *how)
     with bug_report.belongs_to(folder_of(spec, arguments.output_dir)):
         run = spec_run.run(spec, asked, shown.log)
+        if arguments.compile_only and not run.interrupted:
+            failed = spec_text.show_builds(run, shown.out)
+            return EXIT_UNVERIFIED if failed else EXIT_OK
         spec_text.show_run(run, shown.out, tune=tune)
         if arguments.output and spec_files.write_output(run, arguments.output, tune=tune):
             print_line(shown.log, f"written: {arguments.output}")
