@@ -117,3 +117,15 @@ def test_functions_that_can_be_imported_have_finals_under_nsys_and_survive_crash
                                    clock="proton", output_dir=None)  # fmt: skip
     assert tuned.latency_us == pytest.approx(in_process.latency_us, rel=0.1)
     assert next(row.us for row in tuned.rows if row.baseline) is not None
+
+
+def test_a_function_tunes_itself_under_nsys_by_inputs_of_the_same_type_and_shape() -> None:
+    import torch
+
+    example()
+    rows = gt.callables(live_functions.build_rows, SPACE, reference=live_functions.softmax_of, atol=1e-3,
+                        profiler="nsys", output_dir=None)  # fmt: skip
+    x, _ = operands(1024)
+    assert torch.allclose(rows(x).double(), torch.softmax(x.double(), -1), atol=1e-3, rtol=1e-2)
+    tuned = rows.tune(x)
+    assert tuned.winner.method == "nsys" and tuned.winner.verified is Verified.TRUE and rows.tunings == 1
