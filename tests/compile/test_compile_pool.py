@@ -104,16 +104,16 @@ def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
 
 def test_good_kernels_compile_once_and_then_come_from_the_cache(tmp_path: Path) -> None:
     first = run(pool_in(tmp_path), good_tasks(tmp_path))
-    again = run(pool_in(tmp_path), good_tasks(tmp_path))
+    again = run(pool_in(tmp_path, workers=1), good_tasks(tmp_path))
     for name, result in first.items():
         assert result.status == Status.OK and not result.cached and result.registers > 0 and result.seconds > 0
         assert again[name].cached and again[name].binary_hash == result.binary_hash
     assert len({result.binary_hash for result in first.values()}) == len(OTHERS)
 
 
-def test_an_error_in_calls_costs_that_config_only(tmp_path: Path) -> None:
+def test_an_error_in_calls_costs_that_config_only(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, calls="raise RuntimeError('calls went wrong')")
-    result = blamed_alone(run(pool_in(tmp_path), [task, *good_tasks(tmp_path)]))
+    result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
     assert result.status == Status.COMPILE_ERROR and result.message == "RuntimeError: calls went wrong"
 
 

@@ -26,6 +26,7 @@ def test_installed_command_previews_and_renders(tmp_path: Path) -> None:
         "--quiet",
         "--no-deps",
         "--no-build-isolation",
+        "--no-compile",
         "--target",
         str(target),
     ]

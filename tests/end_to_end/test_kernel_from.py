@@ -15,8 +15,8 @@ from gemm_tuner.store import results
 
 ROOT = Path(__file__).resolve().parents[2]
 AXES = {
-    "BLOCK_SIZE_M": [64], "BLOCK_SIZE_N": [64], "BLOCK_SIZE_K": [64, 128], "GROUP_SIZE_M": [1],
-    "SPLIT_K": [1], "num_warps": [4], "num_stages": [3],
+    "BLOCK_SIZE_M": [64], "BLOCK_SIZE_N": [64], "BLOCK_SIZE_K": [128], "GROUP_SIZE_M": [1],
+    "SPLIT_K": [1], "num_warps": [4], "num_stages": [2],
 }  # fmt: skip
 WORDS = (
     *("-m", "40", "-n", "192", "-k", "256", "--dtype", "fp8_e4m3", "--scaling", "block", "--layout_b", "col"),
