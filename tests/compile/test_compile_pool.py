@@ -231,7 +231,7 @@ def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path,
 def test_a_queue_that_is_closed_ends_the_wait_for_a_compile(tmp_path: Path) -> None:
     """However the queue was made: a run that ends must not wait for a compile's time limit."""
     queue = TaskQueue([broken_task(tmp_path, calls="time.sleep(600)")])
-    with pool_in(tmp_path, workers=1, limit_s=5.0) as pool, ThreadPoolExecutor() as thread:
+    with pool_in(tmp_path, workers=1, limit_s=120.0) as pool, ThreadPoolExecutor() as thread:
         answers = thread.submit(lambda: list(pool.run(queue)))
         while not (tmp_path / "pid").exists() and not answers.done():
             time.sleep(0.01)

@@ -104,11 +104,11 @@ def test_what_a_worker_has_begun_is_waited_for_and_not_begun_again(tmp_path: Pat
         """Of the first: its worker is at the second already, and the second is asked for while it is."""
         heard.append(task.name)
         begun.set()
-        assert asked.wait(60)
+        assert asked.wait(240)
 
     with CompileService(pool_in(tmp_path), told) as compiler:
         compiler.prefetch([first, second])
-        assert begun.wait(120)
+        assert begun.wait(240)
         assert compiler.compile([second], ignore, look=asked.set)
         assert compiler.compile([first, second], ignore)
     assert heard == [first.name, second.name]
@@ -127,7 +127,7 @@ def test_an_offer_needs_nobody_who_waits(begin: Callable[..., CompileService], h
     compiler._on_result = told
     with compiler:
         compiler.prefetch(offered)
-        assert done.wait(120)
+        assert done.wait(240)
     assert [name for name, _ in heard] == [task.name for task in offered]
 
 

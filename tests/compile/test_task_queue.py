@@ -35,7 +35,7 @@ def test_an_open_queue_waits_until_it_is_closed() -> None:
     thread = threading.Thread(target=lambda: waited.append(queue.wait()))
     thread.start()
     queue.close()
-    thread.join(30)
+    thread.join(120)
     assert waited == [False] and queue.closed
     assert not TaskQueue().wait() and TaskQueue(some("a")).wait()
 

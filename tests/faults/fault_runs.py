@@ -26,7 +26,7 @@ from gemm_tuner.store.run_record import RunRecord
 ROOT = Path(__file__).resolve().parents[2]
 ON_PATH = Path(__file__).resolve().parent / "on_path"
 CASE = "GEMM_TUNER_FAULT_CASE"
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 LOOK_S = 0.01
 SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
 SMALL_SIZES = "- {M: 64, N: 128, K: 256}\n- {M: 40, N: 64, K: 256}\n"  # for the interpreter
@@ -150,7 +150,7 @@ class Machine:
 
     def orphans(self) -> list[int]:
         """What still runs a while after the tuner is gone."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         left = self.processes()
         while left and time.monotonic() < until:
             time.sleep(0.1)

@@ -129,13 +129,13 @@ class BadKernel:
     words: str
 
 
-HANGS = BadKernel(ONE_OF_IT, "hang", "timeout", "nothing moved for 2 s")
+HANGS = BadKernel(ONE_OF_IT, "hang", "timeout", "nothing moved for 3 s")
 DIES = BadKernel(ONE_OF_IT, "segv", "crashed", "exit status 139")
 LOST = BadKernel(ONE_OF_IT, "sticky", "crashed", "an illegal memory access")
 FAILS = BadKernel(TILE, "fails", "launch_error", "RuntimeError: no launch")
 WRONG = BadKernel(FASTEST, "wrong", "wrong", "C[3, 5] is 7, the reference 8")
 RACY = BadKernel(FASTEST, "racy", "unstable", "C[3, 5] is 7, then 8")
-LIMIT, ALL = ("--launch_limit", "2"), ("--compare", "all")
+LIMIT, ALL = ("--launch_limit", "3"), ("--compare", "all")
 
 
 def kernel_cases() -> list[Any]:

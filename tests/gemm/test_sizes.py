@@ -424,10 +424,10 @@ def test_a_missing_file(tmp_path: Path) -> None:
 )
 def test_a_million_entries_end_soon(path: Path, text: str) -> None:
     path.write_text(text)
-    started = time.monotonic()
+    started = time.process_time()  # of this process alone, whatever else the machine does
     with pytest.raises(UserError):
         load_sizes(path, Defaults())
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
 
 
 SCALARS = (

@@ -17,7 +17,7 @@ def alive(pid: int) -> bool:
 
 def ends(pid: int) -> bool:
     """Whether a killed process is gone; the kernel may take a moment for it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not alive(pid)

@@ -106,7 +106,7 @@ def test_a_size_stays_on_its_gpu_and_new_ones_go_where_less_is_to_do() -> None:
 
 def test_all_gpus_time_their_share_at_once() -> None:
     """Each waits until the other has begun."""
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=120)
 
     def wait_for_the_other(plan: Plan) -> None:
         both.wait()
@@ -184,7 +184,7 @@ def test_another_error_ends_the_others_too() -> None:
             ended.set()
 
     def wait_for_the_end(plan: Plan) -> None:
-        assert ended.wait(30), "it was not cancelled"
+        assert ended.wait(120), "it was not cancelled"
 
     def bug(plan: Plan) -> None:
         raise ZeroDivisionError

@@ -46,7 +46,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def watched(*readings: Sample | None, gpus: tuple[str, ...] = ("0",)) -> tuple[list[Sample], Script]:
     sensor = Script(*readings)
     with watching(sensor, gpus) as samples:
-        assert sensor.all_given.wait(30)
+        assert sensor.all_given.wait(120)
     return samples, sensor
 
 

@@ -358,7 +358,7 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
 def test_processes_of_a_gpu_start_side_by_side_once_the_first_has_told_the_noise(tmp_path: Path) -> None:
     meet = threading.Barrier(4)
     gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True)
-    gpu.before = lambda plan: None if plan.process == 0 else meet.wait(timeout=60) and None
+    gpu.before = lambda plan: None if plan.process == 0 else meet.wait(timeout=240) and None
     match = Match(tmp_path, gpu)
     finals = match.run()
     assert gpu.plans[0].process == 0 and sorted(plan.process for plan in gpu.plans) == [*range(5)]

@@ -152,7 +152,7 @@ def test_ctrl_c_writes_what_is_measured_and_the_next_start_goes_on(folder: Path)
     while "SIGINT" not in heard:
         heard += tuner.stderr.readline()
     (folder / "go").write_text("\n", encoding="utf-8")
-    out, said = tuner.communicate(timeout=60)
+    out, said = tuner.communicate(timeout=240)
     assert "the same command goes on" in said
     assert tuner.returncode == EXIT_INTERRUPTED and "not_run: 1 spec (mesh_idx 2)" in out
     assert {name: row["status"] for name, row in table(folder).items()} == {"a": "ok", "b": "ok", "c": "not_run"}
@@ -169,7 +169,7 @@ def test_the_program_dies_with_a_killed_tuner_and_one_tuner_has_the_run(
     assert main(["spec", "t.yaml"]) == EXIT_ENVIRONMENT and "under way already" in capsys.readouterr().err
     tuner.kill()
     tuner.communicate()
-    gone, alive = psutil.wait_procs([program], timeout=30)
+    gone, alive = psutil.wait_procs([program], timeout=120)
     assert len(gone) == 1 and not alive
     assert ran(folder) == "ab"
 
@@ -182,7 +182,7 @@ def test_what_a_program_leaves_running_is_ended_with_it(folder: Path) -> None:
     (folder / "t.yaml").write_text(SPEC.replace("[a, b, c]", "a"), encoding="utf-8")
     assert main(["spec", "t.yaml"]) == EXIT_OK
     left = int((folder / "left").read_text(encoding="utf-8"))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while psutil.pid_exists(left) and psutil.Process(left).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.01)

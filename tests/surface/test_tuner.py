@@ -197,7 +197,7 @@ def test_what_hangs_in_python_ends_at_the_limit() -> None:
 
         return run
 
-    effort = gt.Effort(timeout_s=0.2)
+    effort = gt.Effort(timeout_s=0.5)
     tuned = gt.tune_callables([{"hang": True}, {"hang": False}], build, output_dir=None, effort=effort)
     assert [(row.config["hang"], row.status) for row in tuned.rows] == [(False, Status.OK), (True, Status.TIMEOUT)]
 

@@ -144,10 +144,10 @@ def test_missing_file_folder_and_odd_names(tmp_path: Path) -> None:
 def test_too_large_a_file_is_not_read(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2**40)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UserError, match="too large; accepted: up to 16 MiB"):
         load_yaml(path)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no /dev/zero")
@@ -189,10 +189,10 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 def test_hostile_files_end_at_once(path: Path, text: str) -> None:
     path.write_text(text)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UserError):
         load_yaml(path)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @FUZZ
@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert "cannot write this file: File too large" in done.stdout

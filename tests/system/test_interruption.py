@@ -121,11 +121,13 @@ def test_the_second_signal_ends_what_does_not_listen(tmp_path: Path) -> None:
 def test_a_run_that_ends_by_itself_is_not_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
     monkeypatch.setattr(interruption, "end_now", ended.set)
-    monkeypatch.setattr(interruption, "LAST_RESORT_S", 0.05)
-    with pytest.raises(KeyboardInterrupt), Interruption().listening():
+    monkeypatch.setattr(interruption, "LAST_RESORT_S", 100.0)
+    with pytest.raises(KeyboardInterrupt), Interruption().listening() as asked:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
-    assert not ended.wait(0.2)
+    assert asked._last_resort is not None
+    asked._last_resort.join(60)
+    assert not asked._last_resort.is_alive() and not ended.is_set()
 
 
 def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(

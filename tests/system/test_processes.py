@@ -137,7 +137,7 @@ def test_what_looks_for_gpus_ends_with_the_tuner(tmp_path: Path, number: signal.
             assert tuner.poll() is None
             time.sleep(0.01)
         tuner.send_signal(number)
-        tuner.wait(timeout=60)
+        tuner.wait(timeout=240)
     finally:
         tuner.kill()
         tuner.wait()
