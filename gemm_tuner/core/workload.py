@@ -74,6 +74,8 @@ class Workload(Protocol):
     language: str
     # What ``baseline_call`` calls, for people.
     baseline_name: str
+    # Whether no two sets of operands share a tensor.
+    sets_are_apart: bool
     # Of an entry of a size file or a results file: those that say which problem it is for, without ``kind``.
     problem_keys: tuple[str, ...]
     # Beside --templates, and in place of the default --rules; None for those of this package's templates/ and rules/.

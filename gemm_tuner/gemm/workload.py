@@ -25,6 +25,7 @@ class GemmWorkload:
     kind = GemmProblem.kind
     language = "triton"
     baseline_name = "torch.mm"
+    sets_are_apart = True
     problem_keys = problem_keys.SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None

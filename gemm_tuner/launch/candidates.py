@@ -66,7 +66,8 @@ class WorkOperands:
 
     def outgrow(self, flush_bytes: int) -> bool:
         """Whether the copies together are so large that rotating through them alone leaves none in L2."""
-        return len(self.sets) > 1 and len(self.sets) * self.problem.bytes_moved >= flush_bytes
+        apart = self._workload.sets_are_apart and len(self.sets) > 1
+        return apart and len(self.sets) * self.problem.bytes_moved >= flush_bytes
 
     def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
         """(fp32 partial sums, int32 locks) that a configuration needs."""

@@ -30,6 +30,7 @@ FEW_EXPERTS, FEW_TOKENS = 4, 5
 class MoeWorkload(PlainWorkload):
     kind = MoeProblem.kind
     baseline_name = "default"
+    sets_are_apart = False  # draws of the routing share the weights
     problem_keys = KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None

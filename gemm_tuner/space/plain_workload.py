@@ -25,6 +25,7 @@ class PlainWorkload:
 
     language = "triton"
     baseline_name = "vendor"
+    sets_are_apart = True
 
     def config_from_dict(self, row: Mapping[str, Any]) -> PlainConfig:
         return PlainConfig.from_dict(row)

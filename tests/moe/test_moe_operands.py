@@ -1,0 +1,58 @@
+"""Operands of MoE layers: draws of the routing share the weights, so that rotating through them flushes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from gemm_tuner.launch.candidates import WorkOperands
+from gemm_tuner.launch.placement import Placement
+from gemm_tuner.launch.plan import Method, Work
+from gemm_tuner.moe import operands
+from gemm_tuner.moe.launch import PARTS, extent
+from gemm_tuner.moe.problem import MoeProblem
+
+LAYER = MoeProblem("vllm", 6, 8, 32, 48, 2, routing=("uniform", "zipf:1.0"), seeds=2)
+
+
+def test_draws_share_the_weights_and_leave_the_flush_to_the_launcher() -> None:
+    sets = WorkOperands(Work(LAYER, ()), Method(), "cpu", Placement(0, 1, "cpu"))
+    assert len(sets.sets) == 4 and not sets.outgrow(1)
+    assert len({one.gemms["up"].w.data_ptr() for one in sets.sets}) == 1
+    assert len({one.ids.tobytes() for one in sets.sets}) == 4
+
+
+def test_both_servers_get_the_same_values_and_routing() -> None:
+    for layer in (LAYER, replace(LAYER, dtype="fp8_w8a8", scaling="channel"), replace(LAYER, bias=True)):
+        one, other = (operands.make(replace(layer, server=server), 3, "cpu")[0] for server in ("vllm", "sglang"))
+        assert (one.ids == other.ids).all() and torch.equal(one.router, other.router)
+        for part in PARTS:
+            mine, theirs = one.gemms[part], other.gemms[part]
+            for name in ("a", "w", "a_scale", "w_scale", "bias"):
+                left, right = getattr(mine, name), getattr(theirs, name)
+                assert (left is None and right is None) or torch.equal(left.float(), right.float())
+            of = extent(layer, part)
+            assert mine.w.shape == (8, of.columns, of.depth) and mine.c.shape == (12, of.columns)
+            assert torch.isnan(mine.c.float()).all()
+
+
+def test_an_alignment_is_made_once_for_each_block() -> None:
+    one = operands.make(replace(LAYER, M=40), 0, "cpu")[0]
+    first, again = one.tensors("up", 16), one.tensors("down", 16)
+    assert first.row_ids is again.row_ids and first.row_ids.dtype == torch.int32
+    assert int(first.total) == int((-(-np.bincount(one.ids.ravel(), minlength=8) // 16) * 16).sum())
+    assert len(one.tensors("up", 32).experts) < len(first.experts)
+
+
+def test_blanks_are_as_large_as_the_tensors() -> None:
+    for layer in (LAYER, replace(LAYER, M=1, E=64), replace(LAYER, dtype="int8_w8a16", scaling="channel", bias=True),
+                  replace(LAYER, N=64, K=64, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))):  # fmt: skip
+        made = operands.make(layer, 0, "cpu")[0]
+        for part in PARTS:
+            real = made.tensors(part, 16)
+            counts = operands.blank(layer, part, 16, lambda _, count: count)
+            for name in ("a", "w", "c", "a_scale", "w_scale", "bias", "router", "row_ids", "experts", "total"):
+                tensor, count = getattr(real, name), getattr(counts, name)
+                assert count == (None if tensor is None else tensor.numel()), (part, name)
