@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # the command line names the servers before it needs arrays
+    import numpy as np
+    import numpy.typing as npt
 
-from gemm_tuner.moe.routing import Ids
+    from gemm_tuner.moe.routing import Ids
 
 # A token's rows need no sorting where they are at most one in so many of the experts.
 SPARSE = 4
@@ -36,6 +38,8 @@ def is_sparse(rows: int, experts: int) -> bool:
 
 def align(ids: Ids, experts: int, block: int, *, sort: bool) -> Alignment:
     """ids: (tokens, topk)."""
+    import numpy as np
+
     flat = ids.ravel()
     if not sort:
         return Alignment(None, flat.astype(np.int32), len(flat) * block)

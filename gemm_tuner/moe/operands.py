@@ -6,14 +6,16 @@ The second GEMM has an input of its own, like what the activation gives: each GE
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.moe import alignment, model
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, Tensors, extent
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.moe.routing import Ids
 from gemm_tuner.moe.servers import SERVERS
+
+if TYPE_CHECKING:
+    from gemm_tuner.moe.routing import Ids
 
 # Of weights: their products with activations of standard deviation 1 then grow like the root of K / 256.
 WEIGHT_STD = 1 / 16

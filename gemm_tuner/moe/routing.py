@@ -10,15 +10,17 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show
 
-Ids = npt.NDArray[np.int32]
+if TYPE_CHECKING:  # the command line reads what is asked for before it needs arrays
+    import numpy as np
+    import numpy.typing as npt
+
+    Ids = npt.NDArray[np.int32]
+
 FORM = "uniform, balanced, zipf:1.0, dirichlet:0.3, or a file .npy of expert ids [tokens, topk]"
 MAX_PARAMETER = 100.0
 
@@ -53,6 +55,8 @@ def ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
 
 @lru_cache(maxsize=64)
 def _ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
+    import numpy as np
+
     one, generator = parse(text), np.random.default_rng([seed, tokens, topk, experts])
     if one.kind == "file":
         return _recorded(one.path, tokens, topk, experts, generator)
@@ -70,6 +74,8 @@ def _ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
 
 def _recorded(path: str, tokens: int, topk: int, experts: int, generator: np.random.Generator) -> Ids:
     """As many rows of a recorded array as there are tokens, beginning anywhere; repeated where it has fewer."""
+    import numpy as np
+
     array = _loaded(path)
     if array.ndim != 2 or array.shape[1] != topk or not len(array) or array.dtype.kind not in "iu":
         what = f"holds {array.dtype} of shape {array.shape}"
@@ -84,6 +90,8 @@ def _recorded(path: str, tokens: int, topk: int, experts: int, generator: np.ran
 @lru_cache(maxsize=8)
 def _loaded(path: str) -> npt.NDArray[Any]:
     """An array, never unpickled."""
+    import numpy as np
+
     try:
         with Path(path).open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
@@ -96,6 +104,8 @@ def _loaded(path: str) -> npt.NDArray[Any]:
 
 def counts(found: Ids, experts: int) -> npt.NDArray[np.intp]:
     """Rows of each expert."""
+    import numpy as np
+
     return np.bincount(found.ravel(), minlength=experts)
 
 

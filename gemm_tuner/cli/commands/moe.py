@@ -34,9 +34,10 @@ examples:
   what would be tried
     tune_gemm.py moe --from config.json --tp 8 --dry_run --arch sm_90
   for two servers, with operands, routing and reference in common
-    tune_gemm.py moe --from config.json --kernel_from vllm=a.py --kernel_from sglang=b.py
+    tune_gemm.py moe --from config.json --kernel_from vllm=a.py \\
+        --kernel_from sglang=b.py
   for skewed routing too
-    tune_gemm.py moe --from config.json --kernel_from vllm --routing uniform --routing zipf:1.0
+    tune_gemm.py moe --from config.json --kernel_from vllm --routing zipf:1.0
 """
 SIZES = ("E", "N", "K", "topk")
 
@@ -55,7 +56,9 @@ def block(text: str) -> tuple[int, int]:
 
 
 def add_flags(parser: Parser) -> None:
-    parser.usage = "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K) --kernel_from PATH [flag ...]"
+    parser.usage = (
+        "tune_gemm.py moe (--from config.json | --E E --N N --K K --topk K)\n           --kernel_from PATH [flag ...]"
+    )
     layer = parser.add_argument_group("the layer")
     layer.add_argument("--from", metavar="FILE", dest="source", type=Path, help="a model's config.json, as on Hugging "
                        "Face; its experts are found by attribute names, nested ones too")  # fmt: skip
@@ -68,7 +71,7 @@ def add_flags(parser: Parser) -> None:
     layer.add_argument("--K", metavar="K", type=positive, help="hidden size")
     layer.add_argument("--topk", metavar="K", type=positive, help="experts of a token")
     layer.add_argument("--m", metavar="M,M", type=numbers, default=GRID,
-                       help=f"numbers of tokens (default: {','.join(map(str, GRID))})")  # fmt: skip
+                       help=f"numbers of tokens (default: vLLM's {len(GRID)}, {GRID[0]} to {GRID[-1]})")  # fmt: skip
     layer.add_argument("--dtype", metavar="TYPE", type=one_of(problem.DTYPES), help="of weights and activations: "
                        f"{', '.join(problem.DTYPES)} (default: what --from says, else bf16)")  # fmt: skip
     layer.add_argument("--out", metavar="TYPE", type=one_of(problem.SIXTEEN_BIT), help="of tokens and results, of "
