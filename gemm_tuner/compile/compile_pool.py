@@ -91,6 +91,7 @@ class CompilePool:
     cache: the folder of compiled kernels. scripts_dir: holds the files of the tasks' scripts.
     limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
     memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
+    kind: of the problems, which may prepare workers.
     """
 
     language: Language
@@ -101,6 +102,7 @@ class CompilePool:
     scripts_dir: Path
     limit_s: float = 60.0
     memory_bytes: int = 0
+    kind: str = ""
     _workers: list[Worker] = field(default_factory=list)
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _deaths: Counter[TaskKey] = field(default_factory=Counter)
@@ -124,7 +126,7 @@ class CompilePool:
         share = self.memory_bytes or memory.share_bytes(self.workers)
         paths = (str(self.log_path), str(self.scripts_dir))
         variables = self.language.environment(self.cache)
-        arguments = (theirs, self.language.name, self.target, variables, self._argument, *paths, share)
+        arguments = (theirs, self.language.name, self.target, variables, self._argument, *paths, share, self.kind)
         process = context.Process(target=serve, args=arguments, daemon=True)
         with without_main_script():
             process.start()

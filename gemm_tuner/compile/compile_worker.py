@@ -10,6 +10,7 @@ import multiprocess
 
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Target
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system import memory
 from gemm_tuner.system.guarded import die_with_the_starter
 
@@ -25,12 +26,13 @@ def serve(
     log_path: str,
     scripts_dir: str,
     memory_bytes: int,
+    kind: str,
 ) -> None:
     """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None.
 
     argument: the language's ``worker_argument``. memory_bytes: what a compile may take beside what the worker has at
     its start. A text for an answer says that nothing can be written here. scripts_dir: holds the files of the tasks'
-    scripts.
+    scripts. kind: of problems, whose workload prepares the worker, too; "" for none.
     """
     parent = multiprocess.parent_process()
     own_process_group(parent.pid if parent else os.getppid())
@@ -42,6 +44,8 @@ def serve(
     os.dup2(log, 1)
     os.dup2(log, 2)
     language.start_worker(target, argument)
+    if kind:
+        workload_of(kind).start_worker()
     memory.limit(memory_bytes)
     connection.send("ready")
     while True:

@@ -138,6 +138,10 @@ class Workload(Protocol):
     def compile_cost(self, config: Config) -> float:
         """Grows with the time that compiling takes: the most expensive are compiled first."""
 
+    def start_worker(self) -> None:
+        """Prepares this process, a compile worker, after its language has: what it takes here counts neither as a
+        kernel's time nor as its memory."""
+
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:

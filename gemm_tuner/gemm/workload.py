@@ -61,6 +61,8 @@ class GemmWorkload:
     features = staticmethod(model.features)
     same_launch = staticmethod(specializations.launch_of)
 
+    def start_worker(self) -> None: ...
+
     def config_from_dict(self, row: Mapping[str, Any]) -> KernelConfig:
         return KernelConfig(**row)
 

@@ -52,12 +52,14 @@ class HostWorkload(KernelWorkload):
         values = super().template_values(problem, configs)
         return {**values, "body": TEMPLATE, "modules": dict(of(problem).spec_there.host.modules)}
 
-    def compile_calls(
-        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
-    ) -> list[Launch]:
+    def start_worker(self) -> None:
         from gemm_tuner.languages.triton.compile_call import let_torch_in
 
         let_torch_in()
+
+    def compile_calls(
+        self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
+    ) -> list[Launch]:
         from gemm_tuner.hosts.captured import compiled_launches
         from gemm_tuner.hosts.host_code import HostCode, modules_of, params_of
         from gemm_tuner.hosts.redirection import META, redirected

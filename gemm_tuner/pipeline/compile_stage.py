@@ -42,7 +42,7 @@ class CompileStage:
         self._counted: set[TaskKey] = set()
         self._workers, self._language = settings.compile_workers, settings.language
         work = device.target, self._workers, folder.cache, folder.raw / "compile.log", folder.scripts
-        pool = CompilePool(self._language, *work, limit_s=settings.compile_limit_s)
+        pool = CompilePool(self._language, *work, limit_s=settings.compile_limit_s, kind=settings.kind)
         self._cache = kernel_cache.identity(folder.cache)
         self._service = CompileService(pool, self._store, store.compiles(self._cache))
 

@@ -82,6 +82,8 @@ class PlainWorkload:
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:
         return False
 
+    def start_worker(self) -> None: ...
+
     def compile_cost(self, config: Config) -> float:
         return 1.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -36,22 +35,3 @@ def limit(more_bytes: int) -> None:
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
-
-
-@contextlib.contextmanager
-def uncounted() -> Iterator[None]:
-    """What this process allocates meanwhile does not count to its limit."""
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-
-    before, (limited, most) = psutil.Process().memory_info().vms, resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    try:
-        yield
-    finally:
-        if limited != resource.RLIM_INFINITY:
-            wanted = limited + psutil.Process().memory_info().vms - before
-            limited = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_AS, (limited, most))

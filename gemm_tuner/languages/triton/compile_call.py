@@ -23,7 +23,6 @@ from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
 from gemm_tuner.languages.triton.artifact import entry_name
 from gemm_tuner.languages.triton.blank import Blank
 from gemm_tuner.languages.triton.cached_compile import warm_up
-from gemm_tuner.system import memory
 
 MESSAGE_CHARACTERS = 2000
 # What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
@@ -64,12 +63,10 @@ def keep_torch_out() -> None:
 
 
 def let_torch_in() -> None:
-    """Undoes ``keep_torch_out``, for code of users that cannot do without; torch itself does not count to the memory
-    that a compile may take."""
+    """Undoes ``keep_torch_out``, for code of users that cannot do without."""
     if not hasattr(sys.modules.get("torch"), "__version__"):
         sys.modules.pop("torch", None)
-        with memory.uncounted():
-            importlib.import_module("torch")
+        importlib.import_module("torch")
 
 
 def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
