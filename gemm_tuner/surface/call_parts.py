@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
@@ -22,14 +22,14 @@ Input = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class CallParts:
-    """As ``callables`` takes them. tolerance: rtol and atol of the reference."""
+    """As ``callables`` takes them. limits: of a Check, by name."""
 
     build: Callable[..., Any]
     run: Callable[..., Any] | None = None
     reference: Callable[..., Any] | None = None
     outputs: Callable[..., Sequence[Any]] | None = None
     restore: Callable[..., Any] | None = None
-    tolerance: tuple[float, float] = (1e-2, 1e-2)
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     def takes_args(self, args: Sequence[Any]) -> bool:
         """Whether ``build`` takes the arguments beside the configuration."""
@@ -43,7 +43,7 @@ class CallParts:
 
     def check(self, args: Sequence[Any]) -> Check:
         reference = self.reference
-        return Check(None if reference is None else lambda: reference(*args), *self.tolerance)
+        return Check(None if reference is None else lambda: reference(*args), **self.limits)
 
     def call(self, kernel: Any, args: Sequence[Any]) -> Call:
         restore = self.restore
@@ -61,10 +61,10 @@ class CallParts:
 
 
 def rebuilt(
-    functions: Mapping[str, Address], tolerance: tuple[float, float], inputs: Sequence[Input], config: Config
+    functions: Mapping[str, Address], limits: Mapping[str, Any], inputs: Sequence[Input], config: Config
 ) -> Call:
     """A call by its plain values: what another process builds."""
-    parts = CallParts(**{name: at_address(one) for name, one in functions.items()}, tolerance=tolerance)
+    parts = CallParts(**{name: at_address(one) for name, one in functions.items()}, limits=limits)
     args = tuple(map(_made, inputs))
     call = parts.call(parts.compile(config, args), args)
     return call if parts.reference is None else Call(call.run, parts.check(args), call.outputs, call.before)

@@ -15,7 +15,7 @@ from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.aiter import name_of
 from gemm_tuner.surface.call_parts import CallParts, described, rebuilt, takes
 from gemm_tuner.surface.clocks import Clock, UserClock
-from gemm_tuner.surface.records import Call, Config, Effort, Tuned
+from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned
 from gemm_tuner.surface.signatures import frozen, signature, types
 from gemm_tuner.surface.tuner import tune_callables
 
@@ -60,6 +60,7 @@ def callables(
     restore: Callable[..., Any] | None = None,
     rtol: float = 1e-2,
     atol: float = 1e-2,
+    repeats: int = 2,
     name: str = "",
     clock: str | Clock = "auto",
     effort: Effort | None = None,
@@ -82,14 +83,15 @@ def callables(
     compile_key: of (config, *args): what is compiled once. By default the configuration and the types of args, and
                their shapes where ``build`` takes them.
     reference: of *args: the expected outputs. outputs: of *args: tensors that a call writes, where it returns none.
-    restore:   of *args: runs before each call, outside of its time.
+    restore:   of *args: runs before each call, outside of its time: for kernels that change what they read.
+    repeats:   so many further calls must give the same bits; 0 for kernels that add in any order.
     profiler:  as for ``tune_callables``: all functions must be such that another process can import them; tensors and
                arrays of floats are rebuilt there by type and shape, with normal random numbers by ``seed``.
     """
     if profiler and benchmark is not None:
         raise UserError("a benchmark of yours and a profiler are given", where="profiler=", accepted="one of them")
     return Callables(
-        parts=CallParts(build, run, reference, outputs, restore, (rtol, atol)),
+        parts=CallParts(build, run, reference, outputs, restore, {"rtol": rtol, "atol": atol, "repeats": repeats}),
         configs=tuple(combinations(space)),
         derived=dict(derived or {}),
         clock=clock if benchmark is None else UserClock(benchmark, benchmark_unit),
@@ -182,14 +184,14 @@ class Callables:
         self.tunings += 1
         parts = self.parts
         if self.profiler:
-            build: Callable[[Config], Call] = partial(rebuilt, parts.addresses(), parts.tolerance, described(args))
+            build: Callable[[Config], Call] = partial(rebuilt, parts.addresses(), dict(parts.limits), described(args))
         else:
             build = partial(self._call, args)
         return tune_callables(
             [self.complete(number) for number in range(len(self.configs))],
             build,
             name=self.name,
-            check=None if self.profiler else parts.check(args),
+            check=Check(None, **parts.limits) if self.profiler else parts.check(args),
             clock=self.clock,
             baselines=baselines,
             effort=replace(self.effort, rounds=max(self.effort.rounds, len(baselines))),

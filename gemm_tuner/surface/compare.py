@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -53,6 +53,31 @@ def copied(value: Any) -> Any:
     return value.clone() if is_tensor(value) else value.copy() if hasattr(value, "copy") else value
 
 
+def outputs_of(call: Call, returned: Any) -> list[Any]:
+    """What is checked of a call that returned this."""
+    return flat(call.outputs if returned is None else returned)
+
+
+def other_bits(call: Call, returned: Any, repeats: int, again: Callable[[Call], Any]) -> str:
+    """Which of so many further calls gave other bits than the first, which returned this; "" for none."""
+    first = [copied(one) for one in outputs_of(call, returned)] if repeats else []
+    for number in range(repeats):
+        outputs = outputs_of(call, again(call))
+        if len(first) != len(outputs) or not all(map(_same_bits, first, outputs)):
+            return f"call {number + 2} gave other bits than the first"
+    return ""
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    if is_tensor(one) and is_tensor(other):
+        from gemm_tuner.languages.bits import first_difference
+
+        return tuple(one.shape) == tuple(other.shape) and first_difference(one, other) is None
+    if hasattr(one, "tobytes") and hasattr(other, "tobytes"):
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    return bool(one == other or (one != one and other != other))
+
+
 class Judge:
     """Judges the outputs of one configuration after another; ``check`` is for those that bring none of their own."""
 
@@ -66,10 +91,12 @@ class Judge:
         """Whether configurations are compared with each other."""
         return bool(self._groups)
 
+    def check_of(self, call: Call) -> Check:
+        return call.check or self._check
+
     def judge(self, name: str, call: Call, returned: Any) -> Finding:
         """returned: what the call gave. Raises UserError for a reference that cannot be computed."""
-        outputs = flat(call.outputs if returned is None else returned)
-        check = call.check or self._check
+        outputs, check = outputs_of(call, returned), self.check_of(call)
         if check.skip:
             return Finding()
         if check.manual is not None:

@@ -50,12 +50,13 @@ class NamedCheck(msgspec.Struct, frozen=True):
     atol: float
     max_mismatched_ratio: float
     skip: bool
+    repeats: int
     reference: Named | None
     manual: Named | None
 
     def load(self) -> Check:
         reference, manual = (one.load() if one else None for one in (self.reference, self.manual))
-        return Check(reference, self.rtol, self.atol, self.max_mismatched_ratio, manual, self.skip)
+        return Check(reference, self.rtol, self.atol, self.max_mismatched_ratio, manual, self.skip, self.repeats)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ def named_check(check: Check) -> NamedCheck:
     """Raises UserError for functions that another process cannot import."""
     found = [None if one is None else named(one, part) for part, one in
              (("reference", check.reference), ("manual", check.manual))]  # fmt: skip
-    return NamedCheck(check.rtol, check.atol, check.max_mismatched_ratio, check.skip, *found)
+    return NamedCheck(check.rtol, check.atol, check.max_mismatched_ratio, check.skip, check.repeats, *found)
 
 
 def named(value: Any, part: str) -> Named:

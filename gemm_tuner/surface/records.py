@@ -45,6 +45,7 @@ class Check:
     max_mismatched_ratio: the share of elements that may lie outside.
     manual:    gets the outputs in the place of all that; returns False, or raises, for wrong ones.
     skip:      nothing is checked: ``verified`` is false.
+    repeats:   so many further calls must give the same bits as the one that is checked, else it is ``unstable``.
     """
 
     reference: Any = None
@@ -53,6 +54,7 @@ class Check:
     max_mismatched_ratio: float = 0.0
     manual: Callable[[Any], bool | None] | None = None
     skip: bool = False
+    repeats: int = 0
 
 
 @dataclass(frozen=True, slots=True)

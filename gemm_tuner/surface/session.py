@@ -14,7 +14,7 @@ from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.surface.clocks import ChosenClock, Sample
-from gemm_tuner.surface.compare import Judge, fill_with_nan, one_line
+from gemm_tuner.surface.compare import Finding, Judge, fill_with_nan, one_line, other_bits
 from gemm_tuner.surface.failures import status_by, status_of_build
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.gpu import free_memory, wait
@@ -111,19 +111,29 @@ class Session:
         except Exception as error:
             self.fail_by(row, error)
             return None
-        try:
-            found = self.judge.judge(row.name, call, returned)
-        except UserError:
-            raise
-        except Exception as error:
-            self.fail(row, Status.WRONG, f"cannot be compared: {one_line(error)}")
-            return None
+        found = self._judged(row.name, call, returned)
         row = replace(row, max_abs_error=found.max_abs_error, mismatched_ratio=found.mismatched_ratio)
         if found.reason:
             self.fail(row, Status.WRONG, found.reason)
             return None
+        try:
+            reason = other_bits(call, returned, self.judge.check_of(call).repeats, self._first_call)
+        except Exception as error:
+            self.fail_by(row, error)
+            return None
+        if reason:
+            self.fail(row, Status.UNSTABLE, reason)
+            return None
         self.rows[row.name] = replace(row, verified=found.verified)
         return call
+
+    def _judged(self, name: str, call: Call, returned: Any) -> Finding:
+        try:
+            return self.judge.judge(name, call, returned)
+        except UserError:
+            raise
+        except Exception as error:
+            return Finding(f"cannot be compared: {one_line(error)}")
 
     def _made(self, config: Mapping[str, Any]) -> Call:
         made = self.build(dict(config))

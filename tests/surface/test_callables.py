@@ -166,6 +166,21 @@ def test_calls_of_one_key_share_a_configuration_and_its_cost_is_measured() -> No
     assert validation.us == pytest.approx(11.0) and validation.loss_pct == pytest.approx(10.0)
 
 
+def test_a_kernel_that_changes_what_it_reads_needs_restore() -> None:
+    def build(config: dict[str, Any]) -> Callable[..., Any]:
+        def add(x: Any) -> Any:
+            x += config["B"]
+            return x
+
+        return add
+
+    x = np.zeros(2)
+    with pytest.raises(ValueError, match=r"No best kernel found: 1 of 1 are unstable"):
+        gt.callables(build, {"B": [1]}, output_dir=None)(x)
+    restored = gt.callables(build, {"B": [1]}, restore=lambda x: x.fill(0), output_dir=None)
+    assert restored.tune(x).config == {"B": 1}
+
+
 def test_threads_that_call_at_once_tune_once() -> None:
     dsl, barrier = FakeDsl(), threading.Barrier(4)
     gemm = tunable(dsl)

@@ -172,6 +172,30 @@ def test_a_reference_that_fails_is_no_fault_of_configurations() -> None:
         tune([{}], lambda config: lambda: RIGHT, check=gt.Check(reference))
 
 
+def test_calls_that_must_repeat_their_bits_and_do_not_are_unstable() -> None:
+    clock = Said()
+
+    def row(values: list[Any], repeats: int = 2) -> gt.Row:
+        calls = itertools.chain(values, itertools.repeat(values[-1]))
+
+        def run() -> Any:
+            clock.us = 1.0
+            return next(calls)
+
+        return tune([{}], lambda config: run, clock=clock, check=gt.Check(values[0], repeats=repeats)).rows[0]
+
+    nearly = RIGHT + np.array([0, 0, 0, 1e-12])
+    assert row([RIGHT, RIGHT.copy(), RIGHT.copy()]).status is Status.OK
+    found = row([RIGHT, RIGHT, nearly])
+    assert found.status is Status.UNSTABLE and "call 3" in found.reason
+    assert row([1.0, 1.0 + 1e-12]).status is Status.UNSTABLE
+    assert row([RIGHT, nearly], repeats=0).status is Status.OK
+    assert row([np.array([0.0]), np.array([-0.0])]).status is Status.UNSTABLE
+    torch = pytest.importorskip("torch")
+    assert row([torch.ones(2), torch.ones(2)]).status is Status.OK
+    assert row([torch.zeros(2), -torch.zeros(2)]).status is Status.UNSTABLE
+
+
 def test_outputs_of_any_kind_cost_no_more_than_their_configuration() -> None:
     clock = Said()
     results = {"text": "done", "nested": {"out": [RIGHT, 3]}, "ragged": np.array([[1], [2, 3]], dtype=object)}
