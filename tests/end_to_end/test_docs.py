@@ -61,7 +61,7 @@ OTHERS_FLAGS = {
 
 def blocks(page: Path) -> list[str]:
     """The lines of fenced and indented blocks, and lines that are one code span, continuations joined."""
-    text = re.sub(r"\\\n\s*", " ", page.read_text(encoding="utf-8"))
+    text = re.sub(r" *\\\n\s*", " ", page.read_text(encoding="utf-8"))
     fenced, found = False, []
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
@@ -77,7 +77,7 @@ def parsers() -> list[Parser]:
 
 def examples(parser: Parser) -> list[str]:
     """The indented lines of a parser's help, continuations joined."""
-    text = re.sub(r"\\\n\s*", " ", f"{parser.description}\n{parser.examples}\n{parser.epilog}")
+    text = re.sub(r" *\\\n\s*", " ", f"{parser.description}\n{parser.examples}\n{parser.epilog}")
     return [line.strip() for line in text.splitlines() if line.startswith("  ")]
 
 
