@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import live_functions
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +18,9 @@ from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.profilers.base import TRACE_COLUMNS
 from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.surface import tuner
 from gemm_tuner.surface.external import samples_of_trace
+from gemm_tuner.surface.job import Named, named
 
 EFFORT = gt.Effort(timeout_s=0.25, rounds=6, processes=2, early_stop_ratio=0)
 
@@ -71,11 +74,19 @@ def test_functions_and_their_inputs_are_compared_in_other_processes() -> None:
             gt.benchmark(functions, inputs, profiler="clock")
 
 
-def test_aiters_tuning_in_other_processes() -> None:
-    make = functools.partial(live_functions.make_run_and_gt, 1000)
-    space = [{"times": 99}, {"times": 0}]
-    best = gt.tune_kernel(space, make, live_functions.use, 2, profiler="clock", output_dir=None)
-    assert best == {"times": 0, "used": 1}
+def test_aiters_functions_reach_another_process_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    def tune_external(configs: dict[str, Any], build: Any, **more: Any) -> gt.Tuned:
+        sent.append(msgspec.json.encode(named(build, "build")))
+        row = gt.Row(configs["times0"], "times0", Status.OK)
+        return gt.Tuned("", (row,), row, None, frozenset(), "clock", 0.0)
+
+    monkeypatch.setattr(tuner, "tune_external", tune_external)
+    make, space = functools.partial(live_functions.make_run_and_gt, 1000), [{"times": 99}, {"times": 0}]
+    assert gt.tune_kernel(space, make, live_functions.use, profiler="nsys") == {"times": 0, "used": 1}
+    call = msgspec.json.decode(sent[0], type=Named).load()({"times": 4})
+    assert call.details == {"used used": 5} and call.run() == call.check.reference
     with pytest.raises(UserError, match=r"make_run_and_gt_fn cannot be rebuilt.*lambda"):
         gt.tune_kernel(space, lambda config: make(config), profiler="clock", output_dir=None)
 
