@@ -85,7 +85,6 @@ class Tuning:
             )
         finally:
             learned.put_back()
-            self._reset(learned.inputs, learned.names)
 
     def _external(self, candidates: Sequence[Candidate]) -> Tuned:
         from gemm_tuner.surface.rebuilt import build_of

@@ -236,8 +236,12 @@ def test_a_triton_kernel_is_tuned_by_key_and_launched_with_the_best(kernels: Any
     assert first.latency == pytest.approx(1.0) and first.ref_latency is not None
 
 
-def test_a_wrong_triton_configuration_is_found_though_the_output_held_the_right_values(kernels: Any) -> None:
-    configs = [{"BLOCK": 32, "WRONG": 1}, {"BLOCK": 16}, {"BLOCK": 64}]
+@pytest.mark.parametrize("fault", ["WRONG", "PART"])
+def test_a_wrong_triton_configuration_is_found_though_the_output_held_the_right_values(
+    kernels: Any, fault: str
+) -> None:
+    """The first one that runs changes nothing; the fastest adds something, or leaves half of the output as it was."""
+    configs = [{"BLOCK": 64}, {"BLOCK": 32, fault: 2}, {"BLOCK": 16}]
     kernel, _ = launched(kernels, MS, configs=configs, key=["n"])
     x = torch.arange(100.0)
     out = x * 2
