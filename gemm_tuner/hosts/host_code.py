@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 from collections.abc import Mapping
 from functools import lru_cache
@@ -36,6 +37,11 @@ class HostCode:
         self._spec = spec
         self._function = getattr(modules.load(spec.host.module), spec.host.name)
         self.kernel = getattr(modules.load(spec.host.kernel_module), spec.kernel.name)
+
+    def defaults(self) -> dict[str, Any]:
+        """Of the host function's own parameters."""
+        found = inspect.signature(self._function).parameters.values()
+        return {one.name: one.default for one in found if one.default is not one.empty}
 
     def call(
         self, case: Case, params: Mapping[str, Any], seed: int, *, runs: bool, before: Before | None = None

@@ -40,12 +40,14 @@ class HostSpec(KernelSpec):
 @dataclass(frozen=True, slots=True)
 class HostProblem(KernelProblem):
     """device: what host code is told of the GPU where there is none. listed: the values of the spec's params, in their
-    order, of each configuration that the kernel's own triton.autotune has for this case; None without one."""
+    order, of each configuration that the kernel's own triton.autotune has for this case; None without one.
+    default: those that the host function launches by itself; None where that is not known."""
 
     kind: ClassVar[str] = "hosts"
     spec: HostSpec | None = field(default=None, compare=False, repr=False)
     device: Device | None = field(default=None, compare=False, repr=False)
     listed: frozenset[tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
+    default: tuple[Any, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def spec_there(self) -> HostSpec:

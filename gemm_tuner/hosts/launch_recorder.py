@@ -53,6 +53,11 @@ class Recorder:
         self._zeroed: list[Any] = []
         self._kept: list[tuple[Any, Any]] = []
 
+    def tuned_arguments(self) -> dict[str, Any]:
+        """Of the first launch of the tuned kernel, by name."""
+        _, kernel, _, args, kwargs = self.launches[self.tuned_at[0]]
+        return {**defaults_of(kernel), **dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+
     def ready(self) -> None:
         """Before a call of what was recorded: what adds to its output, or works in place, finds what it found first."""
         for tensor in self._zeroed:

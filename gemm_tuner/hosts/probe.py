@@ -23,10 +23,11 @@ LIMIT_S = 120.0  # of importing torch and all calls
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one problem. params, listed: as in HostSpec and HostProblem. fault: what is wrong, with where and hint."""
+    """Of one problem. params, listed, default: as in HostSpec and HostProblem. fault: what is wrong, where, a hint."""
 
     params: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     listed: tuple[tuple[Any, ...], ...] | None = None
+    default: tuple[Any, ...] | None = None
     fault: tuple[str, str, str] | None = None
 
 
@@ -45,6 +46,7 @@ def probed(problems: Sequence[HostProblem], device: Device) -> list[Problem]:
             problem,
             spec=replace(problem.spec_there, params=params),
             listed=None if answer.listed is None else frozenset(answer.listed),
+            default=answer.default,
         )
         for problem, answer in zip(there, answers, strict=True)
     ]

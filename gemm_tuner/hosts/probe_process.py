@@ -26,6 +26,9 @@ from gemm_tuner.kernels.check import BadReference
 TRIED = 4
 # Of a triton.Config, what need not be an axis when all have it.
 DEFAULTS: dict[str, Any] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
+# Of a launch that does not say.
+OPTIONS = {"num_warps": 4, "num_ctas": 1}
+STAGES = {"cuda": 3, "hip": 2}
 BY_SPEC = "give tensors, args and grid in the spec, and leave --host out"
 
 
@@ -58,7 +61,7 @@ def answer(problem: HostProblem) -> Answer:
             except Exception as error:
                 first = first or fault_of(error, problem, config)
             else:
-                return Answer(spec.params, fault=reference_fault(trial))
+                return Answer(spec.params, default=default_of(problem, code), fault=reference_fault(trial))
     return first or Answer(spec.params)
 
 
@@ -100,6 +103,21 @@ def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
                 named = "the parameters of launched kernels and the values of cases are there by name"
                 return said(error), "reference", named
     return None
+
+
+def default_of(problem: HostProblem, code: HostCode) -> tuple[Any, ...] | None:
+    """The values of the spec's params where the host function is called without them; None where it needs one, where
+    triton.autotune chooses among several, and for what is no value of a configuration."""
+    try:
+        recorder, _ = code.call(problem.case, {}, 0, runs=False)
+    except Exception:
+        return None
+    if recorder.listed is not None and len(recorder.listed) > 1:
+        return None
+    backend = problem.device.target.backend if problem.device else ""
+    values = {**OPTIONS, "num_stages": STAGES.get(backend), **recorder.tuned_arguments(), **code.defaults()}
+    found = tuple(values.get(name) for name, _ in problem.spec_there.params)
+    return found if all(isinstance(value, (int, str)) for value in found) else None
 
 
 def autotuner_of(kernel: Any) -> list[Any] | None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import Launch, OwnSpace, PreparedLaunches
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.shared_tensors import SharedTensors
-from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most
+from gemm_tuner.kernels.workload import SMALL, KernelWorkload, at_most, family_of
 
 if TYPE_CHECKING:
     from gemm_tuner.kernels.check import Trial
@@ -47,6 +48,13 @@ class HostWorkload(KernelWorkload):
             return own
         why = f"not among the configurations of {first.spec_there.kernel.name} for this case"
         return replace(own, rules=((LISTED, why, is_listed), *own.rules))
+
+    def default_config(self, problem: Problem, device: Device) -> PlainConfig | None:
+        """What the host function launches where no parameter is given."""
+        one = of(problem)
+        names = [name for name, _ in one.spec_there.params]
+        found = None if one.default is None else tuple(zip(names, one.default, strict=True))
+        return None if found is None else PlainConfig(family_of(one.spec_there), found)
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         values = super().template_values(problem, configs)

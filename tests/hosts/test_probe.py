@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,32 @@ def test_a_reference_of_another_shape_is_found_before_compiling(tmp_path: Path, 
     spec.write_text("cases: {n: 64}\nparams: {num_warps: [1]}\nreference: mine.py:wrong\n")
     found = answer(problem("doubled", "three_launches", spec, n=64)).fault
     assert words in found[0] if words and found else found is None and not words
+
+
+@pytest.mark.parametrize(
+    ("kernel", "host", "params", "default"),
+    [
+        # BLOCK is the launch's, SHIFT_BLOCK the host function's own, the others Triton's.
+        (
+            "doubled",
+            "three_launches",
+            "{SHIFT_BLOCK: [8], num_stages: [1], num_warps: [1], BLOCK: [32]}",
+            (16, 3, 4, 8),
+        ),
+        ("added", "add", "{BLOCK: [32]}", (16,)),  # the only one of its triton.autotune
+        ("tuned_copy", "copy", "{BLOCK: [16]}", None),  # triton.autotune chooses among two
+    ],
+)
+def test_what_is_launched_without_tuning_is_known(
+    tmp_path: Path, kernel: str, host: str, params: str, default: tuple[int, ...] | None
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(f"cases: {{n: 64}}\nparams: {params}\n")
+    one = problem(kernel, host, spec, n=64)
+    found = answer(one)
+    assert found.fault is None and found.default == default
+    config = WORKLOAD.default_config(replace(one, default=found.default), DEVICE)
+    assert (tuple(config.options().values()) if config else None) == default
 
 
 def test_definitions_that_raise_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
