@@ -10,6 +10,7 @@ from pathlib import Path
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.export.kernels import choose, rows
 from gemm_tuner.export.offers import Trust
 from gemm_tuner.gemm.sizes import SizeEntry
@@ -41,13 +42,13 @@ def validate(
     if found.header.get("source") == "predicted":
         raise EnvironmentFault("--validate_key needs a GPU to time on", hint="without a GPU times are predicted")
     tuned, _ = rows.select(found, output, Trust(unverified=True), None)
-    mine = {sha: of for sha, of in tuned.items() if sha == KernelProblem.of(spec, cases[0]).sha}
+    mine = {sha: of for sha, of in tuned.items() if sha == problem_of(spec, cases[0]).sha}
     # Of the run's own choices only times count here: what is chosen below is checked by its own finals.
     kernels, _ = choose.chosen(mine, lambda _, __: Verified.FALSE)
     by_key = {entry.key: entry.config for kernel in kernels for entry in kernel.entries}
     new = [case for case in unseen(spec, cases, count, arguments.seed) if key_of(spec, case) in by_key]
     file = output.with_name(f"{output.stem}_validation.yaml")
-    problems = [KernelProblem.of(spec, case) for case in new]
+    problems = [problem_of(spec, case) for case in new]
     given = [
         {**problem.row(), **{key: results.plain(value) for key, value in by_key[key_of(spec, case)].to_dict().items()}}
         for problem, case in zip(problems, new, strict=True)

@@ -10,9 +10,10 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.cute.problem import CuteProblem
 from gemm_tuner.kernels.problem import KernelProblem
-from gemm_tuner.kernels.workload import KernelWorkload, names_in, spec_of
+from gemm_tuner.kernels.workload import KernelWorkload, at_most, names_in, of, spec_of
 
 TEMPLATE = "user_cute.py.j2"
+RAGGED = 72
 
 
 class CuteWorkload(KernelWorkload):
@@ -24,6 +25,19 @@ class CuteWorkload(KernelWorkload):
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         return {**super().template_values(problem, configs), "body": TEMPLATE}
+
+    def specialization(self, problem: Problem, config: Config, target: object) -> str:
+        """One binary serves all cases but for values that the kernel's function takes."""
+        taken = spec_of(problem).kernel.parameters
+        return " ".join(f"{name}={value}" for name, value in of(problem).case if name in taken)
+
+    def check_problems(
+        self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
+    ) -> tuple[Problem, ...]:
+        """As for other kernels; without check_cases rows still start at 16 bytes, which TMA asks for."""
+        one = of(problem)
+        others = spec_of(problem).check_cases or (at_most(one.case, RAGGED),)
+        return tuple(dict.fromkeys((one, *map(one.with_case, others))))
 
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]

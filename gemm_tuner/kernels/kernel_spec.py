@@ -62,6 +62,8 @@ class KernelSpec:
     limits by name, for the key bucket(M); None is no limit.
     derived: values that follow from configuration, case and device: shown in results, usable as args are.
     reset, restore: tensors that are zero, or have their first values again, before each call.
+    language: that the kernel is written in. In "cute", CuTe DSL, ``kernel`` makes what is compiled: its parameters are
+    compile-time values, a launch gets the tensors and then the args, and its host code has the grid.
     reference: computes the outputs; manual_check: judges them in its place. Without either, configurations are compared
     with each other.
     """
@@ -84,3 +86,4 @@ class KernelSpec:
     restore: tuple[str, ...] = ()
     flops: str = ""
     bytes: str = ""
+    language: str = "triton"

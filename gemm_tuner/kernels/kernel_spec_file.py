@@ -1,5 +1,7 @@
 """Reads the spec of a user's kernel: what its arguments are, which configurations to try, and what is right.
 
+language:  cute for CuTe DSL: kernel is then a function of params and of values of cases that makes what is compiled;
+           a launch gets the tensors and then the args, and there is no grid (examples/kernels/cute_quack.yaml)
 cases:     {rows: [1, 4096], cols: [1000, 8192], dtype: fp16}     products, or a list of such mappings
 tensors:   {x: {shape: [rows, cols], dtype: dtype}, out: {shape: [rows, cols], dtype: dtype, output: true}}
 args:      {stride: cols, BLOCK: next_power_of_2(cols)}           expressions; later ones may use earlier ones
@@ -38,8 +40,9 @@ from gemm_tuner.system.values import choice
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
-    *("check_cases", "derived", "reset", "restore", "key", "buckets", "flops", "bytes"),
+    *("check_cases", "derived", "reset", "restore", "key", "buckets", "flops", "bytes", "language"),
 )
+LANGUAGES = ("triton", "cute")
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
 CHECK_SWITCHES = ("skip_check", "nondeterministic")
 CHECK_KEYS = ("rtol", "atol", "rms", "max_mismatched_ratio", *CHECK_SWITCHES)
@@ -61,6 +64,9 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     named = target or row.get("kernel")
     if not isinstance(named, str):
         raise UserError("names no kernel", where=where, accepted="kernel: FILE.py:NAME, or the first argument")
+    language = choice(row, "language", LANGUAGES, where) if "language" in row else "triton"
+    if language == "cute" and "grid" in row:
+        raise UserError("has a grid", where=where, accepted="none for language: cute, whose host code has it")
     kernel = function(named, Path() if target else path.parent, "kernel" if target else f"{where}, kernel")
     spec = KernelSpec(
         name=word(row.get("name", kernel.name), f"{where}, name"),
@@ -68,8 +74,9 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
         tensors=tuple(_tensors(row.get("tensors"), f"{where}, tensors")),
         args=_texts(row.get("args", {}), f"{where}, args"),
         params=params(row.get("params"), f"{where}, params"),
-        grid=_grid(row.get("grid"), f"{where}, grid"),
+        grid=_grid(row.get("grid"), f"{where}, grid") if language == "triton" else (),
         derived=_texts(row.get("derived", {}), f"{where}, derived"),
+        language=language,
         **judged_by(row, path.parent, where),
     )
     cases = cases_of(row.get("cases", {}), f"{where}, cases") or ((),)

@@ -16,13 +16,13 @@ from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
 
 UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
 SHA_DIGITS = 12
-OF_EXPORTS = ("key", "buckets")
+NOT_TUNED = ("key", "buckets", "language")  # a kind of problem has one language
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProblem:
-    """sha: over the spec, without what only exports take. spec: None where a results row was read, which names it only;
-    equal problems need not both have it."""
+    """sha: over the spec, without what no configuration depends on. spec: None where a results row was read, which
+    names it only; equal problems need not both have it."""
 
     kind: ClassVar[str] = "kernels"
     rate_key: ClassVar[str] = ""
@@ -33,7 +33,7 @@ class KernelProblem:
 
     @classmethod
     def of(cls, spec: KernelSpec, case: Case) -> KernelProblem:
-        tuned = {key: value for key, value in asdict(spec).items() if key not in OF_EXPORTS}
+        tuned = {key: value for key, value in asdict(spec).items() if key not in NOT_TUNED}
         sha = hashlib.sha256(json.dumps(tuned, sort_keys=True).encode()).hexdigest()[:SHA_DIGITS]
         return cls(spec.name, sha, case, spec)
 

@@ -40,8 +40,10 @@ def _require_parameters(spec: KernelSpec, where: str) -> None:
     known = (*spec.kernel.parameters, *LAUNCH_OPTIONS)
     texts = [text for key, text in _expressions(spec) if key != RULES]
     used = {name for text in texts for name in Expression.parse(text, where).names}
-    idle = [name for name in names_of(spec.args, spec.params) if name not in used]
-    for name in [*(one.name for one in spec.tensors), *idle]:
+    # In CuTe DSL tensors and args are a launch's, and the function that makes the kernel does not get them.
+    of_launch, args = (spec.tensors, spec.args) if spec.language == "triton" else ((), ())
+    idle = [name for name in names_of(args, spec.params) if name not in used]
+    for name in [*(one.name for one in of_launch), *idle]:
         if name not in known:
             what, hint = f"{name} is no parameter of {spec.kernel.name}", did_you_mean(name, known)
             raise UserError(what, where=where, accepted=", ".join(known), hint=hint)

@@ -80,7 +80,16 @@ def interpreter(session: Session) -> InterpreterLauncher:
 
 
 def check(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
-    """Checks the best candidates of each size in the interpreter and settles the size with the first right one."""
+    """Checks the best candidates of each size in the interpreter and settles the size with the first right one; with
+    none where the kernels' language has no interpreter."""
+    language = session.settings.language
+    if language.interpreter_environment() is None:
+        for state, names in order:
+            reason = (
+                f"compiled, and not checked: {language.name} kernels run on a GPU only; {names[0]} is predicted best"
+            )
+            session.outcomes.record(state.problem, None, reason)
+        return
     by_problem = {state.problem: state for state, _ in order}
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:

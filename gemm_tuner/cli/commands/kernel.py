@@ -1,4 +1,4 @@
-"""``tune_gemm.py kernel``: tunes a user's Triton kernel, with the flags of tuning."""
+"""``tune_gemm.py kernel``: tunes a user's kernel, with the flags of tuning."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ examples:
   tune_gemm.py kernel --spec examples/kernels/softmax.yaml
   without a GPU, for another architecture
     tune_gemm.py kernel --spec examples/kernels/softmax.yaml --arch gfx942
+  in CuTe DSL (pip install 'gemm-tuner[cute]')
+    tune_gemm.py kernel --spec examples/kernels/cute_quack.yaml
   as your own code launches it, with the configurations of its triton.autotune
     tune_gemm.py kernel norm.py:norm_rows --host norm.py:run --spec norm.yaml
 """
@@ -60,17 +62,17 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if arguments.spec is None:
         raise UserError("--spec SPEC.yaml is missing", accepted="it, or --host FILE.py:FUNCTION", hint=see_help())
     from gemm_tuner.cli import key_validation
+    from gemm_tuner.cute.problem import problem_of
     from gemm_tuner.kernels import kernel_spec_file, reference_trial
-    from gemm_tuner.kernels.problem import KernelProblem
 
     spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
     if arguments.validate_key:
         key_validation.require_output(arguments.output)
     previews = arguments.dry_run or arguments.explain is not None
-    if not previews and (fault := reference_trial.fault(KernelProblem.of(spec, cases[0]))):
+    if not previews and (fault := reference_trial.fault(problem_of(spec, cases[0]))):
         hint = "return a tensor for each output of the spec, in its order"
         raise UserError(fault, where=f"{arguments.spec}, reference", hint=hint)
-    status = run(arguments, shown, tuple(SizeEntry(KernelProblem.of(spec, case)) for case in cases))
+    status = run(arguments, shown, tuple(SizeEntry(problem_of(spec, case)) for case in cases))
     if status != EXIT_OK or not arguments.validate_key or previews:
         return status
     return key_validation.validate(arguments, shown, spec, cases, arguments.validate_key)

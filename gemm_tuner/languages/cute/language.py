@@ -102,7 +102,10 @@ class Cute:
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         if task.script is None:
             if not self._support_is_ready:
+                from gemm_tuner.languages.triton.compile_call import let_torch_in
+
                 _triton().start_worker(target, "")
+                let_torch_in()  # libraries of kernels in CuTe DSL import it
                 self._support_is_ready = True
             return _triton().compile(task, target, scripts_dir)
         started, of = time.perf_counter(), (task.name, task.specialization)
