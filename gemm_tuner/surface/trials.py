@@ -118,11 +118,19 @@ def _unbound(tunable: Function) -> tuple[Any, Arguments]:
 
 
 def count_workers(configurations: int) -> int:
-    """As many processes as TileLang would have threads."""
+    """As many processes as TileLang would have threads. Raises UserError for a variable that is no number."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count, most = int(os.environ.get(COUNT, -1)), int(os.environ.get(MOST, -1))
-    wanted = min(count, cpus) if count > 0 else int(cpus * float(os.environ.get(SHARE, DEFAULT_SHARE)))
+    count, most = int(_variable(COUNT, -1)), int(_variable(MOST, -1))
+    wanted = min(count, cpus) if count > 0 else int(cpus * _variable(SHARE, DEFAULT_SHARE))
     return max(1, min(wanted, configurations, most if most > 0 else configurations))
+
+
+def _variable(name: str, default: float) -> float:
+    text = os.environ.get(name, "")
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise UserError(f"is {text!r}", where=name, accepted=f"a number, such as {default:g}") from None
 
 
 def rejected(job: Job, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:

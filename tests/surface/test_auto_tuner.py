@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,6 +89,37 @@ def test_each_profile_argument_reaches_the_run(tmp_path: Path) -> None:
         gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(backend="nsys")
     with pytest.warns(UserWarning, match="use_pipeline"):
         tuner(configs=BLOCKS[:1]).run(use_pipeline=True, **run)
+
+
+class PrimFunc:
+    """A program of TileLang that is not compiled."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+
+def test_a_program_is_compiled_as_asked_and_a_configuration_may_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def compile(program: PrimFunc, **options: Any) -> MatmulKernel:
+        asked.append(options)
+        return matmul(64, 64, 64, program.block)
+
+    monkeypatch.setitem(sys.modules, "tilelang", SimpleNamespace(compile=compile))
+    made = gt.AutoTuner.from_kernel(
+        lambda block_M=16: PrimFunc(block_M), [{"block_M": 16, "pass_configs": {"fast": 1}}, {"block_M": 32}]
+    )
+    made.set_profile_args(rep=2, warmup=1, backend=Clock())
+    made.set_compile_args(out_idx=[-1], target="hip", execution_backend="cython", pass_configs={"checks": 0})
+    result = made.run(cache_results=False, output_dir=None)
+    assert result.config == {"block_M": 32} and result.kernel.block == 32
+    common = {
+        "out_idx": [-1], "target": "hip", "execution_backend": "cython", "target_host": None, "verbose": False,
+    }  # fmt: skip
+    assert asked == [
+        {**common, "pass_configs": {"checks": 0, "fast": 1}},
+        {**common, "pass_configs": {"checks": 0}},
+    ]
 
 
 def test_a_function_of_the_bound_arguments_gives_the_configurations() -> None:

@@ -115,3 +115,6 @@ def test_processes_are_counted_as_tilelang_counts_threads(monkeypatch: pytest.Mo
     assert trials.count_workers(100) == 5
     monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "4")
     assert trials.count_workers(100) == 4
+    monkeypatch.setenv("TILELANG_AUTO_TUNING_CPU_COUNTS", "many")
+    with pytest.raises(UserError, match=r"CPU_COUNTS: is 'many'; accepted: a number, such as -1"):
+        trials.count_workers(100)
