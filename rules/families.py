@@ -115,6 +115,14 @@ def persistent_needs_several_tiles(c, p, d):
     return (c.PROGRAMS_PER_SM == 0) | (tiles_of(c, p) * c.SPLIT_K > d.num_sms * c.PROGRAMS_PER_SM)
 
 
+@rule(HEURISTIC, families=("gemm_persistent", *PACKING))
+def slices_fill_waves(c, p, d):
+    """Slices that a second kernel adds up are as many as fill one wave or two to three quarters."""
+    programs = tiles_of(c, p) * c.SPLIT_K
+    waves = programs / d.num_sms
+    return (c.SPLIT_K == 1) | ((waves <= 2) & (waves >= 0.75 * np.ceil(waves)))
+
+
 @rule(HEURISTIC, families=("gemm_persistent", "gemm_stream_k", *PACKING), backend="cuda")
 def programs_fit_sm(c, p, d):
     """More programs than one SM holds wait for each other."""

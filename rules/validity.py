@@ -119,6 +119,7 @@ def specialised_warps(c, p, d):
         & (not p.reads_c)
     )
     fits = (c.PROGRAMS_PER_SM >= 1) & (c.num_warps == 4) & (c.BLOCK_SIZE_M >= 128) & (c.BLOCK_SIZE_N % 3 != 0)
+    fits &= c.SPLIT_K == 1
     return (c.WARP_SPECIALIZE == 0) | (able & fits & (DTYPES[p.dtype_a].size_bytes == 2))
 
 
@@ -212,8 +213,10 @@ def shared_memory_fits_tiles_and_part(c, p, d):
         return ring_bytes * np.maximum(1, c.num_stages - 1) <= d.shared_memory_bytes
     buffers = np.where(by_warp_groups(c, p, d), c.num_stages, np.maximum(1, c.num_stages - 1))
     looped = c.PROGRAMS_PER_SM > 0
-    size_c = np.where((c.SPLIT_K > 1) & np.isin(c.family, PACKING), 4, size_c)  # partial sums
-    part_bytes = np.where(looped, c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * size_c, 0)
+    by_descriptor = np.isin(c.family, ("gemm_persistent", *PACKING))
+    slices = (c.SPLIT_K > 1) & by_descriptor
+    size_c = np.where(slices, 4, size_c)  # partial sums, which Triton 3.6 gives no room of the tiles
+    part_bytes = np.where(looped | slices, c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // c.EPILOGUE_SUBTILE * size_c, 0)
     return ring_bytes * buffers + part_bytes + 8 * buffers <= d.shared_memory_bytes
 
 

@@ -101,6 +101,7 @@ def work_for(device: Device) -> Work:
         work.append((sized(replace(BF16, beta=2.0, bias=True), "gemm_packed"), apart))
         thirds = config_for(device, 64, 96, 64, family="gemm_persistent", EPILOGUE_SUBTILE=3)
         work += [(replace(BF16, layout_b=COL), thirds), (BF16, replace(thirds, PROGRAMS_PER_SM=1))]
+        work.append((replace(BF16, bias=True), replace(thirds, SPLIT_K=2)))
     if device.target.facts.matrix in SPECIALISING:
         plain = config_for(device, 128, 128, 64, family="gemm_persistent", stages=3, PROGRAMS_PER_SM=1)
         work.append((BF16, replace(plain, WARP_SPECIALIZE=1)))

@@ -76,6 +76,8 @@ def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
         config(name, 16, 32, 32, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
         config(name, 32, 32, 16, group=8, PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=4),
         config(name, 32, 64, 64, PROGRAMS_PER_SM=1),
+        config(name, 16, 32, 16, split_k=3),
+        config(name, 32, 32, 32, split_k=2, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
     )
     if not by_descriptor:
         chiplets = config(name, 16, 16, 32, group=2, PROGRAMS_PER_SM=3, NUM_XCDS=8, STREAM_B=1)

@@ -72,6 +72,9 @@ CASES = (
          {**STREAM_K, "num_stages": 4, "PROGRAMS_PER_SM": 2}),
     Case("programs_fit_sm", On(LARGE), {**LOOP, "PROGRAMS_PER_SM": 2, "EPILOGUE_SUBTILE": 2},
          {**LOOP, "PROGRAMS_PER_SM": 2, "BLOCK_SIZE_N": 256}),
+    # 48 tiles for 132 SMs: 240 programs are 91 % of two waves, 144 are 55 %.
+    Case("slices_fill_waves", On((200, 3072, 12288)), {**PERSISTENT, "SPLIT_K": 5}, {**PERSISTENT, "SPLIT_K": 3}),
+    Case("slices_fill_waves", On((129, 12288, 4096)), PERSISTENT, {**PERSISTENT, "SPLIT_K": 2}),
     Case("parts_of_wide_tiles", On(LARGE), {**PERSISTENT, "BLOCK_SIZE_N": 256, "EPILOGUE_SUBTILE": 4},
          {**PERSISTENT, "BLOCK_SIZE_N": 256}),
     Case("parts_of_wide_tiles", On(LARGE), {**LOOP, "EPILOGUE_SUBTILE": 2}, {**PERSISTENT, "EPILOGUE_SUBTILE": 2}),

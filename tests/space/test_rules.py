@@ -73,6 +73,7 @@ CASES = (
     Case("two_slices_or_more", On((64, 64, 65536)), SPLIT_K, {**SPLIT_K, "SPLIT_K": 1}),
     Case("programs_for_stream_k", On(LARGE), STREAM_K, {**STREAM_K, "PROGRAMS_PER_SM": 0}),
     Case("specialised_warps", On(LARGE), SPECIALISED, {**SPECIALISED, "num_warps": 8}),
+    Case("specialised_warps", On(LARGE), SPECIALISED, {**SPECIALISED, "SPLIT_K": 2}),
     Case("specialised_warps", On(LARGE, "sm_100"), SPECIALISED, {**SPECIALISED, "BLOCK_SIZE_M": 64}),
     Case("specialised_warps", On(LARGE), SPECIALISED, {**SPECIALISED, "PROGRAMS_PER_SM": 0}),
     Case("specialised_warps", On(LARGE), SPECIALISED, {**SPECIALISED, **STREAM_K}),
