@@ -13,6 +13,8 @@ from gemm_tuner.hosts.launch_recorder import Recorder
 from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
 from gemm_tuner.kernels.check import REPEATS, Trial, Unstable
+from gemm_tuner.kernels.compare import Comparison
+from gemm_tuner.kernels.kernel_spec import Function
 from gemm_tuner.languages.bits import first_difference
 
 
@@ -32,7 +34,7 @@ class HostTrial(Trial):
         once = self.device == CPU or self.spec.check.nondeterministic or self.spec.check.skip_check
         first: dict[str, Any] = {}
         for turn in range(1 if once else REPEATS):
-            with self._placed(), with_empty_filled(float("nan")):
+            with placed(self._host_problem, self.device), with_empty_filled(float("nan")):
                 code = HostCode(self._host_problem.spec_there, modules_of(script))
                 self._given = {}
                 _, returned = code.call(
@@ -64,26 +66,30 @@ class HostTrial(Trial):
             if name in arguments and name not in self._given:
                 value = getattr(arguments[name], "base", None) if hasattr(arguments[name], "block_shape") else None
                 value = arguments[name] if value is None else value
-                self._given[name] = value.clone() if isinstance(value, torch.Tensor) else value
+                self._given[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
     def given(self) -> dict[str, Any]:
         copies = {name: one.clone() if hasattr(one, "clone") else one for name, one in self._given.items()}
         return {**self.problem.values, **copies}
 
     def expected(self) -> dict[str, Any]:
-        with self._placed():
+        with placed(self._host_problem, self.device):
             seed_all(self._seed)  # a reference may make the inputs again
             return super().expected()
+
+    def judged(self, function: Function, outputs: Mapping[str, Any]) -> Comparison:
+        with placed(self._host_problem, self.device):
+            return super().judged(function, outputs)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(one.shape) for name, one in self._outputs.items()}
 
-    @contextlib.contextmanager
-    def _placed(self) -> Iterator[None]:
-        """In the interpreter, a GPU as the problem describes it, and tensors on the CPU."""
-        device = self._host_problem.device
-        if self.device != CPU or device is None:
-            yield
-            return
-        with described(device), redirected(CPU):
-            yield
+
+@contextlib.contextmanager
+def placed(problem: HostProblem, device: str) -> Iterator[None]:
+    """In the interpreter, a GPU as the problem describes it, and tensors on the CPU."""
+    if device != CPU or problem.device is None:
+        yield
+        return
+    with described(problem.device), redirected(CPU):
+        yield

@@ -16,7 +16,7 @@ from typing import Any
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.hosts.host_errors import HostError
 
-COPIED = ("do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata")
+COPIED = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata")
 HASH_DIGITS = 10
 
 Before = Callable[[Mapping[str, Any]], None]
@@ -230,7 +230,7 @@ def named(kernel: Any, symbol: str) -> Any:
     if not isinstance(kernel, JITFunction):
         return kernel
     of = {name: getattr(kernel, name) for name in COPIED}
-    own = JITFunction(kernel.fn, repr=lambda specialization: symbol, **of)
+    own = type(kernel)(kernel.fn, repr=lambda specialization: symbol, **of)
     own.pre_run_hooks = kernel.pre_run_hooks
     return own
 

@@ -13,6 +13,9 @@ from gemm_tuner.hosts.host_errors import HostError
 from gemm_tuner.hosts.launch_recorder import replaced
 from gemm_tuner.languages.triton.compile_call import StandInDriver
 
+# Host code takes them apart; nothing is compiled by them.
+CUDA_VERSION, HIP_VERSION = "12.8", "6.4.0"
+
 
 class DescribedDriver(StandInDriver):
     """Also what host code asks: ``driver.active.utils.get_device_properties(0)``."""
@@ -83,8 +86,8 @@ def described(device: Device) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, value in answers.items():
             stack.enter_context(replaced(torch.cuda, name, answering(value)))
-        stack.enter_context(replaced(torch.version, "hip", "stand-in" if is_hip else None))
-        stack.enter_context(replaced(torch.version, "cuda", None if is_hip else "stand-in"))
+        stack.enter_context(replaced(torch.version, "hip", HIP_VERSION if is_hip else None))
+        stack.enter_context(replaced(torch.version, "cuda", None if is_hip else CUDA_VERSION))
         stack.enter_context(replaced(torch, "Generator", generator_on_cpu(torch.Generator)))
         stack.enter_context(replaced(torch.cuda, "Event", StandInEvent))
         for name in ("device", "device_of", "stream"):

@@ -87,6 +87,10 @@ class Trial:
             raise BadReference(f"the reference returned {told} for outputs of {', '.join(map(str, shapes.values()))}")
         return dict(zip(shapes, results, strict=True))
 
+    def judged(self, function: Function, outputs: Mapping[str, Any]) -> Comparison:
+        """The verdict of the user's own check."""
+        return judged_by(function, outputs, self.given())
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the outputs, by name."""
         return {one.name: tuple(self.before[one.name].shape) for one in self.spec.tensors if one.output}
@@ -111,7 +115,7 @@ def check(
     if spec.check.skip_check:
         return trial.verdict(name, Comparison(), Verified.FALSE)
     if spec.manual_check is not None:
-        return trial.verdict(name, judged_by(spec.manual_check, outputs, trial.given()))
+        return trial.verdict(name, trial.judged(spec.manual_check, outputs))
     return trial.verdict(name, compared(spec.check, outputs, trial.expected()))
 
 

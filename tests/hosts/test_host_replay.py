@@ -92,7 +92,8 @@ def test_tensors_of_which_a_kernel_has_addresses_stay() -> None:
 def test_a_check_has_the_inputs_as_they_were_before_the_launch(relation: str, right: bool) -> None:
     """x is changed in place by the launch; the user's check gets it as it was, case values by name, and the outputs."""
     one = problem("added", "add", n=50)
-    source = f"def check(outputs, x, n):\n    return n == 50 and (outputs[0] {relation} x).all()\n"
+    right_n = 'torch.full((), 50, device="cuda") == n'
+    source = f"import torch\ndef check(outputs, x, n):\n    return {right_n} and (outputs[0] {relation} x).all()\n"
     judged = replace(one.spec_there, manual_check=Function("check", source, ("outputs", "x", "n")))
     one = replace(one, spec=judged)
     assert WORKLOAD.check(script_of(one, BLOCK=16), one, "it", 3, "cpu").ok is right
