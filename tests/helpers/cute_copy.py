@@ -13,13 +13,13 @@ def copy(threads: int, fault: str = "") -> tuple[Any, tuple[Any, ...], Any]:
     from cutlass import BFloat16, cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
-    @cute.kernel
+    @cute.kernel  # type: ignore[untyped-decorator]
     def rows(x: cute.Tensor, y: cute.Tensor) -> None:
         thread, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
         y[row, thread] = x[row, thread]
 
-    @cute.jit
+    @cute.jit  # type: ignore[untyped-decorator]
     def launch(x: cute.Tensor, y: cute.Tensor, stream: Any) -> None:
         rows(x, y).launch(grid=[cute.size(x, mode=[0]), 1, 1], block=[threads, 1, 1], stream=stream)
 
