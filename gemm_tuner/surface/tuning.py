@@ -160,6 +160,9 @@ class Tuning:
                 continue
             self._built[id(candidate)] = built
             outputs = flat(returned) if returned is not None else [inputs[place] for place in written.places]
+            # A reference that returns outputs computes them from what the inputs were.
+            outputs = [one.clone() if hasattr(one, "clone") else one for one in outputs]
+            written.restore(inputs)
             learned = Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs), True)
             learned.put_back()
             return learned

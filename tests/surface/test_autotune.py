@@ -252,7 +252,7 @@ def test_a_wrong_triton_configuration_is_found_though_the_output_held_the_right_
 def test_what_a_kernel_adds_to_is_put_back(kernels: Any) -> None:
     options = {"configs": {"BLOCK": [32, 64]}, "key": ["n"], "rep": 3, "output_dir": None}
     x, total = torch.arange(64.0), torch.ones(64)
-    kernel = gt.autotune(restore_value=["total"], ref_prog=lambda x, total: x + 1, **options)(kernels.accumulate)
+    kernel = gt.autotune(restore_value=["total"], ref_prog=lambda x, total: x + total, **options)(kernels.accumulate)
     kernel[(2,)](x, total, 64)
     assert torch.equal(total, x + 1), "as one launch"
     kernel = gt.autotune(reset_to_zero=["total"], ref_prog=lambda x, total: x, **options)(kernels.accumulate)
