@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -67,6 +68,7 @@ class Store:
     """All methods may be called from any thread; each returns when its rows are committed.
 
     All raise StoreFault for a store that is damaged, that another process has locked, or that cannot be written.
+    The last reference closes it, if ``close`` has not.
     """
 
     def __init__(self, path: Path, wait_s: float = 30.0) -> None:
@@ -75,6 +77,7 @@ class Store:
         self._lock = threading.RLock()
         try:
             self._base = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
+            weakref.finalize(self, self._base.close)  # also of one that cannot be read below
             self._base.execute("PRAGMA journal_mode=WAL")
             # A commit survives a kill of the process; a crash of the machine can cost the last commits.
             self._base.execute("PRAGMA synchronous=NORMAL")

@@ -237,3 +237,10 @@ def test_a_check_may_find_no_number(store: Store, error: float) -> None:
         store.add_verdict(ONE, Verdict(size, "a", False, error, error))
     store.add_failure(ONE, "b", Status.WRONG, "off")
     assert reopened(store).checked(ONE) == {"a", "b"}
+
+
+def test_a_store_that_nobody_has_any_more_is_closed(tmp_path: Path) -> None:
+    """Python 3.13 warns of one that is not."""
+    base = Store(tmp_path / "run.sqlite")._base
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        base.execute("SELECT 1")
