@@ -67,7 +67,7 @@ class HostProblem(KernelProblem):
             spec = msgspec.convert(tuples(found.text), HostSpec) if found.text is not None else None
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
-        return cls(found.kernel, found.spec, tuple(found.case.items()), spec, found.device)
+        return cls(found.kernel, found.spec, tuple(found.case.items()), spec, device=found.device)
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ NOT_TUNED = ("key", "buckets", "language")  # a kind of problem has one language
 @dataclass(frozen=True, slots=True)
 class KernelProblem:
     """sha: over the spec, without what no configuration depends on. spec: None where a results row was read, which
-    names it only; equal problems need not both have it."""
+    names it only; equal problems need not both have it. num_sms: of the device that it is compiled for."""
 
     kind: ClassVar[str] = "kernels"
     rate_key: ClassVar[str] = ""
@@ -30,6 +30,7 @@ class KernelProblem:
     sha: str
     case: Case
     spec: KernelSpec | None = field(default=None, compare=False, repr=False)
+    num_sms: int = field(default=1, compare=False, repr=False)
 
     @classmethod
     def of(cls, spec: KernelSpec, case: Case) -> KernelProblem:
@@ -73,7 +74,7 @@ class KernelProblem:
         return {"kind": self.kind, "kernel": self.name, "spec": self.sha, "case": self.values}
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.row(), **({"text": asdict(self.spec)} if self.spec else {})}
+        return {**self.row(), **({"text": asdict(self.spec), "num_sms": self.num_sms} if self.spec else {})}
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> KernelProblem:
@@ -83,7 +84,7 @@ class KernelProblem:
             spec = msgspec.convert(tuples(found.text), KernelSpec) if found.text is not None else None
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
-        return cls(found.kernel, found.spec, tuple(found.case.items()), spec)
+        return cls(found.kernel, found.spec, tuple(found.case.items()), spec, found.num_sms)
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,6 +92,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     spec: str
     case: dict[str, int | float | bool | str]
     text: dict[str, Any] | None = None
+    num_sms: int = 1
 
 
 def tuples(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,9 @@ class KernelWorkload(PlainWorkload):
         )
         return OwnSpace({family_of(spec): {name: list(values) for name, values in spec.params}}, rules)
 
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        return [replace(of(problem), num_sms=device.num_sms) for problem in problems]
+
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         spec, blank = spec_of(problem), of(problem).with_case(())
         values = super().template_values(blank, configs)
@@ -60,9 +64,11 @@ class KernelWorkload(PlainWorkload):
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
-        spec, names = spec_of(problem), names_in(problem, config, 1)
+        """What follows from the device's SMs is compiled as it will be launched: 1 and multiples of 16 are special."""
+        spec, num_sms = spec_of(problem), of(problem).num_sms
+        names = names_in(problem, config, num_sms)
         made = arguments.tensors_of(spec, names, lambda _, dtype, shape: blank(dtype, math.prod(shape)))
-        return call_of(script, config, problem, made, 1)
+        return call_of(script, config, problem, made, num_sms)
 
     def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
         from gemm_tuner.kernels.tensors import Tensors

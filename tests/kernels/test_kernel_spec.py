@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -212,3 +214,16 @@ def test_the_roofline_is_the_later_of_bytes_and_operations(tmp_path: Path) -> No
     assert roofline_us("fp16") is None
     assert roofline_us("fp16", flops="rows * 400000") == pytest.approx(2.0)
     assert roofline_us("fp32", flops="rows * 400000") == pytest.approx(1.0)  # its rate is not known
+
+
+def test_what_follows_from_the_device_is_compiled_as_it_is_launched(tmp_path: Path) -> None:
+    """A persistent grid: each program takes every nth row. To the compiler an argument of 1 is a constant."""
+    args = {**ARGS, "n_rows": "cdiv(rows, device.num_sms)"}
+    spec, (case, _) = kernel_spec_file.read(changed(tmp_path, args=args, grid=["device.num_sms"]))
+    smaller = dataclasses.replace(device("sm_90"), num_sms=78)
+    (problem,) = WORKLOAD.on_device([KernelProblem.of(spec, case)], smaller)
+    problem = problem_from_dict(json.loads(json.dumps(problem.to_dict())))
+    script: Any = SimpleNamespace(calls=lambda config, grid, arguments: [("s", None, grid, (), arguments)])
+    config = {"name": "one", "ROWS": 1, "num_warps": 1}
+    ((_, _, grid, _, given),) = WORKLOAD.compile_calls(script, config, problem, lambda dtype, elements: dtype)
+    assert grid == (78,) and given["n_rows"] == -(-4096 // 78)
