@@ -19,7 +19,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.launch import DOWN, UP, part_config
 from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
-from gemm_tuner.moe.servers import GRID, SERVERS
+from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, GRID, SERVERS
 from gemm_tuner.system.documents import show
 
 # vLLM names these for the family's device, whatever the rest of the name.
@@ -50,6 +50,12 @@ class _Named:
         return cls(int(found["E"]), int(found["N"]), found["device"], found["dtype"] or "", block, bool(found["down"]))
 
 
+def ordered(offer: Offer, part: str) -> Entry:
+    """The entry of one GEMM, its keys in the order of the servers' own files."""
+    own = part_config(dict(offer.config.options()), part)
+    return {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
+
+
 class MoeFiles(Consumer, Served):
     """What vLLM and SGLang have in common. folder: below site-packages."""
 
@@ -76,7 +82,7 @@ class MoeFiles(Consumer, Served):
         return (int(key),)
 
     def entry(self, offer: Offer, arch: str) -> Entry:
-        return part_config(dict(offer.config.options()), UP)
+        return ordered(offer, UP)
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
         """By what the file's name says of the layer; K and topk change no default."""
@@ -172,8 +178,7 @@ class SglangMoe(MoeFiles):
         return tuple(folder / version / one for folder in there or self.folders[:1] for one in names)
 
     def entry_at(self, place: PurePosixPath, offer: Offer, arch: str) -> Entry:
-        part = DOWN if place.stem.endswith(self.suffixes[1]) else UP
-        return part_config(dict(offer.config.options()), part)
+        return ordered(offer, DOWN if place.stem.endswith(self.suffixes[1]) else UP)
 
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
         base = next((root / folder for folder in self.folders if (root / folder).is_dir()), root)
@@ -219,7 +224,7 @@ class AiterMoe(Consumer):
         return next(name for name, below in self.buckets if below > problem.M or not below)
 
     def entry(self, offer: Offer, arch: str) -> Entry:
-        return part_config(dict(offer.config.options()), UP)
+        return ordered(offer, UP)
 
     def order(self, key: str) -> tuple[Any, ...]:
         names = [name for name, _ in self.buckets]

@@ -109,7 +109,9 @@ def collect(
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
-    for row in found.rows:
+    mine = [row for row in found.rows if row.problem.kind == GemmProblem.kind]
+    left_out += [elsewhere(row) for row in found.rows if mine and row not in mine]
+    for row in mine or found.rows:
         source = found.source_of(row)
         unfit = consumer.problem_fault(row.gemm, str(found.header.get("arch", "")))
         served = None if unfit else _served(row, source, consumer.name)
@@ -133,20 +135,29 @@ def collect(
             offers[problem] = checked
         else:
             left_out.append(LeftOut(problem.key, waiting[problem].own.name, f"{waiting[problem].fault}, and {checked}"))
-    return [offers[problem] for problem in dict.fromkeys(r.gemm for r in found.rows) if problem in offers], left_out
+    return [offers[problem] for problem in dict.fromkeys(row.gemm for row in mine) if problem in offers], left_out
+
+
+def elsewhere(row: Row) -> LeftOut:
+    """A row of another kind than the consumer's, which another consumer takes."""
+    name = row.config.name if row.config else ""
+    return LeftOut(row.problem.key, name, f"is a problem of the kind {row.problem.kind}", served=True)
 
 
 def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[list[Offer], list[LeftOut]]:
     """As ``collect``, for a kind whose rows are tuned for one consumer: each row's own config."""
     offers: list[Offer] = []
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
-    for row in found.rows:
+    mine = [row for row in found.rows if row.problem.kind == consumer.kind]
+    if not mine:
+        raise UserError(f"has no row of the kind {consumer.kind}", where="the results", accepted=consumer.takes)
+    left_out += [elsewhere(row) for row in found.rows if row not in mine]
+    for row in mine:
         source, name = found.source_of(row), row.config.name if row.config else ""
-        fault = f"is a problem of the kind {row.problem.kind}" if row.problem.kind != consumer.kind else ""
-        if not fault and (elsewhere := consumer.belongs_elsewhere(row.problem)):
-            left_out.append(LeftOut(row.problem.key, name, elsewhere, served=True))
+        if other := consumer.belongs_elsewhere(row.problem):
+            left_out.append(LeftOut(row.problem.key, name, other, served=True))
             continue
-        fault = fault or consumer.problem_fault(row.problem, str(found.header_of(row).get("arch", "")))
+        fault = consumer.problem_fault(row.problem, str(found.header_of(row).get("arch", "")))
         fault = fault or known_wrong(row) or trust.fault(row.verified, source)
         if fault or row.config is None:
             left_out.append(LeftOut(row.problem.key, name, fault or "has no config"))

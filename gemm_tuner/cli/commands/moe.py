@@ -12,7 +12,12 @@ from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
-from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.gemm.served import NAMES as SERVED_GEMMS
+from gemm_tuner.gemm.size_sources import collect
+from gemm_tuner.gemm.size_sources.found import Asked
+from gemm_tuner.gemm.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.moe import kernel_source, model_config, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.problem import MoeProblem
@@ -36,6 +41,8 @@ examples:
   for two servers, with operands, routing and reference in common
     tune_gemm.py moe --from config.json --kernel_from vllm=a.py \\
         --kernel_from sglang=b.py
+  dense and MoE layers of a model, for all of vLLM's files
+    tune_gemm.py moe --from config.json --dense --kernel_from vllm
   for skewed routing too
     tune_gemm.py moe --from config.json --kernel_from vllm --routing zipf:1.0
 """
@@ -61,9 +68,12 @@ def add_flags(parser: Parser) -> None:
     )
     layer = parser.add_argument_group("the layer")
     layer.add_argument("--from", metavar="FILE", dest="source", type=Path, help="a model's config.json, as on Hugging "
-                       "Face; its experts are found by attribute names, nested ones too")  # fmt: skip
+                       "Face, whose experts are found by attribute names, nested ones too; or a size file of "
+                       "sizes --moe, whose dense sizes are tuned first")  # fmt: skip
     layer.add_argument("--tp", metavar="RANKS", type=positive, help="ranks that share each expert of --from, or with "
                        "--enable_expert_parallel the experts (default: 1)")  # fmt: skip
+    layer.add_argument("--dense", action="store_true", help="first the dense layers of config.json, into one results "
+                       "file; block-scaled fp8 for the servers, too")  # fmt: skip
     layer.add_argument("--enable_expert_parallel", action="store_true", help="ranks have whole experts")
     layer.add_argument("--E", metavar="E", type=positive, help="experts of a rank")
     layer.add_argument("--N", metavar="N", type=positive, help="intermediate size of a rank: half the columns of w1 of "
@@ -99,10 +109,47 @@ def add_flags(parser: Parser) -> None:
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     from gemm_tuner.cli.main import run
 
-    found = problems(arguments)
+    dense, found = dense_sizes(arguments), problems(arguments)
     older = current(arguments.current, found)
     arguments.serve, arguments.kernel_from = [], []  # of dense GEMMs from here on
-    return run(arguments, shown, tuple(map(SizeEntry, found)), older)
+    statuses = []
+    if dense:
+        scaled = any(isinstance(one.problem, GemmProblem) and one.problem.scaling == "block" for one in dense)
+        served = [name for name in dict.fromkeys(one.server for one in found) if name in SERVED_GEMMS]
+        of_dense = argparse.Namespace(**{**vars(arguments), "serve": served if scaled else []})
+        statuses.append(run(of_dense, shown, dense))
+    statuses.append(run(arguments, shown, tuple(map(SizeEntry, found)), older))
+    return max(statuses)
+
+
+def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
+    """The dense layers of a size file, or of a config.json with --dense. Raises UserError."""
+    if is_size_file(arguments.source):
+        entries = sizes_of(load_file(str(arguments.source)), Defaults()).entries
+        return tuple(one for one in entries if isinstance(one.problem, GemmProblem))
+    if not arguments.dense:
+        return ()
+    if arguments.source is None:
+        raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
+    asked = Asked(m_values=arguments.m, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
+    return tuple(map(SizeEntry, collect.collect(arguments.source, asked, "huggingface").problems))
+
+
+def is_size_file(source: Path | None) -> bool:
+    return source is not None and source.suffix in (".yaml", ".yml")
+
+
+def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
+    """The layers of a size file. Raises UserError for none, and beside flags that say a layer."""
+    given = [name for name in (*SIZES, "tp", "block_shape", "dtype") if getattr(arguments, name) is not None]
+    if given:
+        raise UserError("says what the size file says", where=f"--{given[0]}", hint="leave it out")
+    entries = sizes_of(load_file(str(arguments.source)), Defaults()).entries
+    found = [one.problem for one in entries if isinstance(one.problem, MoeProblem)]
+    if not found:
+        accepted = "entries of kind moe, as sizes --moe writes them"
+        raise UserError("has no MoE layer", where=str(arguments.source), accepted=accepted)
+    return found
 
 
 def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]:
@@ -128,8 +175,16 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     if unknown := [name for name in servers if name not in SERVERS]:
         accepted = ", ".join(SERVERS)
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
-    layer = layer_of(arguments)
     routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
+    drawn = {"routing": routing, "seeds": arguments.seeds}
+    if is_size_file(arguments.source):
+        listed = in_size_file(arguments)
+        return [
+            replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel, **drawn)
+            for server, kernel in ((name, kernels.get(name)) for name in servers or ["vllm"])
+            for one in dict.fromkeys(replace(one, server="vllm") for one in listed)
+        ]
+    layer = layer_of(arguments)
     arch = arguments.arch or ""
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     found = []

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.core.dtypes import INPUT_DTYPES
-from gemm_tuner.core.errors import EXIT_OK
+from gemm_tuner.core.errors import EXIT_OK, UserError
 from gemm_tuner.gemm.problem import SCALINGS
 from gemm_tuner.gemm.problem_keys import problem_row
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.aiter import OPERATORS
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes
 from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
+from gemm_tuner.moe import model_config
+from gemm_tuner.moe.problem import MoeProblem, check
+from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.terminal_table import print_line
 
@@ -65,6 +69,8 @@ def add_flags(parser: Parser) -> None:
     model.add_argument("--lm_head", action="store_true", help="with the output layer")
     model.add_argument("--experts", action="store_true", help="of a mixture of experts, with one expert's layers at "
                        "its even share of the tokens")  # fmt: skip
+    model.add_argument("--moe", action="store_true", help="also the fused MoE layer at vLLM's numbers of tokens, for "
+                       "the subcommand moe")  # fmt: skip
     model.add_argument("--scaling", metavar="KIND", type=one_of(SCALINGS),
                        help="scales, in place of what config.json says")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -83,21 +89,46 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         experts=arguments.experts,
     )
     sizes = collect.collect(arguments.source, asked, arguments.format or "")
-    text = collect.size_file(sizes, arguments.source)
+    layers = moe_layers(arguments) if arguments.moe else []
+    lines = ["# Fused MoE layers: tune_gemm.py moe --from THIS_FILE --kernel_from PATH", *map(moe_line, layers)]
+    text = collect.size_file(sizes, arguments.source) + ("\n".join(lines) + "\n" if layers else "")
     for remark in sizes.remarks:
         print_line(shown.log, remark.one_line())
     if arguments.output:
         write_text_atomically(arguments.output, text)
     if arguments.json:
-        print(json.dumps(document(sizes), indent=1))
+        print(json.dumps({**document(sizes), **({"moe": layers} if arguments.moe else {})}, indent=1))
     elif not arguments.output:
         shown.out.print(text, markup=False, highlight=False, soft_wrap=True, end="")
     twice = f", {sizes.duplicates} said more than once" if sizes.duplicates else ""
     to = f" in {arguments.output}" if arguments.output else ""
     left_out = sum(not remark.kept for remark in sizes.remarks)
-    count = f"{len(sizes.problems)} sizes out of {SOURCES[sizes.source].what}{to}{twice}"
+    count = f"{len(sizes.problems) + len(layers)} sizes out of {SOURCES[sizes.source].what}{to}{twice}"
     print_line(shown.log, f"{count}; {left_out} left out")
     return EXIT_OK
+
+
+def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a model's MoE layer at every number of tokens. Raises UserError for a model without one."""
+    layer = model_config.share(model_config.read(arguments.source), arguments.tp, experts=False)
+    if not layer.dtype:
+        raise UserError(layer.reason, where=str(arguments.source), hint="the subcommand moe tunes it with --dtype")
+    fp8 = arguments.fp8 or "fp8_e4m3"
+    one = MoeProblem(SERVERS["vllm"].name, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out,
+                     layer.scaling, layer.block_shape, layer.activation, layer.bias, fp8)  # fmt: skip
+    check(one, str(arguments.source))
+    return [said(one.at(tokens)) for tokens in GRID]
+
+
+def said(problem: MoeProblem) -> dict[str, Any]:
+    """The keys of a row that say more than their defaults."""
+    plain = MoeProblem(problem.server, 1, 1, 1, 1, 1).row()
+    sizes = ("kind", "server", "M", "E", "N", "K", "topk")
+    return {key: value for key, value in problem.row().items() if key in sizes or value != plain[key]}
+
+
+def moe_line(row: dict[str, Any]) -> str:
+    return f"- {{{', '.join(f'{key}: {json.dumps(v) if not isinstance(v, str) else v}' for key, v in row.items())}}}"
 
 
 def document(sizes: Sizes) -> dict[str, object]:

@@ -1,0 +1,99 @@
+"""Dense and MoE layers of one model: one size file, one command, one results file, and each server's files of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from export_samples import GOLDEN, export, files
+from moe_kernel_source import VLLM
+from samples import ROOT
+
+from gemm_tuner.cli import commands, main
+from gemm_tuner.cli.commands import moe
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.gemm.problem_keys import Defaults
+from gemm_tuner.gemm.sizes import load_file, sizes_of
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import GRID
+from gemm_tuner.store import results
+from gemm_tuner.store.results_file import ResultsFile
+
+MOE = ROOT / "tests" / "golden" / "export_moe"
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A dense model's layers, with experts, in block-scaled fp8."""
+    path = tmp_path / "config.json"
+    quantised = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    row = json.loads((ROOT / "tests" / "data" / "size_sources" / "llama_config.json").read_text())
+    path.write_text(json.dumps({**row, **EXPERTS, "model_type": "qwen3_moe", "quantization_config": quantised}))
+    return path
+
+
+def asked(*words: object) -> list[MoeProblem]:
+    return moe.problems(commands.build_parser("moe").parse([*map(str, words), "--dry_run"]))
+
+
+def test_a_size_file_has_both_and_gives_the_layers_again(config: Path, tmp_path: Path) -> None:
+    sizes, kernel = tmp_path / "sizes.yaml", tmp_path / "fused_moe.py"
+    kernel.write_text(VLLM)
+    assert main.main(["sizes", "--from", str(config), "--tp", "2", "--m", "1,64", "--moe", "-o", str(sizes)]) == 0
+    entries = sizes_of(load_file(str(sizes)), Defaults()).entries
+    kinds = [one.problem.kind for one in entries]
+    assert kinds.count("moe") == len(GRID) and kinds.count("gemm") >= 4
+    found = asked("--from", sizes, "--kernel_from", kernel)
+    assert found == asked("--from", config, "--tp", "2", "--kernel_from", kernel)
+    assert found[0].N == 128 and found[0].kernel is not None
+    parsed = commands.build_parser("moe").parse(["--from", str(sizes), "--dry_run"])
+    assert [one.problem for one in moe.dense_sizes(parsed)] == [
+        one.problem for one in entries if isinstance(one.problem, GemmProblem)
+    ]
+
+
+def test_one_command_shows_both(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["moe", "--from", str(config), "--tp", "2", "--m", "64", "--arch", "sm_90", "--dry_run"]
+    assert main.main([*words, "--dense"]) == 0
+    both = capsys.readouterr().out
+    assert "scale_block" in both and "moe_vllm_E8_N128" in both
+    assert main.main(words) == 0
+    assert "scale_block" not in capsys.readouterr().out
+
+
+def test_what_the_size_file_says_is_not_said_again(config: Path, tmp_path: Path) -> None:
+    sizes = tmp_path / "sizes.yaml"
+    main.main(["sizes", "--from", str(config), "--m", "1", "-o", str(sizes)])
+    for words, what in (((), "no MoE layer"), (("--tp", "2"), "--tp"), (("--N", "64"), "--N")):
+        with pytest.raises(Exception, match=what):
+            asked("--from", sizes, *words)
+
+
+def test_a_results_file_holds_both_and_each_server_gets_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    shutil.copy(MOE / "h200.yaml", path)
+    dense = yaml.safe_load((GOLDEN / "h20.yaml").read_text())
+    layers = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**layers, "configs": [*layers["configs"], *dense["configs"]]}))
+    export(path, "--to", "vllm-moe", "-o", tmp_path / "moe")
+    assert files(tmp_path / "moe") == files(MOE / "vllm-moe" / "h200")
+    export(path, "--to", "vllm", "-o", tmp_path / "dense", "--device_name", "NVIDIA H20")
+    assert files(tmp_path / "dense") == files(GOLDEN / "vllm" / "h20") != {}
+
+
+def test_rows_of_one_kind_stay_when_the_other_is_tuned(tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    shutil.copy(MOE / "h200.yaml", path)
+    before = results.read(path)
+    dense = results.read(GOLDEN / "h20.yaml").rows[0].problem
+    header = results.Header(**{**before.header, "date": "2026-12-01T00:00:00Z"})  # type: ignore[arg-type]
+    file = ResultsFile(path, [dense])
+    file.record_outcome(dense, None, "nothing was tried")
+    file.write(header)
+    after = results.read(path)
+    assert [row.problem for row in after.rows] == [row.problem for row in before.rows]
+    assert dense in [problem for problem, _ in after.without_config]
