@@ -60,10 +60,9 @@ class Finals:
         self.plan_by(self.planner)
 
     def plan_by(self, planner: Planner) -> None:
-        """Has another planner, of scripts with further configurations, plan the finals."""
+        """Has a planner of scripts with further configurations plan the finals."""
         self.planner = planner
-        shared = self.gpus, self.store, self.limits, self.log
-        self._runner = FinalsProcesses(planner, self.fleet, *shared, self._times)
+        self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property
     def timings(self) -> dict[Problem, list[Timing]]:
