@@ -21,6 +21,7 @@ from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status
 from gemm_tuner.measure import attribution, probe
+from gemm_tuner.measure.calls import Call
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.surface.folder import SessionFolder
@@ -262,9 +263,6 @@ def by_name(names: Sequence[str], samples_us: Sequence[float]) -> dict[str, tupl
 def samples_of_trace(profiler: Profiler, where: Path, turns: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """The times of the timed calls, by name: each is the sum of the kernels between its markers, or in its scope."""
     index = {name: number for number, name in enumerate(dict.fromkeys(turns))}
-    calls = [
-        attribution.Call(number, index[name], name, (), False, 1, number // len(index))
-        for number, name in enumerate(turns)
-    ]
+    calls = [Call(number, index[name], name, (), False, 1, number // len(index)) for number, name in enumerate(turns)]
     joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
     return {name: samples for (_, name), samples in joined.samples_us.items()}
