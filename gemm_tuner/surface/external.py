@@ -262,6 +262,9 @@ def by_name(names: Sequence[str], samples_us: Sequence[float]) -> dict[str, tupl
 def samples_of_trace(profiler: Profiler, where: Path, turns: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """The times of the timed calls, by name: each is the sum of the kernels between its markers, or in its scope."""
     index = {name: number for number, name in enumerate(dict.fromkeys(turns))}
-    calls = [Call(number, index[name], name, (), False, 1, number // len(index)) for number, name in enumerate(turns)]
+    calls = [
+        journalled.Call(number, index[name], name, (), False, 1, number // len(index))
+        for number, name in enumerate(turns)
+    ]
     joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
     return {name: samples for (_, name), samples in joined.samples_us.items()}
