@@ -21,6 +21,7 @@ from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Status
 from gemm_tuner.measure import attribution, probe
+from gemm_tuner.measure import calls as journalled
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.surface.folder import SessionFolder
