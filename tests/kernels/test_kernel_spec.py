@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from samples import device
 
+from gemm_tuner.cli.commands import kernel as kernel_command
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.workload import problem_from_dict
@@ -227,3 +229,11 @@ def test_what_follows_from_the_device_is_compiled_as_it_is_launched(tmp_path: Pa
     config = {"name": "one", "ROWS": 1, "num_warps": 1}
     ((_, _, grid, _, given),) = WORKLOAD.compile_calls(script, config, problem, lambda dtype, elements: dtype)
     assert grid == (78,) and given["n_rows"] == -(-4096 // 78)
+
+
+def test_the_example_of_the_help_is_a_spec(tmp_path: Path) -> None:
+    (text,) = re.findall(r"  # softmax\.yaml\n((?:  .*\n)+)", kernel_command.DESCRIPTION)
+    (tmp_path / "softmax.py").write_text((EXAMPLE.parent / "softmax.py").read_text())
+    (tmp_path / "softmax.yaml").write_text(textwrap.dedent(text))
+    spec, cases = kernel_spec_file.read(tmp_path / "softmax.yaml")
+    assert spec.reference is not None and len(cases) == 4 and dict(spec.params)["ROWS"] == (1, 2, 4)

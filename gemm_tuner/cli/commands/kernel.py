@@ -16,6 +16,26 @@ DESCRIPTION = """\
 Tunes a Triton kernel of yours. It is compiled without a GPU, pruned by the rules of the spec and by its own registers,
 timed under the profiler, and checked against the spec's reference; without a GPU it is checked in the interpreter. Of
 FILE.py only what the kernel needs is run.
+
+  # softmax.yaml
+  kernel: softmax.py:softmax_rows
+  cases: {rows: [1, 4096], cols: [1000, 8192], dtype: fp16}  # or a list of such
+  tensors:
+    x: {shape: [rows, cols], dtype: dtype}
+    out: {shape: [rows, cols], dtype: dtype, output: true}
+  args: {stride: cols, n_rows: rows, n_cols: cols, BLOCK: next_power_of_2(cols)}
+  params: {ROWS: [1, 2, 4], num_warps: [2, 4, 8]}   # of lists, TILE[0] is one
+  grid: ["cdiv(rows, ROWS)"]
+  rules: [{keep: BLOCK <= 2048 * num_warps, why: registers}]
+  reference: softmax.py:reference
+
+args, derived (shown in the results), grid and rules are expressions of a case's values, params, device.num_sms and
+earlier ones. The reference takes tensors and values by name, and dtype, the precision to compute in. A manual_check
+judges in its place. With neither, configurations are compared with each other: verified is then agreed. check has rtol,
+atol, rms, max_mismatched_ratio, skip_check and nondeterministic. Outputs are NaN before a check; reset tensors are zero and
+restore tensors as at first before each call. check_cases are further cases to be right at. key, such as
+["pow2(rows)", dtype] or ["bucket(rows)"] with buckets: {small: 256, large: inf}, says which cases share a configuration
+in exports. tensors have init: randn, uniform, integer, zeros, ones or nan; flops and bytes give the roofline.
 """
 EXAMPLES = """\
 examples:
