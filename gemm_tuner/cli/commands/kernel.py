@@ -32,7 +32,7 @@ FILE.py only what the kernel needs is run.
 args, derived (shown in the results), grid and rules are expressions of a case's values, params, device.num_sms and
 earlier ones. The reference takes tensors and values by name, and dtype, the precision to compute in. A manual_check
 judges in its place. With neither, configurations are compared with each other: verified is then agreed. check has rtol,
-atol, rms, max_mismatched_ratio, skip_check and nondeterministic. Outputs are NaN before a check; reset tensors are zero and
+atol, rms, max_mismatched_ratio, skip_check and nondeterministic. Outputs are NaN before a check, reset tensors zero and
 restore tensors as at first before each call. check_cases are further cases to be right at. key, such as
 ["pow2(rows)", dtype] or ["bucket(rows)"] with buckets: {small: 256, large: inf}, says which cases share a configuration
 in exports. tensors have init: randn, uniform, integer, zeros, ones or nan; flops and bytes give the roofline.
