@@ -250,7 +250,7 @@ def test_a_wrong_triton_configuration_is_found_though_the_output_held_the_right_
 
 
 def test_what_a_kernel_adds_to_is_put_back(kernels: Any) -> None:
-    options = {"configs": {"BLOCK": [32, 64]}, "key": ["n"], "rep": 3, "output_dir": None}
+    options = {"configs": {"BLOCK": [32, 64]}, "key": ["n"], "warmup": 1, "rep": 2, "output_dir": None}
     x, total = torch.arange(64.0), torch.ones(64)
     kernel = gt.autotune(restore_value=["total"], ref_prog=lambda x, total: x + total, **options)(kernels.accumulate)
     kernel[(2,)](x, total, 64)
@@ -285,7 +285,7 @@ def test_hooks_get_all_arguments_and_pruning_is_triton_s(kernels: Any) -> None:
 
 def test_heuristics_stand_above_and_below(kernels: Any) -> None:
     x, out = torch.arange(64.0), torch.empty(64)
-    options = {"key": ["n"], "rep": 2, "output_dir": None}
+    options = {"key": ["n"], "warmup": 1, "rep": 2, "output_dir": None}
     below = gt.autotune(configs={"BLOCK": [32, 64]}, **options)(
         triton.heuristics({"WRONG": lambda args: 1 if args["BLOCK"] else 0})(kernels.scale)
     )
