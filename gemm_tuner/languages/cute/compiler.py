@@ -20,6 +20,7 @@ from typing import Any
 from gemm_tuner.languages import elf
 from gemm_tuner.languages.cute.source import Source, symbol_of
 from gemm_tuner.languages.triton.binary import nvidia_resources
+from gemm_tuner.system.documents import write_text_atomically
 
 # Matrix instructions are those of the architecture alone, which the suffix asks for.
 ARCHITECTURES = {"sm_90": "sm_90a", "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_120": "sm_120a"}
@@ -56,17 +57,22 @@ def is_there() -> bool:
 
 
 def prepare(arch: str) -> None:
-    """Imports the DSL, which takes seconds, for one architecture. Raises ValueError for one that it does not know."""
+    """Imports the DSL for one architecture, and torch where a library of kernels needs it: that takes seconds and
+    memory, which are no kernel's. Raises ValueError for an architecture that it does not know."""
     if arch not in ARCHITECTURES:
         raise ValueError(f"CuTe DSL kernels are compiled for {', '.join(ARCHITECTURES)}, not {arch}")
     os.environ["CUTE_DSL_ARCH"] = ARCHITECTURES[arch]
     os.environ["QUACK_ARCH"] = arch.removeprefix("sm_")  # of a library of kernels that asks the GPU otherwise
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     importlib.import_module("cutlass.cute")
+    if importlib.util.find_spec("quack") is not None:
+        importlib.import_module("torch")
 
 
-def build(source: Source, cuobjdump: str) -> tuple[bytes, Needs]:
+def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:
     """(shared library that launches the kernel through TVM-FFI, what the kernel needs).
+
+    folder: where the source's module is written; the DSL reads functions from files.
 
     The builder returns (function, arguments, kernel): what ``cute.compile`` gets, and the function under
     ``@cute.kernel`` that is launched, which is given the source's name.
@@ -75,14 +81,14 @@ def build(source: Source, cuobjdump: str) -> tuple[bytes, Needs]:
     import cutlass.cute as cute
 
     values = {name: as_tuple(value) for name, value in json.loads(source.values).items()}
-    function, arguments, kernel = getattr(module_of(source.text), source.builder)(**values)
+    function, arguments, kernel = getattr(module_of(source.text, folder), source.builder)(**values)
     kernel.set_name_prefix(source.name, remove_cutlass_symbol=True, keep_mangled_name=False)
     compiled = cute.compile(function, *arguments, options="--enable-tvm-ffi")
     names = list(compiled.kernel_info)
     if names != [symbol_of(source.name)]:
         raise ValueError(f"the function launches {', '.join(names) or 'nothing'}, and has to launch the one kernel")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.o")
+    with tempfile.TemporaryDirectory() as built:
+        path = Path(built, "kernel.o")
         compiled.export_to_c(str(path), function_name=source.name)
         needs = needs_of(source.name, path.read_bytes(), str(compiled.ir_module), cuobjdump)
         return link(path), needs
@@ -94,22 +100,17 @@ def as_tuple(value: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def module_of(text: str) -> ModuleType:
-    """The text as a module of a file: the DSL reads the source of functions."""
+def module_of(text: str, folder: str) -> ModuleType:
+    """The text as the module of a file."""
     name = f"cute_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    path = _folder() / f"{name}.py"
-    path.write_text(text, "utf-8")
+    path = Path(folder, f"{name}.py")
+    write_text_atomically(path, text)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-@lru_cache(maxsize=1)
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="gemm_tuner-cute-"))
 
 
 def needs_of(name: str, image: bytes, ir: str, cuobjdump: str) -> Needs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -102,10 +103,10 @@ class Cute:
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         if task.script is None:
             if not self._support_is_ready:
-                from gemm_tuner.languages.triton.compile_call import let_torch_in
-
+                has_torch = "torch" in sys.modules
                 _triton().start_worker(target, "")
-                let_torch_in()  # libraries of kernels in CuTe DSL import it
+                if not has_torch:  # Triton's stand-in is nothing for kernels that import it
+                    sys.modules.pop("torch", None)
                 self._support_is_ready = True
             return _triton().compile(task, target, scripts_dir)
         started, of = time.perf_counter(), (task.name, task.specialization)
@@ -117,7 +118,7 @@ class Cute:
             (source,) = [Source.of(kernel) for _, kernel, *_ in calls]
             was_there = kernel_is_there(cache, source.entry)
             if not was_there:
-                compile_into(cache, source)
+                compile_into(cache, source, scripts_dir)
             needs = needs_of(cache, source.entry)
         except CannotCache as error:
             raise OSError(str(error)) from error
@@ -159,14 +160,17 @@ def kernel_is_there(cache: Path, entry: str) -> bool:
     return (cache / entry / library.LIBRARY).is_file() and mark_used(cache / entry)
 
 
-def compile_into(cache: Path, source: Source) -> None:
-    """Raises ModuleNotFoundError without the DSL, CannotCache, and what a compile raises."""
+def compile_into(cache: Path, source: Source, folder: str) -> None:
+    """folder: for files of the compile.
+
+    Raises ModuleNotFoundError without the DSL, CannotCache, and what a compile raises.
+    """
     from gemm_tuner.languages.cute import compiler
     from gemm_tuner.languages.triton.binary import cuobjdump_path
 
     if not compiler.is_there():
         raise ModuleNotFoundError(NOT_THERE)
-    image, needs = compiler.build(source, cuobjdump_path())
+    image, needs = compiler.build(source, folder, cuobjdump_path())
     try:
         library.put(cache, source.entry, ((library.NEEDS, needs.dumps()), (library.LIBRARY, image)))
     except OSError as error:
