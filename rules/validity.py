@@ -45,8 +45,12 @@ def blocks_for_what_packs(c, p, d):
 
 @rule(VALIDITY)
 def rows_of_c_by_descriptor(c, p, d):
-    """ROW_STEP is for gemm_packed with TMA, A row-major and K whole; ROW_STEP rows of C must be whole 16 bytes."""
-    able = np.isin(c.family, PACKING) & d.target.facts.tma & (p.layout_a == "row") & (c.SPLIT_K == 1)
+    """ROW_STEP is for gemm_packed with TMA, A row-major, B column-major, K whole; its rows of C are whole 16 bytes.
+
+    Tiles then begin at any column, which B's descriptor takes only where columns lie along its outer side.
+    """
+    able = np.isin(c.family, PACKING) & d.target.facts.tma & (c.SPLIT_K == 1) & (p.scaling != "block")
+    able &= (p.layout_a == "row") & (p.layout_b == "col")
     whole = c.ROW_STEP * p.n * DTYPES[p.dtype_c].size_bytes % descriptors.CHUNK_BYTES == 0
     return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
 

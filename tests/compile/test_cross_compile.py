@@ -98,7 +98,7 @@ def work_for(device: Device) -> Work:
         work.append((BF16, small_config(device, "gemm_stream_k", NUM_XCDS=8, STREAM_B=1)))
     if device.target.facts.tma:
         apart = small_config(device, "gemm_packed", split_k=1, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2, ROW_STEP=8)
-        work.append((sized(replace(BF16, beta=2.0, bias=True), "gemm_packed"), apart))
+        work.append((sized(replace(BF16, layout_b=COL, beta=2.0, bias=True), "gemm_packed"), apart))
         thirds = config_for(device, 64, 96, 64, family="gemm_persistent", EPILOGUE_SUBTILE=3)
         work += [(replace(BF16, layout_b=COL), thirds), (BF16, replace(thirds, PROGRAMS_PER_SM=1))]
         work.append((replace(BF16, bias=True), replace(thirds, SPLIT_K=2)))

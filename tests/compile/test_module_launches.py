@@ -35,7 +35,7 @@ CONFIGS = {  # small tiles: what is handed over is asked, and these compile in a
     ),
     (16, 64, 512): KernelConfig("gemm_split_k", 16, 16, 32, 1, 3, 1, 2),
     (64, 32, 256): KernelConfig("gemm_stream_k", 16, 16, 32, 1, 1, 1, 2, PROGRAMS_PER_SM=1),
-    (61, 41, 99): KernelConfig("gemm_packed", 16, 16, 32, 1, 1, 1, 2, PROGRAMS_PER_SM=1, ROW_STEP=8, PACK_BLOCK=512),
+    (61, 41, 99): KernelConfig("gemm_packed", 16, 16, 32, 1, 1, 1, 2, PROGRAMS_PER_SM=1, PACK_BLOCK=512),
     (33, 35, 515): KernelConfig("gemm_packed", 16, 16, 32, 1, 3, 1, 2, PACK_BLOCK=512),
     (2, 32, 256): KernelConfig("gemv", 2, 16, 16, 1, 2, 1, 2),
 }

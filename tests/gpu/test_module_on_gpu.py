@@ -48,7 +48,7 @@ def tuned(gpu: Gpu) -> dict[tuple[int, int, int], KernelConfig]:
         (1024, 1088, 1024): gpu.config(
             128, 128, 64, family="gemm_stream_k", warps=8, stages=3, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2
         ),
-        (1001, 1003, 515): gpu.config(64, 64, 64, family="gemm_packed", PROGRAMS_PER_SM=1, ROW_STEP=8, PACK_BLOCK=1024),
+        (1001, 1003, 515): gpu.config(64, 64, 64, family="gemm_packed", PROGRAMS_PER_SM=1, PACK_BLOCK=1024),
         (65, 1003, 4099): gpu.config(64, 64, 64, family="gemm_packed", split_k=4, PACK_BLOCK=1024),
         (2, 1024, 4096): gpu.config(2, 32, 64, family="gemv", split_k=2, group=1),
     }

@@ -99,7 +99,8 @@ def run_plain(row: dict[str, Any], script: Any) -> Result:
         operands = make_operands(problem, row["init_type"], 0, "cpu")
         for operand, index, value in row["poison"]:
             getattr(operands, operand).view(-1)[index] = value
-        given = all_guarded(interpretable(operands))
+        # Descriptors of C begin at multiples of 16 bytes, whatever its rows are.
+        given = all_guarded(interpretable(operands), 16 if config["ROW_STEP"] > 1 else 1)
         scratch = all_guarded(make_scratch(script, config, problem, "cpu", STAND_IN_SMS))
         launches = script.calls(config, size, given, scratch, STAND_IN_SMS)
         launches, flags = with_flags(launches, config["binary"], dict(row["flags"]))
@@ -129,16 +130,19 @@ def run_dropping(row: dict[str, Any], script: Any) -> Result:
     return Result(not unseen, f"not seen: {unseen}" if unseen else "", (0, 0), (), {})
 
 
-def all_guarded(tensors: Any) -> Any:
+def all_guarded(tensors: Any, start_bytes: int = 1) -> Any:
     """Operands or Scratch with each tensor guarded."""
     import torch
 
     values = {field.name: getattr(tensors, field.name) for field in fields(tensors)}
-    return replace(tensors, **{name: guarded(value) for name, value in values.items() if torch.is_tensor(value)})
+    return replace(
+        tensors, **{name: guarded(value, start_bytes) for name, value in values.items() if torch.is_tensor(value)}
+    )
 
 
-def guarded(tensor: Any) -> Any:
-    """A copy that ends where memory ends: a load or store past its end kills the process."""
+def guarded(tensor: Any, start_bytes: int = 1) -> Any:
+    """A copy that ends where memory ends, or the last possible place that starts at a multiple of ``start_bytes``: a load
+    or store past that kills the process."""
     import torch
 
     size = tensor.numel() * tensor.element_size()
@@ -147,7 +151,8 @@ def guarded(tensor: Any) -> Any:
     beyond = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + whole
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(beyond), ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
         raise OSError("mprotect failed")
-    copy = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=whole - size)
+    start = (whole - size) // start_bytes * start_bytes
+    copy = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=start)
     return copy.reshape(tensor.shape).copy_(tensor)
 
 

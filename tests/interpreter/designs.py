@@ -214,7 +214,8 @@ def takes(variant: Variant, problem: GemmProblem, one: KernelConfig) -> bool:
     if variant.family == "gemv":
         blocks = -(-max(problem.m, problem.n) // one.BLOCK_SIZE_N) * -(-problem.k // one.BLOCK_SIZE_K)
         return min(problem.m, problem.n) <= one.BLOCK_SIZE_M and blocks <= MOST_BLOCKS // 4
-    if one.ROW_STEP > 1 and problem.layout_a == COL:
+    nt_alone = problem.layout_a == ROW and problem.layout_b == COL and problem.scaling != "block"
+    if one.ROW_STEP > 1 and not nt_alone:
         return False
     if problem.scaling == "block" and (one.BLOCK_SIZE_N % 3 == 0 or SCALE_BLOCK % one.BLOCK_SIZE_K != 0):
         return False

@@ -26,7 +26,7 @@ CONFIGS = {
     (96, 64, 32): KernelConfig("gemm_persistent", 32, 32, 16, 2, 1, 4, 2, EPILOGUE_SUBTILE=2),
     (16, 64, 256): KernelConfig("gemm_split_k", 16, 32, 16, 1, 3, 4, 2),
     (80, 80, 64): KernelConfig("gemm_stream_k", 32, 32, 16, 1, 1, 4, 2, EPILOGUE_SUBTILE=2, PROGRAMS_PER_SM=1),
-    (70, 61, 43): KernelConfig("gemm_packed", 16, 32, 16, 1, 1, 4, 2, PROGRAMS_PER_SM=1, ROW_STEP=8, PACK_BLOCK=512),
+    (70, 61, 43): KernelConfig("gemm_packed", 16, 32, 16, 1, 1, 4, 2, PROGRAMS_PER_SM=1, PACK_BLOCK=512),
     (30, 53, 131): KernelConfig("gemm_packed", 16, 32, 32, 1, 3, 4, 2, PACK_BLOCK=512),
     (2, 64, 128): KernelConfig("gemv", 2, 16, 32, 1, 2, 4, 2),
 }
