@@ -141,8 +141,8 @@ def all_guarded(tensors: Any, start_bytes: int = 1) -> Any:
 
 
 def guarded(tensor: Any, start_bytes: int = 1) -> Any:
-    """A copy that ends where memory ends, or the last possible place that starts at a multiple of ``start_bytes``: a load
-    or store past that kills the process."""
+    """A copy that ends where memory ends, less what a start at a multiple of ``start_bytes`` takes: a load or store
+    past that kills the process."""
     import torch
 
     size = tensor.numel() * tensor.element_size()
