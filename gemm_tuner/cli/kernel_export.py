@@ -15,6 +15,7 @@ from gemm_tuner.export.kernels.checks import checks
 from gemm_tuner.export.kernels.choose import TunedKernel
 from gemm_tuner.export.offers import LeftOut, Trust, remark
 from gemm_tuner.kernels.keys import text_of
+from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.store.results import Results
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.installation import data_folder
@@ -39,6 +40,8 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
         check = checks(arch, trust, Path(work), lambda text: print_line(say, text), wait_s(arguments))
         kernels, unserved = choose.chosen(cases, check)
     left_out += unserved
+    for kernel in kernels:
+        _require_triton(kernel, arguments.to)
     written = [_file(kernel, arguments, found, arch) for kernel in kernels]
     changed = [(path, text) for path, text in written if not path.is_file() or path.read_text() != text]
     if not arguments.check:
@@ -47,6 +50,16 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
             write_text_atomically(path, text)
     _show(arguments, shown, kernels, [path for path, _ in written], {path for path, _ in changed}, left_out)
     return EXIT_UNVERIFIED if left_out or (arguments.check and changed) else EXIT_OK
+
+
+def _require_triton(kernel: TunedKernel, form: str) -> None:
+    """Raises UserError for a form that only a Triton kernel with a grid of its spec has."""
+    name, problem = kernel.spec.name, kernel.entries[0].cases[0].problem
+    if form == "module" and problem.kind != KernelProblem.kind:
+        what = f"{name} is launched by host code of yours, and a module has none"
+        raise UserError(what, where="--to", accepted="json" if problem.kind == "cute" else "json, triton")
+    if form == "triton" and kernel.spec.language != "triton":
+        raise UserError(f"{name} is written in {kernel.spec.language}", where="--to", accepted="json")
 
 
 def _file(kernel: TunedKernel, arguments: argparse.Namespace, found: Results, arch: str) -> tuple[Path, str]:

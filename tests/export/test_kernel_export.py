@@ -18,6 +18,7 @@ from gemm_tuner.cli import key_validation
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.records import Verified
+from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import configs_of
@@ -48,9 +49,10 @@ def tuned(folder: Path, how: Mapping[int, Verified] | None = None, **keys: Any) 
     cases = {"rows": list(TIMES), "cols": 100, "dtype": "fp16"}
     params = {"ROWS": [1, 4], "num_warps": [4]}
     spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), "cases": cases, "params": params, **keys}
+    spec = {key: value for key, value in spec.items() if value is not None}
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     read, of = kernel_spec_file.read(folder / "spec.yaml")
-    problems = [KernelProblem.of(read, case) for case in of]
+    problems = [problem_of(read, case) for case in of]
     configs = {one.name: one for one in configs_of(read)}
     (folder / "configs").mkdir()
     rows, sizes = [], []
@@ -175,6 +177,17 @@ def test_the_module_picks_by_the_case_and_launches_the_users_kernel(tmp_path: Pa
     words = [sys.executable, "-c", USE]
     done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_of_another_language_goes_to_json_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "make.py").write_text("def softmax_rows(ROWS, num_warps, dtype): ...\n")
+    other = {"language": "cute", "kernel": "make.py:softmax_rows", "args": None, "grid": None, "rules": None}
+    path = tuned(tmp_path, **other)
+    assert export(path, "json") == 0
+    assert len(json.loads((tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json").read_text())) == len(TIMES)
+    for to in ("triton", "module"):
+        assert export(path, to) == 2
+        assert "accepted: json" in capsys.readouterr().err
 
 
 def test_what_no_kernel_goes_to_and_what_is_gone_is_one_line(

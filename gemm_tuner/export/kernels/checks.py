@@ -9,10 +9,10 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.export.kernels.choose import Check
 from gemm_tuner.export.kernels.rows import TunedCase
 from gemm_tuner.export.offers import Trust
-from gemm_tuner.kernels.workload import WORKLOAD
 from gemm_tuner.pipeline import check_now
 from gemm_tuner.pipeline.check_now import CheckNow
 from gemm_tuner.space import space
@@ -27,18 +27,18 @@ def checks(arch: str, trust: Trust, work: Path, say: Callable[[str], None], wait
     """
     found: list[CheckNow] = []
 
-    def here() -> CheckNow:
+    def here(kind: str) -> CheckNow:
         if not found:
             rules = data_folder("rules")
             target = space.load(space.space_path(rules, arch), arch).device.target
-            of = language_of(WORKLOAD.language), target, data_folder("templates"), work
+            of = language_of(workload_of(kind).language), target, data_folder("templates"), work
             found.append(check_now.find(*of, say, wait_s))
         return found[0]
 
     def check(cases: Sequence[TunedCase], config: PlainConfig) -> Verified | str:
         where = ", ".join(case.problem.shape for case in cases)
         try:
-            now = here()
+            now = here(cases[0].problem.kind)
             if trust.fault(now.how, "measured"):
                 if trust.unverified:
                     return Verified.FALSE
@@ -52,7 +52,7 @@ def checks(arch: str, trust: Trust, work: Path, say: Callable[[str], None], wait
         for problem, finding in right.items():
             if finding.name != config.name:
                 return f"{config.name} is not right at {problem.shape}"
-        together = any(WORKLOAD.compares_configs(case.problem) for case in cases)
+        together = any(workload_of(case.problem.kind).compares_configs(case.problem) for case in cases)
         return Verified.AGREED if together else now.how
 
     return check

@@ -9,6 +9,7 @@ from pathlib import Path
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Verified
+from gemm_tuner.cute.problem import problem_of
 from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.kernel_spec import KernelSpec
@@ -55,40 +56,43 @@ def select(
             left_out.append(LeftOut(problem.key, config.name, reason))
             continue
         us = row.facts.get("median_us", row.facts.get("predicted_us", 0.0))
-        spec, folder = specs.of(problem, row, found.header_of(row))
-        problem = KernelProblem(problem.name, problem.sha, problem.case, spec)
-        cases.setdefault(problem.sha, []).append(TunedCase(problem, spec, config, us, row.verified, source, folder))
+        whole, folder = specs.of(problem, row, found.header_of(row))
+        assert whole.spec is not None
+        one = TunedCase(whole, whole.spec, config, us, row.verified, source, folder)
+        cases.setdefault(problem.sha, []).append(one)
     return cases, left_out
 
 
 class _Specs:
-    """Finds specs in the records of the runs that rows are from."""
+    """Finds problems with their specs in the records of the runs that rows are from."""
 
     def __init__(self, path: Path, spec_file: Path | None) -> None:
         self._path = path
         self._given = None if spec_file is None else (spec_file, kernel_spec_file.read(spec_file)[0])
-        self._kept: dict[Path, Mapping[str, KernelSpec]] = {}
+        self._kept: dict[Path, Mapping[KernelProblem, KernelProblem]] = {}
 
-    def of(self, problem: KernelProblem, row: Row, header: Mapping[str, str | int]) -> tuple[KernelSpec, Path]:
-        """The spec, and the folder of the run's tables."""
+    def of(self, problem: KernelProblem, row: Row, header: Mapping[str, str | int]) -> tuple[KernelProblem, Path]:
+        """The problem of a row with its spec, and the folder of the run's tables."""
         folder = results.run_folder(self._path, header) or self._path.parent
         if self._given is not None:
             file, spec = self._given
-            if KernelProblem.of(spec, problem.case).sha != problem.sha:
+            given = problem_of(spec, problem.case)
+            if given != problem:
                 hint = "give the spec and the kernel as they were tuned; key and buckets may differ"
                 raise UserError(f"is not what {problem.key} was tuned by", where=printable(file), hint=hint)
-            return spec, folder
+            return given, folder
         if folder not in self._kept:
-            self._kept[folder] = _specs_of(folder)
-        if problem.sha not in self._kept[folder]:
+            self._kept[folder] = _problems_of(folder)
+        if problem not in self._kept[folder]:
             hint = "name the spec file by --spec"
             raise UserError(f"its run, {folder}, is gone, and its spec with it", where=row.where, hint=hint)
-        return self._kept[folder][problem.sha], folder
+        return self._kept[folder][problem], folder
 
 
-def _specs_of(folder: Path) -> dict[str, KernelSpec]:
+def _problems_of(folder: Path) -> dict[KernelProblem, KernelProblem]:
+    """The cases that a run tuned, each by itself: those of a results row equal them and have no spec."""
     try:
         problems = [size.problem for size in run_record.read(folder).sizes]
     except UserError:
         return {}
-    return {one.sha: one.spec for one in problems if isinstance(one, KernelProblem) and one.spec is not None}
+    return {one: one for one in problems if isinstance(one, KernelProblem) and one.spec is not None}
