@@ -66,7 +66,11 @@ def tuned(example: Example, out: Path, profiler: str) -> tuple[list[Row], Path, 
 
 def autotuned(example: Example, out: Path, case: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """(triton.autotune's choice for a case, seconds), its process and its imports not counted."""
-    environment = {**os.environ, "TRITON_CACHE_DIR": str(out / "triton"), "PYTHONPATH": str(EXAMPLES)}
+    environment = {
+        **os.environ,
+        "TRITON_CACHE_DIR": str(out / "triton"),
+        "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
     command = [sys.executable, __file__, "--choose", example.file, json.dumps(case)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
