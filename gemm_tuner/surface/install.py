@@ -61,11 +61,12 @@ class Installed:
     def __exit__(self, *about: object) -> None:
         self.uninstall()
 
-    def note(self, note: LaunchNote) -> None:
+    def note(self, tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> None:
+        """Notes a launch. No fault of a note may cost the launch: it is a warning."""
         try:
-            launch_notes.append(self.notes, note)
-        except OSError as error:
-            warnings.warn(f"{self.notes}: {note.kernel} is not noted: {error}", stacklevel=2)
+            launch_notes.append(self.notes, _note(tuner, of_kernel, grid))
+        except Exception as error:
+            warnings.warn(f"{self.notes}: {tuner.base_fn.__name__} is not noted: {error}", stacklevel=2)
 
 
 def install(
@@ -181,7 +182,7 @@ def _first_launch(
         if installed.fallback is not None:
             configs = list(installed.fallback(configs, of_kernel))
         installed.fallbacks.add((name, key))
-        installed.note(_note(tuner, of_kernel, kwargs.get("grid")))
+        installed.note(tuner, of_kernel, kwargs.get("grid"))
     fault: Exception | None = None
     for config in ([served] if served is not None else []) + configs:
         try:

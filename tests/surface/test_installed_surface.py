@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,6 +125,22 @@ def test_other_errors_of_a_launch_are_the_callers(
     with pytest.raises(RuntimeError, match="illegal memory access"):
         launch(scale, 100)
     assert tried == [64], "no other is tried"
+
+
+def test_a_launch_that_cannot_be_noted_is_made(
+    load: Callable[..., tuple[Any, Installed]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither where the file cannot be written, nor where a tensor does not say its strides."""
+    (tmp_path / "notes.jsonl").mkdir()
+    scale, _ = load()
+    with pytest.warns(UserWarning, match="scale is not noted"):
+        launch(scale, 100)
+    made: list[int] = []
+    monkeypatch.setattr(scale.fn, "run", lambda *args, **kwargs: made.append(kwargs["BLOCK"]))
+    tensor = SimpleNamespace(dtype=torch.float32, shape=(8,), data_ptr=lambda: 16)
+    with pytest.warns(UserWarning, match="scale is not noted: .*stride"):
+        scale[(1,)](tensor, tensor, 64, 2.0)
+    assert made == [64]
 
 
 def test_the_order_of_fallbacks_can_be_chosen(load: Callable[..., tuple[Any, Installed]]) -> None:
