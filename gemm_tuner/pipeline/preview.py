@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import in_name
 from gemm_tuner.core.records import Config, Device
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide.finals_plan import BESIDE_FINALISTS, FinalsPlan
@@ -166,19 +167,20 @@ def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.int
     axes = [str(axis) for axis in candidates.configs.columns if axis != "family"]
     for part in text.split(","):
         field, _, value = (word.strip() for word in part.partition("="))
-        if field not in axes or not re.fullmatch("[0-9]{1,9}", value):
+        if field not in axes or not re.fullmatch("[0-9A-Za-z_]{1,64}", value):
             near = difflib.get_close_matches(field, axes, 1) if field not in axes else []
             hint = f"did you mean {near[0]}?" if near else ""
-            accepted = f"FIELD=INTEGER,..., of the fields {', '.join(axes)}"
+            accepted = f"FIELD=VALUE,..., such as 64 or 16x8, of the fields {', '.join(axes)}"
             raise UserError(f"{show_value(part.strip())} is no FIELD=VALUE", where=where, accepted=accepted, hint=hint)
         if field in given:
             raise UserError(f"{field} is given twice", where=where)
         given.add(field)
-        column = candidates.configs[field].to_numpy()
-        if int(value) not in column:
-            values = ", ".join(map(str, sorted(set(column.tolist()))))
+        cells = candidates.configs[field].tolist()
+        column = np.array(["" if one is None else in_name(one) for one in cells])
+        if value not in column:
+            values = ", ".join(in_name(one) for one in sorted({one for one in cells if one is not None}))
             raise UserError(
                 f"{field} {value} is not in the space of {device.target.arch}", where=where, accepted=values
             )
-        mask &= column == int(value)
+        mask &= column == value
     return np.flatnonzero(mask)

@@ -237,3 +237,12 @@ def test_the_example_of_the_help_is_a_spec(tmp_path: Path) -> None:
     (tmp_path / "softmax.yaml").write_text(textwrap.dedent(text))
     spec, cases = kernel_spec_file.read(tmp_path / "softmax.yaml")
     assert spec.reference is not None and len(cases) == 4 and dict(spec.params)["ROWS"] == (1, 2, 4)
+
+
+def test_explain_takes_a_list_as_names_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = {"params": {"TILE": [[1, 1], [4, 2]]}, "args": {**ARGS, "ROWS": "TILE[0]"}, "grid": "rows"}
+    path = changed(tmp_path, **keys, rules=[{"keep": "TILE[1] == 1", "why": "one column"}])
+    assert main(["kernel", "--spec", str(path), "--arch", "sm_90", "--explain", "TILE=4x2"]) == 0
+    assert "cut by rule_1 (validity): one column" in capsys.readouterr().out
+    assert main(["kernel", "--spec", str(path), "--arch", "sm_90", "--explain", "TILE=4x3"]) == 2
+    assert "accepted: 1x1, 4x2" in capsys.readouterr().err
