@@ -25,6 +25,8 @@ from gemm_tuner.space.plain_workload import PlainWorkload
 TEMPLATE = "fused_moe.py.j2"
 # Of a check in the interpreter: experts, tokens, and most blocks of the configuration along N and K.
 FEW_EXPERTS, FEW_TOKENS = 4, 5
+# Of the ragged size on a GPU: some experts get several blocks, the last ones with padding.
+RAGGED_TOKENS = 37
 
 
 class MoeWorkload(PlainWorkload):
@@ -125,10 +127,11 @@ class MoeWorkload(PlainWorkload):
     ) -> tuple[Problem, ...]:
         """The layer, small where kernels are interpreted, and one whose extents no tile divides, with experts that
         get no row."""
-        one = of(problem)
+        one, block = of(problem), max(of(problem).block_shape) or 1
         if not interpreted:
-            return one, replace(one, M=3, E=min(one.E, 16), topk=min(one.topk, 16))
-        block = max(one.block_shape) or 1
+            sizes = {"N": block, "K": 3 * block} if block > 1 else {"N": 80, "K": 144}
+            few = {"M": RAGGED_TOKENS, "E": min(one.E, 16), "topk": min(one.topk, 16)}
+            return one, replace(one, **few, **sizes)
         few = replace(one, E=FEW_EXPERTS, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
         even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
         ragged = block if block > 1 else 48

@@ -119,3 +119,5 @@ def test_checks_have_ragged_extents_and_experts_without_rows() -> None:
         assert {p.kernel_sha for p in small if isinstance(p, MoeProblem)} == {one.kernel_sha}
         on_gpu = WORKLOAD.check_problems(one, config, descriptors=False, interpreted=False)
         assert on_gpu[0] == one and len(on_gpu) == 2
+        ragged = on_gpu[1]
+        assert isinstance(ragged, MoeProblem) and ragged.rows % 16 and ragged.N < layer.N
