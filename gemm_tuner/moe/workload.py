@@ -129,9 +129,8 @@ class MoeWorkload(PlainWorkload):
         get no row."""
         one, block = of(problem), max(of(problem).block_shape) or 1
         if not interpreted:
-            sizes = {"N": block, "K": 3 * block} if block > 1 else {"N": 80, "K": 144}
-            few = {"M": RAGGED_TOKENS, "E": min(one.E, 16), "topk": min(one.topk, 16)}
-            return one, replace(one, **few, **sizes)
+            odd = (block, 3 * block) if block > 1 else (80, 144)
+            return one, replace(one, M=RAGGED_TOKENS, E=min(one.E, 16), topk=min(one.topk, 16), N=odd[0], K=odd[1])
         few = replace(one, E=FEW_EXPERTS, topk=min(2, one.topk), M=FEW_TOKENS, seeds=1)
         even = _least(2 * max(config["BLOCK_SIZE_N"], config["BLOCK_SIZE_K"]), block, limit=256)
         ragged = block if block > 1 else 48

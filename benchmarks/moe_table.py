@@ -1,0 +1,76 @@
+"""Prints a table of a results file of ``tune_gemm.py moe``: the tuned time of each M, that of the server's default and
+of the file that the server ships, all from the same finals, and geometric means.
+
+    python benchmarks/moe_table.py moe.yaml --shipped "E=128,N=768,device_name=NVIDIA_H200.json"
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from gemm_tuner.moe import tuned_file
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.store import results
+from gemm_tuner.store.results import Results, Row
+from gemm_tuner.store.run_record import TABLES, tables_folder
+
+HEAD = "| M | default us | shipped us | tuned us | default / tuned | shipped / tuned | verified | configuration |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--shipped", type=Path, help="the server's own file, as it was given by --current")
+    arguments = parser.parse_args()
+    found = results.read(arguments.results)
+    print(HEAD)
+    print("|---" * HEAD.count(" | ") + "|---|")
+    ratios: dict[str, list[float]] = {"default": [], "shipped": []}
+    for row in found.rows:
+        if not isinstance(row.problem, MoeProblem) or row.config is None:
+            continue
+        us = row.facts.get("median_us")
+        times = {"default": row.facts.get("vendor_us"), "shipped": shipped_us(found, row, arguments)}
+        for name, other in times.items():
+            if us and other:
+                ratios[name].append(other / us)
+        cells = [*(decimals(one, 2) for one in (times["default"], times["shipped"], us))]
+        cells += [decimals(one / us if us and one else None, 3) for one in times.values()]
+        tile = "x".join(str(value) for value in list(row.config.options().values())[:3])
+        rest = "/".join(str(value) for value in list(row.config.options().values())[3:])
+        print(f"| {row.problem.M} | {' | '.join(cells)} | {row.verified.value} | {tile} {rest} |")
+    for problem, reason in found.without_config:
+        print(f"| {problem.shape} | none: {reason} |")
+    for name, values in ratios.items():
+        if values:
+            print(f"\ngeometric mean, {name} / tuned: {mean(values):.3f} over {len(values)} M")
+
+
+def shipped_us(found: Results, row: Row, arguments: argparse.Namespace) -> float | None:
+    """The time of the shipped file's entry in the finals of a row, microseconds; None where it was not in them."""
+    if arguments.shipped is None or not isinstance(row.problem, MoeProblem):
+        return None
+    folder = tables_folder(arguments.results, found.header_of(row))
+    path = folder / TABLES / f"{row.problem.key}.csv.gz"
+    if not path.exists():
+        return None
+    table = pd.read_csv(path).set_index("name")["finals_us"]
+    us = float(table.get(tuned_file.config_at(arguments.shipped, row.problem).name, math.nan))
+    return None if math.isnan(us) else us
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def decimals(value: float | None, places: int) -> str:
+    return "" if value is None else f"{value:.{places}f}"
+
+
+if __name__ == "__main__":
+    main()
