@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.cute.problem import CuteProblem
 from gemm_tuner.kernels.problem import KernelProblem
@@ -22,6 +24,9 @@ class CuteWorkload(KernelWorkload):
 
     def problem_from_dict(self, row: Mapping[str, Any]) -> KernelProblem:
         return CuteProblem.from_dict(row)
+
+    def type_fault(self, problem: Problem, device: Device) -> UserError | None:
+        return fault_of(device)
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         return {**super().template_values(problem, configs), "body": TEMPLATE}
@@ -48,6 +53,13 @@ class CuteWorkload(KernelWorkload):
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
         return call_of(script, config, problem, operands.by_name(), num_sms)
+
+
+def fault_of(device: Device) -> UserError | None:
+    """Why nothing is compiled for a device; None where it is."""
+    if device.target.backend in language_of(CuteWorkload.language).backends:
+        return None
+    return UserError(f"CuTe DSL compiles nothing for {device.target.arch}", accepted="GPUs of NVIDIA, such as sm_90")
 
 
 def call_of(

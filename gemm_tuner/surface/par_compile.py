@@ -18,6 +18,7 @@ from gemm_tuner.core.language import Artifact, Language, language_of
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import CompileResult, Device, Status
 from gemm_tuner.cute.problem import CuteProblem
+from gemm_tuner.cute.workload import fault_of
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.kernel_spec import Case, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.problem import KernelProblem
@@ -103,6 +104,8 @@ def par_compile(
     source = function_of(kernel, language)
     given = _arguments(kernel, source, args, asked)
     kind = PROBLEMS[language]
+    if language == "cute" and (fault := fault_of(device)):
+        raise fault
     wanted = [_wanted(kind, source, given, config, number) for number, config in enumerate(asked)]
     compiler = language_of(language)
     with tempfile.TemporaryDirectory(prefix="gemm_tuner-") as folder:

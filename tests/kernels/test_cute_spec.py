@@ -63,6 +63,12 @@ def test_a_launch_gets_tensors_and_args_and_the_builder_the_rest(spec: Path) -> 
     assert [dict(one.case)["rows"] for one in sizes] == [4096, 72]  # type: ignore[attr-defined]
 
 
+def test_another_gpu_is_refused_in_one_line(spec: Path) -> None:
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", str(spec), "--arch", "gfx942"]
+    done = subprocess.run([*command, "--dry_run"], capture_output=True, text=True, cwd=spec.parent)
+    assert done.returncode == 2 and "CuTe DSL compiles nothing for gfx942" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [

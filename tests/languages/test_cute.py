@@ -201,6 +201,11 @@ def test_the_example_compiles_the_space_of_the_file_that_is_named(built: Any, tm
     assert run(*kept) == lines
 
 
+def test_nothing_is_compiled_for_other_gpus(built: Any) -> None:
+    with pytest.raises(UserError, match="compiles nothing for gfx942"):
+        gt.par_compile(built, CONFIGS, target="gfx942", language="cute")
+
+
 def test_the_dsl_is_named_with_its_version(built: Any) -> None:
     found = language_of("cute").identity({})
     assert found["nvidia-cutlass-dsl"] == "0.0.1"

@@ -58,10 +58,8 @@ def is_there() -> bool:
 
 def prepare(arch: str) -> None:
     """Imports the DSL for one architecture, and torch where a library of kernels needs it: that takes seconds and
-    memory, which are no kernel's. Raises ValueError for an architecture that it does not know."""
-    if arch not in ARCHITECTURES:
-        raise ValueError(f"CuTe DSL kernels are compiled for {', '.join(ARCHITECTURES)}, not {arch}")
-    os.environ["CUTE_DSL_ARCH"] = ARCHITECTURES[arch]
+    memory, which are no kernel's."""
+    os.environ["CUTE_DSL_ARCH"] = ARCHITECTURES.get(arch, arch)
     os.environ["QUACK_ARCH"] = arch.removeprefix("sm_")  # of a library of kernels that asks the GPU otherwise
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     importlib.import_module("cutlass.cute")
