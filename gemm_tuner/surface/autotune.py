@@ -73,6 +73,8 @@ def autotune(
 
     Otherwise times are taken in this process: a configuration that crashes in it ends it.
     """
+    if is_jit(configs):
+        raise UserError("needs configurations", where="gt.autotune", hint="@gt.autotune(configs=...) above the kernel")
     profile = ProfileArgs(
         warmup=25 if warmup is None else warmup, rep=100 if rep is None else rep, timeout=timeout,
         supply_type=supply_type, ref_prog=ref_prog, supply_prog=supply_prog, rtol=rtol, atol=atol,
@@ -82,8 +84,8 @@ def autotune(
     )  # fmt: skip
     effects = SideEffects(tuple(reset_to_zero or ()), tuple(restore_value or ()), pre_hook, post_hook)
 
-    def decorate(function: Any) -> Autotuned:
-        if not callable(function) and not is_jit(function):
+    def decorate(function: Any, *call: Any, **of_call: Any) -> Autotuned:
+        if call or of_call or not (callable(function) or is_jit(function)):
             raise UserError("decorates a function", where="gt.autotune", hint="@gt.autotune(configs=...) above it")
         asked = _Asked(configs, profile, effects, prune_configs_by, cache_results, isolate, profiler, output_dir)
         keys = CallKeys(key, _names(function), do_not_specialize or ())

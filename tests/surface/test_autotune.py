@@ -351,6 +351,10 @@ def test_bad_input_is_one_line_with_the_mend() -> None:
         tuned(configs=lambda m, n, k: [])(matmul)(64, 64, 64)
     with pytest.raises(UserError, match="'rows' is no argument"):
         tuned(configs=BLOCKS, key=["rows"])(matmul)
+    with pytest.raises(UserError, match=r"configs=\.\.\."):
+        gt.autotune(matmul)(64, 64, 64)  # as under a bare @gt.autotune
+    with pytest.raises(UserError, match="needs configurations"):
+        gt.autotune(triton.runtime.JITFunction(dynamic))
     with pytest.raises(UserError, match="early_stop_factor"):
         tuned(configs=BLOCKS, early_stop=True, early_stop_factor=0.5)
     with pytest.raises(UserError, match="set_autotune_inputs"):
