@@ -60,7 +60,7 @@ def few_rows_beyond_c(c, p, d):
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
 def pointers_where_packing_costs_more(c, p, d):
-    """With TMA, from 2**27 products up, packed rows are 1.8 to 5 times as fast (H200), but for 128 rows or fewer.
+    """With TMA, from 2**27 products up, packed rows are twice to 5 times as fast (H200), but for 128 rows or fewer.
 
     Nor where K is 128 or less, of which gemm_packed has no short blocks.
     """
