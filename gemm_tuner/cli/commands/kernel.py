@@ -45,14 +45,14 @@ examples:
   in CuTe DSL (pip install 'gemm-tuner[cute]')
     tune_gemm.py kernel --spec examples/kernels/cute_quack.yaml
   as your own code launches it, with the configurations of its triton.autotune
-    tune_gemm.py kernel norm.py:norm_rows --host norm.py:run --spec norm.yaml
+    tune_gemm.py kernel --host layer_norm.py:run --spec layer_norm.yaml
 """
 
 
 def add_flags(parser: Parser) -> None:
     parser.usage = """\
 tune_gemm.py kernel [FILE.py:NAME] --spec SPEC.yaml [flag ...]
-       tune_gemm.py kernel FILE.py:NAME --host FILE.py:FUNCTION [flag ...]"""
+       tune_gemm.py kernel [FILE.py:NAME] --host FILE.py:FUNCTION [flag ...]"""
     parser.add_argument("kernel", metavar="FILE.py:NAME", nargs="?", default="",
                         help="a function under @triton.jit (default: the one that the spec names)")  # fmt: skip
     parser.add_argument("--spec", metavar="SPEC.yaml", type=Path,
