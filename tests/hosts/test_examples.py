@@ -23,7 +23,7 @@ def test_every_case_of_an_example_is_captured(file: str, kernel: str, configurat
 
     def listed(case: Case) -> int:
         one = HostProblem.of(spec, case)
-        found = answer(HostProblem(one.name, one.sha, case, spec, DEVICE))
+        found = answer(HostProblem(one.name, one.sha, case, spec, device=DEVICE))
         assert found.fault is None, found.fault
         return len(found.listed or ())
 

@@ -23,7 +23,7 @@ DEVICE = space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90").device
 def problem(kernel: str, host: str, spec: Path | None = None, **case: Any) -> HostProblem:
     found, _ = host_spec_file.read(f"{SAMPLE}:{kernel}", f"{SAMPLE}:{host}", spec)
     one = HostProblem.of(found, tuple(case.items()))
-    return HostProblem(one.name, one.sha, one.case, found, DEVICE)
+    return HostProblem(one.name, one.sha, one.case, found, device=DEVICE)
 
 
 def test_the_kernels_own_configurations_are_the_space() -> None:
@@ -118,7 +118,7 @@ def test_definitions_that_raise_are_said(tmp_path: Path, monkeypatch: pytest.Mon
     file = tmp_path / "mine.py"
     file.write_text("import triton\nSIZE = 1 // 0\n@triton.jit\ndef k(n): ...\ndef run(): k[(SIZE,)](1)\n")
     spec, _ = host_spec_file.read(f"{file}:k", f"{file}:run", None)
-    found = answer(HostProblem("k", "0" * 12, (), spec, DEVICE)).fault
+    found = answer(HostProblem("k", "0" * 12, (), spec, device=DEVICE)).fault
     assert found is not None and "ZeroDivisionError" in found[0] and found[1] == "mine.py"
 
 
