@@ -20,10 +20,12 @@ INTRODUCTION = """\
 Without a subcommand the flags tune. `-` and `_` mean the same in long flags, and every long flag takes two dashes.
 `-h` or `--help` shows the usual flags, `--help_all` all of them, `--version` the version, `--debug` the traceback of an
 error; `--json` makes a subcommand print one JSON document. Percentages are `2%`, `2 %` or `2`; a bare `0.02`
-is refused: it could be a share. Of the subcommands, the flags that tuning has not are named here; `SUBCOMMAND --help`
-has their meanings, examples and exit statuses.
+is refused: it could be a share. Flags that stand without their meanings have them in `--help_all`, those of
+subcommands, less what tuning has too, in `SUBCOMMAND --help`, as are examples and exit statuses.
 `python docs/make_cli.py` writes this page from the parsers.
 """
+# Groups of tuning whose flags are named only; --help_all has their meanings.
+NAMED = ("compiling and timing", "output", "flags of ROCm's")
 # Flags that the introduction explains, once for all commands.
 EXPLAINED = ("-h", "--help_all", "--version", "--json", "--debug")
 
@@ -51,13 +53,14 @@ def synopsis(parser: Parser, what: str, but: Collection[str]) -> str:
 
 def section(parser: Parser, what: str) -> str:
     """A parser's flags, group by group, and its exit status."""
-    tables: dict[str, list[str]] = {}
+    parts = [f"## {parser.prog}\n\n{capital(what)}.\n"]
     for group in parser._action_groups:
         title = "flag" if group.title in ("options", "positional arguments") else group.title or "flag"
-        rows = [row(action) for action in group._group_actions if is_shown(action)]
-        tables.setdefault(title, []).extend(rows)
-    parts = [f"## {parser.prog}\n\n{capital(what)}.\n"]
-    parts += ["\n".join([f"{title} | meaning", "--- | ---", *rows]) + "\n" for title, rows in tables.items() if rows]
+        shown = [action for action in group._group_actions if is_shown(action)]
+        if shown and title.startswith(NAMED):
+            parts.append(f"{capital(title)}: {', '.join(f'`{spellings(action)}`' for action in shown)}\n")
+        elif shown:
+            parts.append("\n".join([f"{title} | meaning", "--- | ---", *map(row, shown)]) + "\n")
     status = re.search(r"exit status: (.*)", parser.epilog or "", re.DOTALL)
     if status:
         parts.append(f"Exit status: {' '.join(status[1].split())}\n")
