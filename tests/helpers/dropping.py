@@ -28,8 +28,8 @@ CHANGES = {
             f"a = without(tl.load(a_ptrs, mask=offs_k[None, :] < k_left, other=0.0), {TERMS_OF_BLOCK}, dropped)\n",
         ),
         (
-            'a = {{ load_by_descriptor("a", p.layout_a, "pid_m * BLOCK_SIZE_M", "k") }}\n',
-            'a = {{ load_by_descriptor("a", p.layout_a, "pid_m * BLOCK_SIZE_M", "k") }}\n'
+            'a = {{ load_by_descriptor("a", p.layout_a, row, "k") }}\n',
+            'a = {{ load_by_descriptor("a", p.layout_a, row, "k") }}\n'
             "a = without(a, (k + tl.arange(0, BLOCK_SIZE_K))[None, :], dropped)\n",
         ),
     ),

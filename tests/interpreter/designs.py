@@ -76,18 +76,21 @@ def persistent(by_descriptor: bool) -> tuple[KernelConfig, ...]:
         config(name, 16, 32, 32, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
         config(name, 32, 32, 16, group=8, PROGRAMS_PER_SM=2, EPILOGUE_SUBTILE=4),
         config(name, 32, 64, 64, PROGRAMS_PER_SM=1),
+    )
+    slices = (
         config(name, 16, 32, 16, split_k=3),
         config(name, 32, 32, 32, split_k=2, group=2, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=2),
     )
     if not by_descriptor:
         chiplets = config(name, 16, 16, 32, group=2, PROGRAMS_PER_SM=3, NUM_XCDS=8, STREAM_B=1)
-        return (*both, chiplets, config(name, 32, 256, 128, NUM_XCDS=8, EPILOGUE_SUBTILE=2))
+        return (*both, chiplets, config(name, 32, 256, 128, NUM_XCDS=8, EPILOGUE_SUBTILE=2), *slices)
     return (
         *both,
         config(name, 16, 48, 32, PROGRAMS_PER_SM=1, EPILOGUE_SUBTILE=3),
         config(name, 16, 96, 16, group=2, EPILOGUE_SUBTILE=3),
         config(name, 32, 32, 32, group=2, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1),
         config(name, 16, 256, 128, PROGRAMS_PER_SM=1, WARP_SPECIALIZE=1, EPILOGUE_SUBTILE=2),
+        *slices,
     )
 
 
