@@ -86,7 +86,7 @@ def of_autotune(problem: HostProblem, code: HostCode) -> Answer:
     left = [{**DEFAULTS, **one} for one in recorder.listed or []]
     params = tuple((name, tuple(dict.fromkeys(one[name] for one in every))) for name in names)
     listed = tuple(dict.fromkeys(tuple(one[name] for name in names) for one in left))
-    return Answer(params, listed, reference_fault(trial))
+    return Answer(params, listed, fault=reference_fault(trial))
 
 
 def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:

@@ -88,6 +88,22 @@ def test_a_reference_of_another_shape_is_found_before_compiling(tmp_path: Path, 
     assert words in found[0] if words and found else found is None and not words
 
 
+def test_such_a_reference_is_found_where_the_kernel_has_its_own_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spec has no params: a fault is said, and is no default configuration."""
+    (tmp_path / "mine.py").write_text("def wrong(x): return x[1:]\n")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("cases: {n: 64}\nreference: mine.py:wrong\n")
+    one = problem("tuned_copy", "copy", spec, n=64)
+    found = answer(one)
+    assert found.fault is not None and "returned (63,) for outputs of (64,)" in found.fault[0]
+    assert found.default is None
+    monkeypatch.setattr(probe, "ask", lambda problems: [found])  # without the process
+    with pytest.raises(UserError, match=r"returned \(63,\)"):
+        WORKLOAD.on_device([one], DEVICE)
+
+
 @pytest.mark.parametrize(
     ("kernel", "host", "params", "default"),
     [
