@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,9 @@ class Turn:
 
     def __init__(self, lock: Path, folder: Path) -> None:
         opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        self._held = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR)
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        high = HIGH_DESCRIPTOR if most == resource.RLIM_INFINITY else min(HIGH_DESCRIPTOR, most // 2)
+        self._held = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, high)
         os.close(opened)
         with _marked(folder / WAITING_FILE):
             fcntl.flock(self._held, fcntl.LOCK_EX)

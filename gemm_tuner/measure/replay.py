@@ -14,28 +14,33 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, read_journal
-from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, VERIFY, Plan
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, read_journal
+from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.measure.parse_run import collect
+from gemm_tuner.measure.parse_run import Key, collect, failures
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
-from gemm_tuner.profilers import PROFILERS, Profiler
-from gemm_tuner.profilers.proton import Proton
+from gemm_tuner.profilers import PROFILERS, Profiler, TraceError
 from gemm_tuner.system.documents import show, write_text_atomically
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Count, load_json, record_of
 
 RECORDING, RAW = "recording.json", "raw"
-PROTON = Proton()
 _ARCH = re.compile("sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,5}")
 
 
 def write_recording(
-    raw: Path, machine: Machine, gpu: int, profiler: Profiler, how: dict[str, str | int], made_with: str = ""
+    raw: Path,
+    machine: Machine,
+    gpu: int,
+    profiler: Profiler,
+    how: dict[str, str | int],
+    made_with: str = "",
+    screener: Profiler | None = None,
 ) -> None:
-    """Notes what a later replay must know: the GPU, the versions, the profiler, ``how`` it was timed
-    (``init_type``, ``seed`` and ``l2`` of the results file's header), and the flags that it was ``made_with``."""
+    """Notes what a later replay must know: the GPU, the versions, the profiler, that of screening where it is another,
+    ``how`` it was timed (``init_type``, ``seed`` and ``l2`` of the results file's header), and the flags that it was
+    ``made_with``."""
     row = {
         "gpu": machine.gpu(gpu),
         "versions": machine.versions,
@@ -44,6 +49,7 @@ def write_recording(
         "profiler_version": profiler.version() or "",
         "how": how,
         "made_with": made_with,
+        "screener": screener.name if screener else "",
     }
     write_text_atomically(raw / RECORDING, json.dumps(row, indent=1) + "\n")
 
@@ -83,6 +89,7 @@ class _Notes:
     profiler_version: str
     how: _How
     made_with: str = ""
+    screener: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ class Recording:
     profiler_version: str
     how: dict[str, str | int]
     made_with: str = ""
+    screener: Profiler | None = None
 
     def starts(self, *stages: str) -> Iterator[tuple[Path, Plan]]:
         """The profiler starts of these stages in order, less those that looked for the cause of a crash."""
@@ -104,8 +112,8 @@ class Recording:
                 yield path.parent, plan
 
     def profiler_of(self, plan: Plan) -> Profiler:
-        """What timed a plan: screening may have been timed by proton where finals were not."""
-        return PROTON if plan.scopes else self.profiler
+        """What timed a plan: screening may have been timed by another than finals."""
+        return self.screener if plan.stage == SCREEN and self.screener else self.profiler
 
     def finals_processes(self) -> set[int]:
         """The numbers of the processes of finals; {0} where all blocks were taken for one, as earlier versions did."""
@@ -125,15 +133,17 @@ def load(folder: Path | None) -> Recording:
     try:
         notes = record_of(_Notes, load_json(path, "recording"), printable(path))
         known = {profiler.name: profiler for profiler in PROFILERS}
-        if notes.profiler not in known:
-            raise UserError(f"profiler is {show(notes.profiler)}", accepted=", ".join(known))
+        for name in filter(None, (notes.profiler, notes.screener)):
+            if name not in known:
+                raise UserError(f"profiler is {show(name)}", accepted=", ".join(known))
         if not _ARCH.fullmatch(notes.gpu.arch):
             raise UserError(f"arch is {show(notes.gpu.arch)}", accepted="such as sm_90 or gfx942")
     except UserError as error:
         what = f"{printable(folder)} is no recording: {error.one_line()}"
         raise UserError(what, where=where, accepted=accepted) from error
     machine = Machine(({**asdict(notes.gpu), "id": 0},), notes.versions, notes.driver)
-    return Recording(folder, machine, known[notes.profiler], notes.profiler_version, asdict(notes.how), notes.made_with)
+    of = notes.profiler_version, asdict(notes.how), notes.made_with, known.get(notes.screener)
+    return Recording(folder, machine, known[notes.profiler], *of)
 
 
 def in_order(plan: Path) -> tuple[int, str]:
@@ -159,7 +169,7 @@ class ReplayLauncher:
         for where, old_plan, journal in self._starts(plan.stage):
             if not one_process and old_plan.process != plan.process:
                 continue
-            for (problem, _), timing in collect(old_plan, journal, self.recording.profiler_of(old_plan), where).items():
+            for (problem, _), timing in self._found(old_plan, journal, where).items():
                 found.setdefault(problem, []).append(timing)
         recorded = {(problem, one.name): one for problem, timings in found.items() for one in joined(timings)}
         for index, work in enumerate(plan.work):
@@ -172,6 +182,15 @@ class ReplayLauncher:
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
         on_found(run.timings)
         return run
+
+    def _found(self, plan: Plan, journal: list[Event], where: Path) -> dict[Key, Timing]:
+        """A start's timings. One that crashed may have no trace: then what its journal says of failures."""
+        try:
+            return collect(plan, journal, self.recording.profiler_of(plan), where)
+        except TraceError:
+            if any(isinstance(event, Finished) for event in journal):
+                raise
+            return failures(plan, journal)
 
     def prepare(self) -> None:
         """Nothing is started."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +32,9 @@ class Screening(Protocol):
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun: ...
 
+    def cancel(self) -> None:
+        """Ends what runs, from another thread."""
+
     def close(self) -> None:
         """Leaves the GPU to others. The next plan opens it again."""
 
@@ -39,6 +44,7 @@ class Resident:
     """A launcher process that stays alive from plan to plan and times kernels itself, with proton (launch/resident.py).
 
     It is replaced when it crashes or hangs; as under an external profiler one configuration has then failed.
+    _starter: starts the process, which the operating system ends with the thread that started it.
     """
 
     live: LiveLauncher
@@ -46,9 +52,13 @@ class Resident:
     module: str = "gemm_tuner.launch.resident"
     _process: Watched | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _starter: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
 
     def prepare(self) -> None:
         self._opened()
+
+    def cancel(self) -> None:
+        """Its owner cancels ``live``."""
 
     def _opened(self) -> Watched:
         with self._lock:
@@ -56,7 +66,7 @@ class Resident:
                 live = self.live
                 argv = [sys.executable, "-m", self.module, str(live.scripts_dir)]
                 environment = live.environment() | Proton().environment()
-                self._process = Watched(argv, environment, self.log_path)
+                self._process = self._starter.submit(Watched, argv, environment, self.log_path).result()
             return self._process
 
     def close(self) -> None:
@@ -72,6 +82,7 @@ class Resident:
             part.write(where / "plan.json")
             heartbeat, limit_s, finished = follow(where, on_event, self.live)
             process = self._opened()
+            printed_bytes = self.log_path.stat().st_size
             process.tell(str(where))
             done = False
             try:
@@ -80,7 +91,8 @@ class Resident:
             finally:
                 if not done:
                     self.close()
-            return ended
+            (where / "launcher.log").write_bytes(self.log_path.read_bytes()[printed_bytes:])
+            return replace(ended, log_path=where / "launcher.log")
 
         live = self.live
         run = time_plan(live.placed(plan), Proton(), start, folder, on_found, live.wind_down, MOST_ENTRIES)
@@ -94,6 +106,9 @@ class External:
     live: LiveLauncher
 
     def prepare(self) -> None: ...
+
+    def cancel(self) -> None:
+        self.live.cancel()
 
     def close(self) -> None: ...
 
@@ -143,6 +158,7 @@ class StagedLauncher:
 
     def cancel(self) -> None:
         self.finals.cancel()
+        self.screening.cancel()
 
     def close(self) -> None:
         self.screening.close()

@@ -145,6 +145,7 @@ def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list
                 profiler,
                 how_timed(settings, environment),
                 recorded.made_with(settings),
+                screener_of(settings, profiler, backend) or Proton(),
             )
         return [staged(session, profiler, gpu) for gpu in environment.gpus]
     if environment.recording is not None:

@@ -89,6 +89,8 @@ class StandIn:
         self.kernel(FLUSH, 40.0)
         for symbol in symbols:
             self.kernel(symbol, us)
+        if name.startswith("prints"):
+            print("printed", flush=True)
         if name.startswith("kills"):
             die()
         if name.startswith("killed"):

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Process, read_journal
 from gemm_tuner.launch.plan import FINALS, SCREEN, STOP_FILE, Method, Plan, Work
-from gemm_tuner.measure import screening
+from gemm_tuner.measure import replay, screening
+from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.screening import Resident, StagedLauncher
 from gemm_tuner.profilers.nsys import Nsys
+from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.system.processes import pid_of
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -86,13 +89,40 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
 
 
 def test_a_configuration_that_kills_or_hangs_costs_itself(opened: Opened, tmp_path: Path) -> None:
-    launcher = opened(limit_s=2.0)
+    launcher = opened(limit_s=6.0)
     work = (ONE, ["good_1", "kills_2", "good_3", "fails_4", "hangs_5", "good_6", "killed_7"])
     found = statuses(launcher.timings(plan(work), tmp_path / "00-screen").timings)
     assert found == {
         **dict.fromkeys(("good_1", "good_3", "good_6", "killed_7"), "ok"),
         **{"kills_2": "crashed", "fails_4": "launch_error", "hangs_5": "timeout"},
     }
+
+
+def test_after_a_crash_another_process_serves_the_rounds_that_follow(opened: Opened, tmp_path: Path) -> None:
+    """Whichever thread asked for it: the operating system ends a process with the thread that started it."""
+    launcher = opened()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(launcher.timings, plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen").result()
+    launcher.timings(plan((ONE, ["good_4"])), tmp_path / "01-screen")
+    assert pids(tmp_path / "00-screen")[-1] == pids(tmp_path / "01-screen")[0]
+
+
+def test_what_a_process_printed_before_is_not_said_of_a_later_crash(opened: Opened, tmp_path: Path) -> None:
+    launcher = opened()
+    launcher.timings(plan((ONE, ["prints_1"])), tmp_path / "00-screen")
+    done = launcher.timings(plan((ONE, ["kills_2"])), tmp_path / "01-screen")
+    assert "printed" in (tmp_path / "00-screen/start00/launcher.log").read_text()
+    assert "printed" not in done.timings[ONE, "kills_2"].message
+
+
+def test_a_crash_in_a_kept_run_is_played_back(opened: Opened, tmp_path: Path) -> None:
+    """A process that crashes leaves no trace of its session."""
+    work = plan((ONE, ["good_1", "kills_2", "good_3"]))
+    opened().timings(work, tmp_path / "00-screen")
+    machine = Machine((), {}, "")
+    recording = replay.Recording(tmp_path, machine, Nsys(), "", {}, screener=Proton())
+    found = statuses(replay.ReplayLauncher(recording).timings(work, tmp_path).timings)
+    assert (found["good_1"], found["good_3"]) == ("ok", "ok") and found["kills_2"] != "ok"
 
 
 def test_a_crash_loses_the_times_of_few(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
