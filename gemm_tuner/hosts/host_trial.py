@@ -30,7 +30,7 @@ class HostTrial(Trial):
         self._outputs: dict[str, Any] = {}
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
-        """Raises ValueError where the function returns no tensor."""
+        """Copies: the function may return a buffer that it keeps. Raises ValueError where it returns no tensor."""
         once = self.device == CPU or self.spec.check.nondeterministic or self.spec.check.skip_check
         first: dict[str, Any] = {}
         for turn in range(1 if once else REPEATS):
@@ -44,7 +44,7 @@ class HostTrial(Trial):
             if not found:
                 raise ValueError(f"{self._host_problem.spec_there.host.name} returned no tensor to check")
             if turn == 0:
-                first = found
+                first = {key: value.detach().clone() for key, value in found.items()}
             elif any(first_difference(first[key], value) is not None for key, value in found.items()):
                 hint = "say check: {nondeterministic: true} if it may"
                 raise Unstable(f"call {turn + 1} gave other bits; {hint}")

@@ -1,0 +1,61 @@
+"""Runs of a host function that returns the same buffer each time, which it keeps in its module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gemm_tuner.hosts import host_spec_file
+from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.host_trial import HostTrial
+from gemm_tuner.kernels.check import Unstable
+from gemm_tuner.kernels.jury import Jury
+
+# The added value is the parameter ADD, or how often the function was called where that is 0.
+SOURCE = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def added(out, value, ADD: tl.constexpr):
+    tl.store(out + tl.arange(0, 8), tl.arange(0, 8) + value + ADD)
+
+KEPT, CALLS = torch.zeros(8), []
+
+def run(n, ADD=0):
+    CALLS.append(n)
+    added[(1,)](KEPT, len(CALLS) if ADD == 0 else 0, ADD=ADD)
+    return KEPT
+"""
+
+
+@pytest.fixture
+def trial_and_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[HostTrial, ModuleType]:
+    """The kernel is interpreted; "cuda" has the call repeated, which is done on a GPU only."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    file = tmp_path / "mine.py"
+    file.write_text(SOURCE)
+    spec, _ = host_spec_file.read(f"{file}:added", f"{file}:run", None)
+    script: Any = ModuleType("script")
+    script.MODULES = dict(spec.host.modules)
+    script.CONFIGS = {"counts": {"ADD": 0}, "three": {"ADD": 3}, "four": {"ADD": 4}}
+    return HostTrial(HostProblem.of(spec, (("n", 8),)), 0, "cuda"), script
+
+
+def test_repeats_are_compared_with_what_the_first_call_gave(trial_and_script: tuple[HostTrial, ModuleType]) -> None:
+    trial, script = trial_and_script
+    with pytest.raises(Unstable, match="call 2"):
+        trial.outputs(script, "counts")
+    assert trial.outputs(script, "three")["output"].tolist() == [*range(3, 11)]
+
+
+def test_configurations_are_compared_with_what_each_gave(trial_and_script: tuple[HostTrial, ModuleType]) -> None:
+    trial, script = trial_and_script
+    jury = Jury(trial)
+    for name in ("three", "four"):
+        jury.hear(script, name)
+    assert not any(one.ok for one in jury.verdicts().values())
