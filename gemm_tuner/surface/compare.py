@@ -156,33 +156,51 @@ def _by_hand(check: Check, outputs: Any) -> Finding:
 
 
 def compared(check: Check, outputs: Sequence[Any], expected: Sequence[Any]) -> Finding:
-    """Compares in double precision; types need not be equal, shapes must."""
+    """Compares in double precision; types need not be equal, shapes must. ``check.max_mismatched_ratio`` excuses no
+    element that is NaN or infinite in one of both only: such a one was most likely never written."""
     if len(outputs) != len(expected):
         return Finding(f"gives {len(outputs)} outputs, the reference {len(expected)}")
-    largest, mismatched, elements, first = 0.0, 0, 0, ""
+    largest, mismatched, elements, first, is_excused = 0.0, 0, 0, "", True
     for number, (one, wanted) in enumerate(zip(outputs, expected, strict=True)):
         actual, wished = _doubles(one, wanted)
         if tuple(actual.shape) != tuple(wished.shape):
             return Finding(f"output {number} is {tuple(actual.shape)}, the reference {tuple(wished.shape)}")
-        error = abs(actual - wished)
+        error = _error(actual, wished)
         same = (actual == wished) | ((actual != actual) & (wished != wished))
-        outside = ~(same | (error <= check.atol + check.rtol * abs(wished)))
-        count = int(outside.sum())
+        is_finite = error < float("inf")
+        outside = ~(same | (is_finite & (error <= check.atol + check.rtol * abs(wished))))
+        count, worse = int(outside.sum()), outside & ~is_finite
         elements += int(outside.size if not is_tensor(outside) else outside.numel())
-        if count and not mismatched:
-            at = int(
-                outside.reshape(-1).nonzero()[0][0] if not is_tensor(outside) else outside.reshape(-1).int().argmax()
-            )
+        is_worse = bool(worse.any())
+        if count and (not first or (is_worse and is_excused)):
+            at = _first_of(worse if is_worse else outside)
             shown = _number(actual.reshape(-1)[at]), _number(wished.reshape(-1)[at])
             first = f"output {number}, element {at} is {shown[0]}, not {shown[1]}"
+        is_excused = is_excused and not is_worse
         mismatched += count
         wrong = error[~same]
         if len(wrong):
             most = float(wrong.max())
             largest = max(largest, most) if most == most else float("inf")
     ratio = mismatched / max(1, elements)
-    reason = f"{100 * ratio:.3g} % of elements are wrong: {first}" if ratio > check.max_mismatched_ratio else ""
+    is_right = is_excused and ratio <= check.max_mismatched_ratio
+    reason = "" if is_right else f"{100 * ratio:.3g} % of elements are wrong: {first}"
     return Finding(reason, Verified.FALSE if reason else Verified.TRUE, largest, ratio)
+
+
+def _error(actual: Any, wished: Any) -> Any:
+    """By element; NaN where both are the same infinity."""
+    if is_tensor(actual):
+        return abs(actual - wished)
+    import numpy as np
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        return abs(actual - wished)
+
+
+def _first_of(chosen: Any) -> int:
+    """The index, flat, of the first true element."""
+    return int(chosen.reshape(-1).int().argmax() if is_tensor(chosen) else chosen.reshape(-1).argmax())
 
 
 def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:

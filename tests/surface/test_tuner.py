@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from said_times import RIGHT, Said
 from samples import ROOT
 
@@ -21,6 +22,7 @@ import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.store import results
+from gemm_tuner.surface import compare
 from gemm_tuner.surface.clocks import HostClock
 
 
@@ -114,6 +116,21 @@ def test_a_share_of_wrong_elements_may_be_let_pass(wrong: int, status: Status) -
     check = gt.Check(np.zeros(1000), max_mismatched_ratio=0.01)
     (row,) = tune([{}], lambda config: clock.call(1.0, result), clock=clock, check=check).rows
     assert row.status is status and row.mismatched_ratio == pytest.approx(wrong / 1000)
+
+
+@pytest.mark.parametrize("tensor", [np.array, torch.tensor])
+@pytest.mark.parametrize(
+    ("actual", "wanted", "right"),
+    [(5.0, 0.0, True), (np.nan, 0.0, False), (np.inf, 0.0, False), (0.0, np.inf, False), (np.inf, np.inf, True)],
+)
+def test_no_share_excuses_an_element_that_was_never_written(
+    tensor: Any, actual: float, wanted: float, right: bool
+) -> None:
+    result, expected = np.zeros((2, 500)), np.zeros((2, 500))
+    result[0, 3], result[1, 7], expected[1, 7] = 5, actual, wanted
+    found = compare.compared(gt.Check(max_mismatched_ratio=0.01), [tensor(result)], [tensor(expected)])
+    assert found.verified is (Verified.TRUE if right else Verified.FALSE)
+    assert right or f"element 507 is {actual:g}, not {wanted:g}" in found.reason
 
 
 def refuses(outputs: Any) -> bool:
