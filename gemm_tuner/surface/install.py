@@ -22,7 +22,7 @@ from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
 from gemm_tuner.languages.kernel_cache import VARIABLE
 from gemm_tuner.surface.traced_grid import traced
 from gemm_tuner.surface.tunables import is_tensor
-from gemm_tuner.surface.tuned_results import TunedResults
+from gemm_tuner.surface.tuned_results import TunedResults, misfit
 
 NOTES = "launch_notes.jsonl"
 ORIGINAL = "_gemm_tuner_original"
@@ -38,7 +38,8 @@ Fallback = Callable[[Sequence[Any], dict[str, Any]], Sequence[Any]]
 class Installed:
     """What ``install`` did. Also a context manager, which takes it back.
 
-    served, fallbacks: keys of kernels that got a tuned configuration, and that did not.
+    served, fallbacks: keys of kernels that got a tuned configuration, and that did not. stale: kernels whose tuned
+    configurations do not fit their parameters; each is warned of once.
     """
 
     results: TunedResults
@@ -47,6 +48,7 @@ class Installed:
     fallback: Fallback | None = None
     served: set[tuple[str, Hashable]] = field(default_factory=set)
     fallbacks: set[tuple[str, Hashable]] = field(default_factory=set)
+    stale: set[str] = field(default_factory=set)
 
     def uninstall(self) -> None:
         """New kernels get triton's own autotuner again; those decorated meanwhile stay as they are."""
@@ -206,8 +208,10 @@ def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
     """The configuration that the results have, with the hook of the kernel's own one like it; None for none."""
     case, _ = _scalars(tuner, of_kernel)
     types = {f"{name}_dtype": _dtype(one) for name, one in of_kernel.items() if is_tensor(one)}
-    found = tuner.installed.results.config(tuner.base_fn.__name__, {**case, **types}, tuner.keys)
-    if found is None:
+    # As triton does, which leaves out of the key what a launch does not have.
+    key = [name for name in tuner.keys if name in {*of_kernel, *_defaults(tuner)}]
+    found = tuner.installed.results.config(tuner.base_fn.__name__, {**case, **types}, key)
+    if found is None or _is_stale(tuner, found, of_kernel):
         return None
     for one in tuner.configs:
         if found.items() <= one.all_kwargs().items():
@@ -218,6 +222,25 @@ def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
     options = {name: value for name, value in found.items() if name in fields}
     kwargs = {name: value for name, value in found.items() if name not in options}
     return Config(kwargs, **options)
+
+
+def _is_stale(tuner: Any, found: Mapping[str, Any], of_kernel: Mapping[str, Any]) -> bool:
+    """Whether a launch with this configuration cannot be made; warns once for each kernel."""
+    from triton import Config
+
+    options = {*inspect.signature(Config).parameters, *LAUNCH_OPTIONS}
+    needed = {name for one in tuner.configs for name in one.kwargs} - options - {*of_kernel, *_defaults(tuner)}
+    fault = misfit(found, {*tuner.arg_names, *options}, needed, of_kernel)
+    name = tuner.base_fn.__name__
+    if fault and name not in tuner.installed.stale:
+        tuner.installed.stale.add(name)
+        warnings.warn(f"{name}: its tuned configuration does not fit it ({fault}); tune it again", stacklevel=2)
+    return bool(fault)
+
+
+def _defaults(tuner: Any) -> dict[str, Any]:
+    parameters = inspect.signature(tuner.base_fn).parameters
+    return {name: one.default for name, one in parameters.items() if one.default is not one.empty}
 
 
 def _note(tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> LaunchNote:
@@ -245,13 +268,8 @@ def _note(tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> LaunchNote:
 
 def _scalars(tuner: Any, of_kernel: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Arguments that are no tensors, defaults among them, and those that no file can hold."""
-    defaults = {
-        name: one.default
-        for name, one in inspect.signature(tuner.base_fn).parameters.items()
-        if one.default is not one.empty
-    }
     of_configs = {name for one in tuner.configs for name in one.all_kwargs()}
-    values = {name: one for name, one in {**defaults, **of_kernel}.items() if not is_tensor(one)}
+    values = {name: one for name, one in {**_defaults(tuner), **of_kernel}.items() if not is_tensor(one)}
     scalars = {name: one for name, one in values.items() if isinstance(one, (bool, int, float, str))}
     others = {name: one for name, one in values.items() if name not in scalars and name not in of_configs}
     unsaid = [f"{name} is {'None' if one is None else 'a ' + type(one).__name__}" for name, one in others.items()]

@@ -14,6 +14,21 @@ from gemm_tuner.kernels.problem import KernelProblem
 DTYPE = "dtype"
 
 
+def misfit(config: Collection[str], accepted: Collection[str], needed: Collection[str], given: Collection[str]) -> str:
+    """Why a kernel cannot be launched with a configuration of these names, "" if it can: it was tuned for another
+    kernel of the same name, or before its parameters were changed.
+
+    accepted: parameters of the kernel and launch options. needed: parameters that nothing else sets. given: those that
+    the launch itself sets.
+    """
+    faults = {
+        "no parameters of it": sorted(set(config) - set(accepted)),
+        "without a value": sorted(set(needed) - set(config)),
+        "arguments of the launch": sorted(set(config) & set(given)),
+    }
+    return "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults.items() if names)
+
+
 @dataclass(frozen=True)
 class TunedResults:
     """Cases and configurations by kernel."""
@@ -35,10 +50,10 @@ class TunedResults:
 
     def config(self, kernel: str, case: Mapping[str, Scalar], key: Collection[str]) -> dict[str, Any] | None:
         """Of the row whose case has the launch's values of ``key``, and its types: a type for each tensor, or one, as
-        ``dtype``, for all. A key that no value of the case has cannot be looked up."""
+        ``dtype``, for all. A key that the case or the row lacks is no match: nothing says what the value was."""
         dtypes = {name: value for name, value in case.items() if name.endswith(f"_{DTYPE}")}
         for values, config in self.of_kernel.get(kernel, ()):
-            same_key = all(name in values and values[name] == case.get(name) for name in key if name in case)
+            same_key = all(name in values and name in case and values[name] == case[name] for name in key)
             of_all = values.get(DTYPE)
             same_types = all(values.get(name, of_all) == dtype for name, dtype in dtypes.items())
             if same_key and same_types:

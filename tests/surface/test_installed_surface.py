@@ -242,6 +242,35 @@ def test_a_tuned_configuration_that_does_not_launch_falls_back(
     assert scale.best_config.kwargs["BLOCK"] == 64 and not installed.served
 
 
+@pytest.mark.parametrize(
+    "tuned", [{"BLOCK_SIZE": 16}, {"BLOCK": 16, "SPLIT": 2}, {"SHIFT": 1}, {"BLOCK": 16, "factor": 2}]
+)
+def test_results_of_other_parameters_are_not_taken_and_told_once(
+    load: Callable[..., tuple[Any, Installed]], tmp_path: Path, tuned: dict[str, Any]
+) -> None:
+    """Of a kernel before its parameters were renamed, or of another one of this name."""
+    path = results_file(tmp_path, True, {**tuned, "num_warps": 8, "num_stages": 2}, n=100, dtype="fp32")
+    scale, installed = load(results=path)
+    with pytest.warns(UserWarning, match="scale") as told:
+        launch(scale, 100)
+        scale.chosen.clear()
+        launch(scale, 100)
+    assert len(told) == 1 and scale.best_config.kwargs["BLOCK"] == 64
+    assert not installed.served and notes_in(tmp_path)
+
+
+@pytest.mark.parametrize(("bias", "is_served"), [(3, True), (4, False), (None, False), (torch.float16, False)])
+def test_a_key_that_no_file_can_hold_is_not_served_by_a_row_of_another_value(
+    load: Callable[..., tuple[Any, Installed]], tmp_path: Path, bias: Any, is_served: bool
+) -> None:
+    text = KERNELS.replace('key=["n"]', 'key=["n", "bias"]').replace("n, factor, ", "n, factor, bias: tl.constexpr, ")
+    (tmp_path / "user_kernels.py").write_text(text, encoding="utf-8")
+    tuned = {"BLOCK": 16, "num_warps": 8, "num_stages": 2}
+    scale, installed = load(results=results_file(tmp_path, True, tuned, n=100, bias=3, dtype="fp32"))
+    scale[(7,)](torch.ones(100), torch.empty(100), 100, 2.0, bias)
+    assert bool(installed.served) is is_served
+
+
 def test_heuristics_and_the_names_of_the_autotuner_stay(load: Callable[..., tuple[Any, Installed]]) -> None:
     scale, _ = load()
     assert isinstance(scale, autotuner.Autotuner) and scale.arg_names[:2] == ["x", "out"] and len(scale.configs) == 3
