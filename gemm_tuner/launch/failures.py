@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gemm_tuner.core.records import Status
-from gemm_tuner.launch.journal import Fail, Journal
+from gemm_tuner.launch.journal import End, Fail, Journal
 
 # What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
 OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
@@ -48,3 +50,14 @@ def report_failure(journal: Journal, index: int, name: str, error: Exception) ->
         journal.write(Fail(index, name, status, text))
         raise StickyError(text) from error
     journal.write(Fail(index, name, status, text[:2000]))
+
+
+def report_uncompared(journal: Journal, index: int, names: Sequence[str], error: Exception) -> None:
+    """Journals that configurations which ran could not be compared with each other, and ends them: none is verified.
+    Raises StickyError when nothing more can run: the next process compares those that are left."""
+    text, status = f"{type(error).__name__}: {error}", status_of(error)
+    if status is Status.CRASHED:
+        raise StickyError(text) from error
+    for name in names:
+        journal.write(Fail(index, name, status, f"not compared with the others: {text}"[:2000]))
+        journal.write(End(index, name))

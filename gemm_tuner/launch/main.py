@@ -18,7 +18,7 @@ from gemm_tuner.core.workload import FIRST_KIND, Jury, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
-from gemm_tuner.launch.failures import StickyError, report_failure
+from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
@@ -235,7 +235,11 @@ def compare_entries(
         except Exception as error:
             report_failure(journal, index, name, error)
             journal.write(End(index, name))
-    verdicts = [jury.verdicts() for jury in juries.values()]
+    try:
+        verdicts = [jury.verdicts() for jury in juries.values()]
+    except Exception as error:  # another process would come to the same end
+        report_uncompared(journal, index, heard, error)
+        return
     for name in heard:
         for of_size in verdicts:
             journal.write(Judged.of(index, of_size[name]))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
 from fault_runs import ROOT, statuses_of_run
 
-from gemm_tuner.core.records import Verdict, Verified
+from gemm_tuner.core.records import Status, Verdict, Verified
 from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.jury import Jury
 from gemm_tuner.kernels.problem import KernelProblem
-from gemm_tuner.launch.journal import Begin, End
+from gemm_tuner.kernels.workload import KernelWorkload
+from gemm_tuner.launch.journal import Begin, End, Fail, Journal, Judged, read_journal
+from gemm_tuner.launch.main import verify
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
 from gemm_tuner.measure.supervise import behind
 from gemm_tuner.store import results
@@ -101,3 +105,36 @@ def test_after_a_crash_the_others_are_compared_anew(tmp_path: Path) -> None:
     assert [[name for _, name in work.entries] for work in left.work] == [["a", "d"], ["a", "b", "c", "d"]]
     again = behind(Plan(VERIFY, ("s.py",), works, Method()), journal, again=True)
     assert [name for _, name in again.work[0].entries] == ["a", "c", "d"]
+
+
+class _OutOfMemory:
+    """Stands for a jury on a GPU whose memory holds each configuration's results, and no comparison of them."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def hear(self, *_: object) -> None: ...
+
+    def verdicts(self) -> dict[str, Verdict]:
+        import torch
+
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64 GiB")
+
+
+def test_where_a_comparison_fails_no_configuration_is_verified_or_crashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the work is left for another process, which would come to the same end; the next work runs."""
+    spec, (case, other) = kernel_spec_file.read(written(tmp_path, reference=None))
+    works = tuple(Work(KernelProblem.of(spec, one), ((0, "a"), (0, "b"))) for one in (case, other))
+    plan, script = Plan(VERIFY, ("s.py",), works, Method()), ModuleType("script")
+    vars(script).update(CONFIGS={"a": {}, "b": {}}, DESCRIPTORS=False)
+    monkeypatch.setattr(KernelWorkload, "jury", _OutOfMemory)
+    path = tmp_path / "journal.jsonl"
+    with path.open("w") as stream:
+        verify(plan, Journal(stream), [script], tmp_path / "stop", interpreted=False)
+    events: list[Any] = read_journal(path, 2)
+    failed = [(one.work, one.name, one.status) for one in events if isinstance(one, Fail)]
+    assert failed == [(work, name, Status.OUT_OF_RESOURCES) for work in (0, 1) for name in "ab"]
+    assert all("64 GiB" in one.message for one in events if isinstance(one, Fail))
+    assert not any(isinstance(one, Judged) for one in events)
+    assert behind(plan, [one for one in events if one.work == 0], again=False).work == works[1:]
