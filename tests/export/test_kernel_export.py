@@ -179,6 +179,18 @@ def test_the_module_picks_by_the_case_and_launches_the_users_kernel(tmp_path: Pa
     assert done.returncode == 0, done.stderr
 
 
+def test_a_table_may_name_configurations_that_are_not_of_the_parameters(tmp_path: Path) -> None:
+    """A host function's default, or one of --update: the fastest at two cases of a key that chose others."""
+    path = tuned(tmp_path, **BUCKETS)
+    for row in results.read(path).rows:
+        table = tmp_path / "configs" / f"{row.problem.key}.csv.gz"
+        of_host = pd.DataFrame({"name": ["softmax_rows_ROWS9_num_warps4"], "status": "ok", "screen_us": 1.0})
+        pd.concat([pd.read_csv(table), of_host]).to_csv(table, index=False)
+    assert export(path, "json", "--unverified") == 0
+    found = json.loads((tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json").read_text())
+    assert found["medium"]["ROWS"] == 4
+
+
 def test_a_kernel_of_another_language_goes_to_json_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "make.py").write_text("def softmax_rows(ROWS, num_warps, dtype): ...\n")
     other = {"language": "cute", "kernel": "make.py:softmax_rows", "args": None, "grid": None, "rules": None}

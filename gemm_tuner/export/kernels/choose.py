@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_tuner.core.errors import UserError
@@ -73,13 +73,13 @@ def _entry(key: Key, cases: Sequence[TunedCase], check: Check) -> Entry | str:
     if len(names) == 1:
         return Entry(key, cases[0].config, tuple(cases), weakest(case.verified for case in cases))
     try:
-        totals = _totals(cases)
+        configs = _configs(cases)
+        totals = _totals(cases, configs)
     except UserError as error:
         return f"its {len(cases)} cases were tuned apart: {error.one_line()}"
     if not totals:
         return f"no configuration was timed at all of its {len(cases)} cases; --search full times all"
     own = sum(case.us for case in cases)
-    configs = {one.name: one for one in configs_of(cases[0].spec) if isinstance(one, PlainConfig)}
     why = ""
     for name in sorted(totals, key=lambda one: (totals[one], one))[:MOST_CHECKED]:
         config = configs[name]
@@ -100,11 +100,18 @@ def weakest(found: Iterable[Verified]) -> Verified:
     return next((one for one in WEAKEST if one in every), Verified.TRUE)
 
 
-def _totals(cases: Sequence[TunedCase]) -> dict[str, float]:
-    """By name, the sum of the times over all cases, of configurations that have one at each."""
+def _configs(cases: Sequence[TunedCase]) -> dict[str, PlainConfig]:
+    """By name, those of the spec's parameters and those that cases chose. Tables may name others: a host function's
+    default and what --update brought, whose values they do not hold."""
+    known = (*configs_of(cases[0].spec), *(case.config for case in cases))
+    return {one.name: one for one in known if isinstance(one, PlainConfig)}
+
+
+def _totals(cases: Sequence[TunedCase], known: Container[str]) -> dict[str, float]:
+    """By name, the sum of the times over all cases, of known configurations that have one at each."""
     tables = [_times(case) for case in cases]
     shared = set.intersection(*(set(table) for table in tables))
-    return {name: sum(table[name] for table in tables) for name in shared}
+    return {name: sum(table[name] for table in tables) for name in shared if name in known}
 
 
 def _times(case: TunedCase) -> dict[str, float]:
