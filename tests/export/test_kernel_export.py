@@ -153,11 +153,11 @@ def test_what_is_agreed_is_taken_and_named_and_what_is_interpreted_or_unchecked_
 
 USE = """
 import torch, tuned_softmax_rows as tuned
-assert tuned.choose((1500, 100, "fp16")) == {"ROWS": 4, "num_warps": 4}
-assert tuned.choose((130, 100, "fp16"))["ROWS"] == 1 and tuned.choose((9000, 90, "fp16"))["ROWS"] == 4
+assert tuned.choose(1500, 100, "fp16") == {"ROWS": 4, "num_warps": 4}
+assert tuned.choose(130, 100, "fp16")["ROWS"] == 1 and tuned.choose(9000, 90, "fp16")["ROWS"] == 4
 for case in ((130, 100, "bf16"),):
     try:
-        tuned.choose(case)
+        tuned.choose(*case)
     except LookupError as error:
         assert "128" in str(error)
     else:
@@ -175,6 +175,39 @@ def test_the_module_picks_by_the_case_and_launches_the_users_kernel(tmp_path: Pa
     assert export(path, "module") == 0
     environ = {**os.environ, "TRITON_INTERPRET": "1"}
     words = [sys.executable, "-c", USE]
+    done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+NO_BLOCK = """
+import torch, tuned_softmax_rows as tuned
+def launch(rows, cols):
+    x = torch.randn(rows, cols).to(torch.float16)
+    out = torch.full_like(x, float("nan"))
+    tuned.launch(x, out)
+    assert torch.allclose(out.float(), torch.softmax(x.float(), -1), atol=1e-3)
+launch(2, 100)
+try:
+    launch(2, {cols})
+except LookupError as error:
+    assert "BLOCK >= cols (a row is one block)" in str(error) and "cols={cols}" in str(error), error
+    assert {refused}, error
+else:
+    assert not {refused}
+"""
+
+
+@pytest.mark.parametrize("keys, cols, refused", [({}, 300, False), ({}, 600, True), (BUCKETS, 300, True)])
+def test_the_module_gives_no_case_a_configuration_that_breaks_a_rule_there(
+    tmp_path: Path, keys: dict[str, Any], cols: int, refused: bool
+) -> None:
+    """BLOCK is 128 for those of few rows and 512 for the others. The second rule holds: ``and`` is true or false."""
+    args = {"stride": "cols", "n_rows": "rows", "n_cols": "cols", "BLOCK": "128 * ROWS"}
+    rules = [{"keep": "BLOCK >= cols", "why": "a row is one block"}, "(rows and cols) <= device.num_sms"]
+    path = tuned(tmp_path, args=args, rules=rules, **keys)
+    assert export(path, "module", "--unverified") == 0
+    words = [sys.executable, "-c", NO_BLOCK.format(cols=cols, refused=refused)]
+    environ = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

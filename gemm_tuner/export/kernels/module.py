@@ -31,8 +31,11 @@ def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates:
     of_case = [name for name, _ in cases[0].problem.case]
     inferred = _inferred(spec, of_case)
     params = [name for name, _ in spec.params]
-    values = [*spec.derived, *spec.args]
-    texts = [text for _, text in values] + list(spec.grid) + list(spec.key)
+    values = [(name, _python(text)) for name, text in (*spec.derived, *spec.args)]
+    rules = [(_python(text), f"{text.strip()} ({why})" if why else text.strip()) for text, why in spec.rules]
+    grid, key = [_python(text) for text in spec.grid], [_python(text) for text in spec.key or of_case]
+    texts = [*(text for _, text in values), *(text for text, _ in rules), *grid]
+    uses_device = any(map(_names_device, texts))
     return (
         codegen.environment(templates)
         .get_template(TEMPLATE)
@@ -48,15 +51,18 @@ def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates:
             if any("DTYPES[" in v for _, v in inferred)
             else {},
             keys=", ".join(spec.key or of_case),
-            key=list(spec.key or of_case),
+            key=key,
+            of_case=of_case,
+            case=[*of_case, *(["device"] if uses_device else [])],
             buckets=spec.buckets,
             entries=kernel.entries,
             params=params,
             values=values,
+            rules=rules,
             reset=spec.reset,
-            grid=spec.grid,
+            grid=grid,
             arguments=[*spec.kernel.parameters, *(name for name in params if name in LAUNCH_OPTIONS)],
-            uses_device=any(_names_device(text) for text in texts),
+            uses_device=uses_device,
             remarks=_remarks(kernel),
         )
     )
@@ -72,6 +78,19 @@ def _inferred(spec: KernelSpec, of_case: list[str]) -> list[tuple[str, str]]:
         if tensor.dtype in of_case:
             found.setdefault(tensor.dtype, f'DTYPES[str({tensor.name}.dtype).removeprefix("torch.")]')
     return list(found.items())
+
+
+class _Truth(ast.NodeTransformer):
+    """``and`` and ``or`` give true or false in a spec's expressions, and one of their sides in Python."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
+        self.generic_visit(node)
+        return ast.Call(ast.Name("bool", ast.Load()), [node], [])
+
+
+def _python(text: str) -> str:
+    """An expression of a spec as Python that has the same value, in one line."""
+    return ast.unparse(_Truth().visit(ast.parse(text.strip(), mode="eval")))
 
 
 def _names_device(text: str) -> bool:
