@@ -13,7 +13,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.expressions import MAX_CHARACTERS, Expression
-from gemm_tuner.kernels.kernel_spec import Scalar
+from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Scalar
 from gemm_tuner.kernels.launch_notes import LaunchNote
 from gemm_tuner.kernels.stores import stored_parameters
 from gemm_tuner.system.input_files import read_text
@@ -44,9 +44,16 @@ def collected(notes: Iterable[LaunchNote], folder: Path) -> list[Collected]:
 
 
 def _of_kernel(notes: Sequence[LaunchNote], folder: Path) -> Collected:
-    """The newest note of each key: a kernel's parameters may have been changed meanwhile."""
-    newest = {note.chooses: note for note in notes}
+    """The newest note of each key, of those with the newest one's parameters: the kernel may have been changed
+    meanwhile."""
+    sayable = [_names(note) for note in notes if not note.unsaid]
+    current = [note for note in notes if note.unsaid or _names(note) == sayable[-1]]
+    newest = {note.chooses: note for note in current}
+    changed = len(notes) - len(current)
     left_out = [f"{note.kernel}: {note.unsaid[0]}, which no spec holds" for note in newest.values() if note.unsaid]
+    if changed:
+        text = f"{changed} of {len(notes)} notes left out, for the newest has other parameters"
+        left_out.append(f"{notes[0].kernel}: {text}")
     kept = [note for note in newest.values() if not note.unsaid]
     grids = Counter(tuple(note.grid) for note in kept if note.grid)
     if any(not note.grid for note in kept):
@@ -61,6 +68,13 @@ def _of_kernel(notes: Sequence[LaunchNote], folder: Path) -> Collected:
     if spec.get("tensors") and not any("output" in one for one in spec["tensors"].values()):
         left_out.append(f"{notes[0].kernel}: no store is seen in its source: write output: true beside its outputs")
     return Collected(notes[0].kernel, spec, len(notes), len(kept), _each_once(left_out))
+
+
+def _names(note: LaunchNote) -> tuple[frozenset[str], ...]:
+    """A kernel's parameters by what they are: arguments, tensors, and parameters of configurations. Which options of a
+    launch these have is no matter."""
+    of_configs = frozenset(itertools.chain.from_iterable(note.configs)) - {*LAUNCH_OPTIONS}
+    return frozenset(note.scalars), frozenset(note.tensors), of_configs
 
 
 def _spec(notes: Sequence[LaunchNote], grid: Sequence[str], folder: Path) -> dict[str, Any]:
@@ -167,14 +181,15 @@ def _params(notes: Sequence[LaunchNote]) -> dict[str, list[Scalar]]:
 
 
 def _rule(notes: Sequence[LaunchNote], params: dict[str, list[Scalar]]) -> str:
-    """Keeps the kernel's own configurations of the product of all values; "" where that is all, or too long to say."""
+    """Keeps the kernel's own configurations of the product of all values; "" where that is all, where one has
+    nothing of what differs, or where it is too long to say."""
     configs = [dict(items) for items in dict.fromkeys(tuple(one.items()) for note in notes for one in note.configs)]
     if math.prod(map(len, params.values())) == len(configs):
         return ""
     several = [name for name, values in params.items() if len(values) > 1]
     terms = [" and ".join(f"{name} == {one[name]!r}" for name in several if name in one) for one in configs]
     text = " or ".join(f"({term})" for term in terms)
-    if len(text) > MAX_CHARACTERS:
+    if not all(terms) or len(text) > MAX_CHARACTERS:
         return ""
     return Expression.parse(text, "rules").text
 

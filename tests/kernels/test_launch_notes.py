@@ -68,6 +68,28 @@ def test_the_newest_note_of_a_key_counts_and_other_configurations_are_ruled_out(
     assert found.spec["rules"][0]["keep"] == "(BLOCK == 32 and num_warps == 4) or (BLOCK == 64 and num_warps == 8)"
 
 
+@pytest.mark.parametrize(
+    "older",
+    [
+        replace(NOTE, scalars={"m": 64, "stride": 7}, key=["m"]),  # an argument has another name
+        replace(NOTE, scalars={"n": 32, "stride": 7, "extra": 1}),
+        replace(NOTE, scalars={"n": 32, "stride": 7}, tensors={"y": Memory("fp32", 441)}),
+        replace(NOTE, scalars={"n": 32}, tensors={**NOTE.tensors, "stride": Memory("fp32", 8)}),
+        replace(NOTE, scalars={"n": 32, "stride": 7}, configs=[{"BLOCK_N": 32, "num_warps": 4}]),
+    ],
+)
+def test_notes_of_a_kernel_with_other_parameters_are_left_out(tmp_path: Path, older: LaunchNote) -> None:
+    """The newest note tells what the kernel takes now, also where the older notes are more."""
+    twice = [replace(older, scalars={**older.scalars, next(iter(older.scalars)): n}) for n in (8, 16)]
+    (found,) = collected([*twice, NOTE], tmp_path)
+    assert found.launches == 3 and found.cases == 1
+    assert found.spec == collected([NOTE], tmp_path)[0].spec
+    (sentence,) = set(found.left_out) - set(collected([NOTE], tmp_path)[0].left_out)
+    assert "2 of 3 notes" in sentence
+    (still,) = collected([NOTE, replace(NOTE, scalars={"n": 32, "stride": 7}, configs=[{"BLOCK": 32}])], tmp_path)
+    assert still.cases == 2, "an option of a launch is no parameter of the kernel"
+
+
 def test_stores_are_followed_to_parameters() -> None:
     source = """
 def kernel(x, index, out, total, flags, desc, n, BLOCK):
