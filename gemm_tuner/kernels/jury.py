@@ -69,11 +69,18 @@ class Jury:
         return self._verdicts
 
     def _unlike(self, group: _Group, largest: _Group) -> Comparison:
-        """Why a group is not the one that counts."""
+        """Why a group is not the one that counts. That it is not is known: where memory is too small to say how far it
+        is off, the verdict stays, and no other one is lost."""
+        import torch
+
         total = len(self._verdicts)
         if group is largest or len(group.names) == len(largest.names):
             text = f"{len(group.names)} of {total} configurations agree, and no group is the largest: give a reference"
             return Comparison(WRONG, WRONG, message=text)
-        found = compared(self._trial.spec.check, group.outputs, largest.outputs)
+        try:
+            found = compared(self._trial.spec.check, group.outputs, largest.outputs)
+        except (MemoryError, torch.OutOfMemoryError):
+            text = f"not what {len(largest.names)} of {total} configurations compute; out of memory to say where"
+            return Comparison(WRONG, WRONG, message=text)
         text = f"{found.message}, as {len(largest.names)} of {total} configurations have it"
         return Comparison(found.over, found.max_abs_error, found.at, text)

@@ -107,6 +107,23 @@ def test_after_a_crash_the_others_are_compared_anew(tmp_path: Path) -> None:
     assert [name for _, name in again.work[0].entries] == ["a", "c", "d"]
 
 
+def test_too_little_memory_to_say_how_far_one_is_off_costs_no_other_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    spec, (case, *_) = kernel_spec_file.read(written(tmp_path, reference=None))
+    jury = Jury(_Outputs(KernelProblem.of(spec, case), {"a": 2.0, "b": 3.0, "c": 2.0}))  # type: ignore[arg-type]
+    for name in "abc":
+        jury.hear(None, name)  # type: ignore[arg-type]
+
+    def no_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("gemm_tuner.kernels.jury.compared", no_memory)
+    assert {name: one.ok for name, one in jury.verdicts().items()} == {"a": True, "b": False, "c": True}
+
+
 class _OutOfMemory:
     """Stands for a jury on a GPU whose memory holds each configuration's results, and no comparison of them."""
 
