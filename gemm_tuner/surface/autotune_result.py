@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import EnvironmentFault, UserError
-from gemm_tuner.surface import fingerprints
+from gemm_tuner.surface import fingerprints, used_globals
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.profile_args import CompileArgs
 from gemm_tuner.surface.tunables import Arguments, Function, Kernel, is_jit
@@ -144,7 +144,7 @@ def origin_of(function: Any, call: Arguments) -> dict[str, Any]:
     while isinstance(function, functools.partial):
         call = Arguments((*function.args, *call.args), {**function.keywords, **call.kwargs})
         function = function.func
-    under = fingerprints.function_under(function)
+    under = used_globals.function_under(function)
     found: dict[str, Any] = {"module": getattr(under, "__module__", ""), "qualname": getattr(under, "__qualname__", "")}
     values = [*call.args, *call.kwargs.values()]
     plain = all(isinstance(one, SCALARS) for one in values)

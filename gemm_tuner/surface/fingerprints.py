@@ -8,15 +8,14 @@ import inspect
 import json
 import textwrap
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from importlib import metadata
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-# Where a decorated function keeps the one below: functools, triton.jit, tilelang.jit.
-INNER = ("__wrapped__", "fn", "func", "orig_func")
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
+from gemm_tuner.surface.used_globals import PLAIN, function_under, used
+
 VERSIONS = ("torch", "triton", "tilelang", "nvidia-cutlass-dsl")
 
 
@@ -24,29 +23,39 @@ class NoFingerprint(Exception):
     """A value whose effect on a result cannot be told from its content."""
 
 
+@dataclass(frozen=True)
+class Trail:
+    """path: the containers and functions that a value is part of. uses, numbers: functions that others use, which are
+    described once each, after the value: calls may go in circles, and deeper than Python recurses."""
+
+    path: tuple[int, ...] = ()
+    uses: list[Any] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def into(self, value: Any) -> Trail:
+        return Trail((*self.path, id(value)), self.uses, self.numbers)
+
+    def used(self, value: Any) -> Any:
+        """A function by its number, another value as it is."""
+        if function_under(value) is None:
+            return _of(value, self)
+        if id(value) not in self.numbers:
+            self.numbers[id(value)] = len(self.uses)
+            self.uses.append(value)
+        return ["uses", self.numbers[id(value)]]
+
+
 def of(value: Any) -> str:
     """Equal for values that a tuned result cannot tell apart, also in another process.
 
-    Functions: their source, closure, defaults, and what they use of their module. Tensors: type, shape and strides.
-    Raises NoFingerprint naming the value.
+    Functions: their source, closure, defaults, and the same of all that they use (``used_globals``). Tensors: type,
+    shape and strides. Raises NoFingerprint naming the value.
     """
-    return hashlib.sha256(json.dumps(_of(value, ())).encode()).hexdigest()
-
-
-def function_under(function: Any) -> FunctionType | None:
-    """The Python function under decorators, None for what is none."""
-    seen: list[Any] = []
-    while not isinstance(function, FunctionType):
-        if isinstance(function, functools.partial):
-            function = function.func
-            continue
-        inner = next((getattr(function, name, None) for name in INNER if name in _attributes(function)), None)
-        if inner is None or any(inner is one for one in seen):
-            return None
-        seen.append(inner)
-        function = inner
-    unwrapped: FunctionType = inspect.unwrap(function)
-    return unwrapped
+    trail = Trail()
+    found = [_of(value, trail)]
+    while len(found) <= len(trail.uses):
+        found.append(_of(trail.uses[len(found) - 1], Trail((), trail.uses, trail.numbers)))
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def source_of(function: Any) -> str:
@@ -75,19 +84,13 @@ def machine() -> dict[str, str]:
     return found
 
 
-def _attributes(value: Any) -> Set[str]:
-    """Names that the object or its class hold: asking a proxy by getattr may answer anything."""
-    slots = {name for kind in type(value).__mro__ for name in kind.__dict__}
-    return slots | set(getattr(value, "__dict__", {}))
-
-
-def _of(value: Any, path: tuple[int, ...]) -> Any:
-    """A JSON value. path: the containers and functions that this is part of; a second look at one ends there."""
+def _of(value: Any, trail: Trail) -> Any:
+    """A JSON value; a second look at what this is part of ends there."""
     if isinstance(value, PLAIN):
         return [type(value).__name__, repr(value)]
-    if id(value) in path:
-        return ["again", path.index(id(value))]
-    inside = (*path, id(value))
+    if id(value) in trail.path:
+        return ["again", trail.path.index(id(value))]
+    inside = trail.into(value)
     if isinstance(value, Mapping):
         return ["mapping", sorted([_of(key, inside), _of(one, inside)] for key, one in value.items())]
     if isinstance(value, Sequence):
@@ -113,7 +116,7 @@ def _of_named(value: Any) -> list[Any] | None:
     return None
 
 
-def _of_object(value: Any, inside: tuple[int, ...]) -> Any:
+def _of_object(value: Any, inside: Trail) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", _of(value.func, inside), _of(value.args, inside), _of(value.keywords, inside)]
     if (function := function_under(value)) is not None:
@@ -128,42 +131,24 @@ def _of_object(value: Any, inside: tuple[int, ...]) -> Any:
     return [type(value).__qualname__, text]
 
 
-def _of_function(function: FunctionType, inside: tuple[int, ...]) -> Any:
-    code = function.__code__
-    names = _global_names(code)
-    uses = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
-    own = {
-        name: _used(one, (*inside, id(function)))
-        for name, one in uses.items()
-        if isinstance(one, PLAIN) or getattr(function_under(one), "__module__", None) == function.__module__
-    }
+def _of_function(function: FunctionType, inside: Trail) -> Any:
+    code, trail = function.__code__, inside.into(function)
+    own = {name: trail.used(one) for name, one in used(function).items()}
     closure = [
-        [name, _of(cell.cell_contents, (*inside, id(function)))]
+        [name, _of(cell.cell_contents, trail)]
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
         if _is_filled(cell)
     ]
     # Python finds the whole line of a lambda, on which there may be others.
     source = source_of(function) if function.__name__ != "<lambda>" else ""
     text = source or _code(code)
-    defaults = _of([function.__defaults__, function.__kwdefaults__], (*inside, id(function)))
+    defaults = _of([function.__defaults__, function.__kwdefaults__], trail)
     return ["function", function.__qualname__, text, closure, defaults, own]
 
 
 def _code(code: CodeType) -> list[Any]:
     constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return [code.co_code.hex(), code.co_names, code.co_varnames, constants]
-
-
-def _used(value: Any, path: tuple[int, ...]) -> Any:
-    function = function_under(value)
-    if function is not None and id(function) in path:
-        return ["again", function.__qualname__]
-    return _of(value, path)
-
-
-def _global_names(code: CodeType) -> set[str]:
-    """Those of nested functions, too."""
-    return set(code.co_names).union(*(_global_names(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _is_filled(cell: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status
-from gemm_tuner.surface import fingerprints, tilelang_kernels
+from gemm_tuner.surface import tilelang_kernels, used_globals
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
@@ -83,7 +83,7 @@ def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
     """Raises UserError naming what another process cannot build again."""
     name = name_of(tunable.function)
     origin, call = _unbound(tunable)
-    under = fingerprints.function_under(origin)
+    under = used_globals.function_under(origin)
     hint = "isolate=False tunes it in this process alone"
     if under is None or "<locals>" in under.__qualname__ or "<lambda>" in under.__qualname__:
         raise UserError("is not at the top level of a module: another process cannot build it", where=name, hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from functools import partial
@@ -60,6 +61,101 @@ def module(folder: Path, **changed: int) -> Any:
 def test_a_function_is_its_source_and_what_it_uses(tmp_path: Path, changed: dict[str, int], same: bool) -> None:
     before = fingerprints.of(module(tmp_path).uses)
     assert (fingerprints.of(module(tmp_path, **changed).uses) == before) is same
+
+
+PROGRAM = {
+    "user_main.py": """
+import json, torch, triton
+import user_lib.ops as ops
+from user_lib.ops import direct
+from user_lib import table as alias
+from triton.language import constexpr
+
+ORDER = [1, {{"deep": (2, {listed})}}]
+WIDTH = constexpr({width})
+LOOP = []
+LOOP.append(LOOP)
+
+def run(x):
+    return [direct(x), ops.inner.by_attribute(x), alias.of(x), ORDER, WIDTH, LOOP, json.dumps(x), triton.cdiv(x, 2)]
+""",
+    "user_lib/__init__.py": "",
+    "user_lib/ops.py": """
+import user_lib.inner as inner
+
+def direct(x):
+    return direct(x - 1) if x else inner.circle(x)
+
+def of_ops():
+    return {unused}
+""",
+    "user_lib/inner.py": """
+from user_lib import ops
+
+FACTORS = {{"a": {factor}}}
+
+def circle(x):
+    return ops.direct(x) + {called}
+
+def by_attribute(x):
+    return FACTORS["a"] * x
+""",
+    "user_lib/table.py": """
+def double(x):
+    return {tabled} * x
+
+TABLE = {{"double": double}}
+
+def of(x):
+    return TABLE["double"](x)
+""",
+}
+
+
+def of_program(folder: Path, library: Path, **changed: int) -> str:
+    """Of ``run``, imported anew."""
+    values = dict.fromkeys(("unused", "listed", "width", "factor", "called", "tabled"), 1)
+    for name, text in PROGRAM.items():
+        path = (library if "/" in name else folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(**{**values, **changed}), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        for one in (library, folder):
+            patch.syspath_prepend(str(one))
+        try:
+            return fingerprints.of(importlib.import_module("user_main").run)
+        finally:
+            for name in [one for one in sys.modules if one.startswith("user_")]:
+                del sys.modules[name]
+
+
+@pytest.mark.parametrize("changed", ["", "unused", "listed", "width", "factor", "called", "tabled"])
+def test_what_is_used_of_other_modules_counts(tmp_path: Path, changed: str) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    same = of_program(before, before) == of_program(after, after, **({changed: 2} if changed else {}))
+    assert same is (changed in ("", "unused"))
+
+
+def test_what_is_installed_counts_by_its_version(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    assert of_program(before, before / "site-packages") == of_program(after, after / "site-packages", called=2)
+
+
+@pytest.mark.parametrize("fill", ["HELD.append(x)", "HELD[0] = x"])
+def test_a_register_that_calls_fill_is_no_edit(tmp_path: Path, fill: str) -> None:
+    path = tmp_path / "register.py"
+    path.write_text(f"HELD = [0]\ndef last(): return HELD[-1]\ndef build(x): {fill}\n", encoding="utf-8")
+    made = ModuleType("register")
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), made.__dict__)
+    before = fingerprints.of(made.last)
+    made.build(5)
+    assert fingerprints.of(made.last) == before
+
+
+def test_calls_deeper_than_python_recurses_end() -> None:
+    made = ModuleType("chain")
+    exec("\n".join(f"def f{n}(x): return f{n + 1}(x)" for n in range(2000)) + "\ndef f2000(x): pass", made.__dict__)
+    assert fingerprints.of(made.f0) != fingerprints.of(made.f1)
 
 
 def test_closures_defaults_and_bound_arguments_count(tmp_path: Path) -> None:
