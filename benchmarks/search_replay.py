@@ -17,8 +17,9 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,13 +29,15 @@ sys.path.insert(0, str(ROOT))
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm import model
-from gemm_tuner.gemm.config import CONFIG_FIELDS
+from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
 from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
 from gemm_tuner.space import space
 
 LANDSCAPES = ROOT / "benchmarks" / "landscapes"
 ARCH = "sm_90"
+# Of fields that came after the landscapes were recorded: their configurations have the default.
+NEWER: dict[str, Any] = {field.name: field.default for field in fields(KernelConfig)}
 KEY = re.compile(r"(\d+)x(\d+)x(\d+)_([a-z0-9]+)_([nt])([nt])")
 
 
@@ -100,6 +103,7 @@ def load(folder: Path, device: Device) -> list[Landscape]:
         m, n, k = map(int, parts.group(1, 2, 3))
         problem = GemmProblem(m, n, k, parts[4], parts[4], parts[4], layout_a, layout_b)
         table = pd.read_csv(path).set_index("name")
+        table = table.assign(**{name: NEWER[name] for name in CONFIG_FIELDS if name not in table})
         candidates = table[list(CONFIG_FIELDS)]
         predicted = model.predict_us(candidates, problem, device)
         found.append(Landscape(problem, candidates.assign(predicted_us=predicted), table["screen_us"]))

@@ -320,7 +320,8 @@ class Sizing:
             size = (problem.m, problem.n, problem.k)
             return (self._met.get((name, size, one), 0), self._met.get((name, one), 0), self._met.get((name, size), 0))
 
-        problem, one = min(every, key=lambda pair: (sum(used(pair)), used(pair)))
+        # Some configurations take few rows: one that no row had goes before all others.
+        problem, one = min(every, key=lambda pair: (used(pair)[1] > 0, sum(used(pair)), used(pair)))
         size = (problem.m, problem.n, problem.k)
         for key in ((row["variant"], size, one), (row["variant"], one), (row["variant"], size)):
             self._met[key] = self._met.get(key, 0) + 1

@@ -229,6 +229,7 @@ def test_outputs_of_any_kind_cost_no_more_than_their_configuration() -> None:
     assert "cannot be compared" in ragged.rows[1].reason
 
 
+@pytest.mark.timeout(120, method="thread")  # by a signal it would set the alarm that the limit needs
 def test_what_hangs_in_python_ends_at_the_limit() -> None:
     def build(config: dict[str, Any]) -> Callable[[], Any]:
         def run() -> Any:
