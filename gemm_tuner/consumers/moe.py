@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -102,9 +103,9 @@ class MoeFiles(Consumer, Served):
     def look_up(self, body: Mapping[str, Any], m: int) -> str:
         return tuned_file.nearest(body, m)
 
+    @abstractmethod
     def device_name(self, name: str) -> str:
         """A device's name as the server writes it in names of files."""
-        raise NotImplementedError
 
     def file_name(self, problem: MoeProblem, target: Target, block_separator: str) -> str:
         device = file_safe(self.device_name(target.device), "give the name that the server sees by --device_name")

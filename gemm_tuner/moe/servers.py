@@ -6,6 +6,7 @@ configuration holds the keys of the servers' files; the two GEMMs of a call shar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ Axes = dict[str, list[int]]
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(ABC):
     """family: of its configurations. has_pairs: the two GEMMs may have different ones of one BLOCK_SIZE_M. places: of
     its kernel below site-packages, the newest version first. marks: arguments of its kernel that no other server's
     has."""
@@ -59,28 +60,28 @@ class Server:
         }
         return {**axes, "matrix_instr_nonkdim": [16, 32], "kpack": [1, 2]} if sixteen_bit else axes
 
+    @abstractmethod
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         """BLOCK_SIZE_K as the kernel gets it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
         """Whether its kernel is right for the tiles of columns ``c``, or of one configuration."""
-        raise NotImplementedError
 
     def sorts(self, problem: MoeProblem) -> bool:
         return True
 
+    @abstractmethod
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
         """EM, the rows that the grid covers."""
-        raise NotImplementedError
 
     def swaps(self, problem: MoeProblem, arch: str, block_m: Any, block_n: Any) -> Any:
         """Whether the kernel computes the transposed product, which needs fewer rows than a warp group's 64."""
         return (problem.dtype == "fp8_w8a8") & (arch == "sm_90") & (block_m < 64) & (block_n >= 64)
 
+    @abstractmethod
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
         """What it launches without a tuned file."""
-        raise NotImplementedError
 
 
 class Vllm(Server):
