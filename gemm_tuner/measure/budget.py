@@ -86,12 +86,16 @@ class Costs:
 
 @dataclass
 class Budget:
-    """total_s: 0 is no bound. began and the answers of ``until`` are times of ``clock``."""
+    """total_s: 0 is no bound. began and the answers of ``until`` are times of ``clock``.
+
+    at_floor: it was lengthened to what one profiler start and one check are expected to take.
+    """
 
     total_s: float = 0.0
     began: float = field(default_factory=time.monotonic)
     clock: Callable[[], float] = time.monotonic
     waited_s: float = 0.0
+    at_floor: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -117,6 +121,7 @@ class Budget:
         short = self.bounded and self.left_s() < floor_s - 1e-6  # rounding
         if short:
             self.total_s += floor_s - self.left_s()
+            self.at_floor = True
         return short
 
 
@@ -182,6 +187,11 @@ class Pace:
     def screen_deadline_until(self, sizes: int) -> float:
         """When the last kernel of screening must have been launched."""
         return self.screen_until(sizes) - REPORT_SHARE * self.start().start_s
+
+    def check_deadline(self) -> float:
+        """When the last check must have begun, as Unix time; 0.0 for no deadline. At the floor there is none: the one
+        check is what the run is for, also where a start took longer than this machine's records say."""
+        return 0.0 if self.budget.at_floor else self.budget.unix_time(self.budget.until())
 
     def finals_reserve_s(self, sizes: int) -> float:
         """What is left after the last kernel of finals: its report and the check."""

@@ -59,7 +59,7 @@ class CheckStage:
 
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
             # Only now: waiting for the GPU does not count.
-            begun, deadline = budget.clock(), budget.unix_time(budget.until())
+            begun, deadline = budget.clock(), pace.check_deadline()
             plan = verify_plan(
                 with_jurors(order), self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline
             )

@@ -133,6 +133,14 @@ def test_below_the_floor_the_run_says_so_and_ends_at_the_floor(costs: Costs, tmp
     assert all(len(work.entries) == LEAST_FINALISTS and work.rounds < FinalsPlan().rounds for work in finals.work)
 
 
+def test_at_the_floor_every_size_is_checked_also_where_a_start_takes_longer_than_before(
+    costs: Costs, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, 5.0, costs, check=Cost(30.0, 30.0))
+    assert run.session.limits.budget.left_s() < 0
+    assert len(run.session.outcomes.choices) == len(SIZES) and not run.session.outcomes.failures
+
+
 def test_a_check_that_the_budget_cuts_off_leaves_a_size_without_a_configuration(costs: Costs, tmp_path: Path) -> None:
     """Checks take far longer than they did before: the first size has one, the second is not begun."""
     run = Run(tmp_path, 60.0, costs, check=Cost(2.0, 60.0))
