@@ -18,6 +18,7 @@ from typing import Any
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
 from gemm_tuner.core.records import CompileResult, Problem, Role, Status, Timing, Verdict, Verified
 from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.store.leases import Leases
 
 STORE_FILE = "run.sqlite"
 FORMAT_VERSION = "5"
@@ -83,6 +84,7 @@ class Store:
             self._base.execute("PRAGMA synchronous=NORMAL")
             with self._base:
                 self._base.executescript(SCHEMA)
+            self.leases = Leases(self._base, self._lock)
         except sqlite3.DatabaseError as error:
             raise fault_of(error, path) from error
         if self.fact("format", FORMAT_VERSION) != FORMAT_VERSION:

@@ -1,0 +1,168 @@
+"""Who works on what: each item of work is leased to one worker at a time, and settled once.
+
+A worker renews its leases by heartbeats. One that falls silent or is known to be dead loses them, and its items are
+leased again, with another attempt number. What comes late from a lease that was lost still counts if the item is open:
+a result is a result. It settles nothing twice.
+
+The table lies in the run's SQLite, and its only writer is the process that the run was started in. Times are handed in,
+so that a simulation on virtual time runs this code.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS items (
+    item TEXT PRIMARY KEY, needs TEXT NOT NULL, cost_s REAL NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS open_items ON items (state, needs, cost_s DESC);
+CREATE TABLE IF NOT EXISTS leases (
+    item TEXT, attempt INTEGER, worker TEXT NOT NULL, node TEXT NOT NULL, until_s REAL NOT NULL, state TEXT NOT NULL,
+    PRIMARY KEY (item, attempt));
+CREATE INDEX IF NOT EXISTS leases_of_worker ON leases (state, worker);
+"""
+OPEN, LEASED, SETTLED = "open", "leased", "settled"
+HELD, LOST, DONE, LATE = "held", "lost", "done", "late"
+
+BEAT_S = 10.0
+# A worker that was not heard of for so long has lost its leases.
+HOLD_S = 3 * BEAT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """needs: what a worker must offer to be given it, such as "sm_90". cost_s: predicted; the dearest go first."""
+
+    name: str
+    needs: str = ""
+    cost_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """attempt: counts the leases of the item, from 1. node: the machine that the worker is on."""
+
+    item: str
+    attempt: int
+    worker: str
+    node: str
+
+
+@dataclass
+class Leases:
+    """The table in an open database. All methods may be called from any thread, and return when they are committed.
+
+    lock: of those who use the database.
+    """
+
+    base: sqlite3.Connection
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    hold_s: float = HOLD_S
+
+    def __post_init__(self) -> None:
+        with self.lock, self.base:
+            self.base.executescript(SCHEMA)
+
+    @classmethod
+    def in_memory(cls) -> Leases:
+        return cls(sqlite3.connect(":memory:", check_same_thread=False))
+
+    def begin_again(self) -> None:
+        """All leases of an earlier process of the run are lost: nothing holds them any more."""
+        with self.lock, self.base:
+            self.base.execute("UPDATE leases SET state = ? WHERE state = ?", (LOST, HELD))
+            self.base.execute("UPDATE items SET state = ? WHERE state = ?", (OPEN, LEASED))
+
+    def offer(self, items: Iterable[Item]) -> None:
+        """Adds items; those that are there, settled ones too, stay as they are."""
+        rows = [(item.name, item.needs, item.cost_s, OPEN) for item in items]
+        with self.lock, self.base:
+            self.base.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, 0)", rows)
+
+    def take(self, worker: str, node: str, offers: Sequence[str], now_s: float, count: int = 1) -> list[Lease]:
+        """Leases up to ``count`` open items whose needs the worker offers, the dearest first."""
+        marks = ", ".join("?" * len(offers))
+        query = f"SELECT item FROM items WHERE state = ? AND needs IN ({marks}) ORDER BY cost_s DESC LIMIT ?"
+        with self.lock, self.base:
+            names = [name for (name,) in self.base.execute(query, (OPEN, *offers, count))]
+            return self._lease(names, worker, node, now_s)
+
+    def take_these(self, names: Iterable[str], worker: str, node: str, now_s: float) -> list[Lease]:
+        """Leases those of the named items that are open."""
+        query = "SELECT item FROM items WHERE item = ? AND state = ?"
+        with self.lock, self.base:
+            is_open = [name for name in names if self.base.execute(query, (name, OPEN)).fetchone()]
+            return self._lease(is_open, worker, node, now_s)
+
+    def _lease(self, names: Sequence[str], worker: str, node: str, now_s: float) -> list[Lease]:
+        update = "UPDATE items SET state = ?, attempts = attempts + 1 WHERE item = ? RETURNING attempts"
+        attempts = [int(self.base.execute(update, (LEASED, name)).fetchall()[0][0]) for name in names]
+        leases = [Lease(name, attempt, worker, node) for name, attempt in zip(names, attempts, strict=True)]
+        rows = [(one.item, one.attempt, worker, node, now_s + self.hold_s, HELD) for one in leases]
+        self.base.executemany("INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?)", rows)
+        return leases
+
+    def beat(self, worker: str, now_s: float) -> None:
+        """Renews what a worker holds."""
+        with self.lock, self.base:
+            statement = "UPDATE leases SET until_s = ? WHERE state = ? AND worker = ?"
+            self.base.execute(statement, (now_s + self.hold_s, HELD, worker))
+
+    def expire(self, now_s: float) -> list[Lease]:
+        """The leases that were not renewed in time are lost."""
+        return self._lose("until_s < ?", now_s)
+
+    def lose(self, worker: str) -> list[Lease]:
+        """A worker is dead: it loses all that it holds."""
+        return self._lose("worker = ?", worker)
+
+    def lose_node(self, node: str) -> list[Lease]:
+        """A machine is gone: its workers lose all that they hold."""
+        return self._lose("node = ?", node)
+
+    def _lose(self, condition: str, value: float | str) -> list[Lease]:
+        statement = f"UPDATE leases SET state = ? WHERE state = ? AND {condition} RETURNING item, attempt, worker, node"
+        with self.lock, self.base:
+            lost = [Lease(*row) for row in self.base.execute(statement, (LOST, HELD, value)).fetchall()]
+            rows = [(OPEN, one.item, LEASED) for one in lost]
+            self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
+            return lost
+
+    def settle(self, lease: Lease) -> bool:
+        """Notes that a result has come. False where the item was settled before: the result changes nothing."""
+        return self.settle_all([lease])[0]
+
+    def settle_all(self, leases: Sequence[Lease]) -> list[bool]:
+        """``settle`` of each, in one transaction."""
+        with self.lock, self.base:
+            return [self._settle(one) for one in leases]
+
+    def _settle(self, lease: Lease) -> bool:
+        change = "UPDATE items SET state = ? WHERE item = ? AND state != ?"
+        first = self.base.execute(change, (SETTLED, lease.item, SETTLED)).rowcount == 1
+        mine = (DONE if first else LATE, lease.item, lease.attempt)
+        self.base.execute("UPDATE leases SET state = ? WHERE item = ? AND attempt = ?", mine)
+        if first:  # another worker may be at it since this one was given up
+            others = (LOST, lease.item, HELD)
+            self.base.execute("UPDATE leases SET state = ? WHERE item = ? AND state = ?", others)
+        return first
+
+    def reopen(self, names: Iterable[str]) -> None:
+        """Settled items are to be done again."""
+        with self.lock, self.base:
+            rows = [(OPEN, name, SETTLED) for name in names]
+            self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
+
+    def times_lost(self, item: str) -> int:
+        """On how many machines the item was when it was lost."""
+        query = "SELECT COUNT(DISTINCT node) FROM leases WHERE item = ? AND state = ?"
+        with self.lock:
+            return int(self.base.execute(query, (item, LOST)).fetchone()[0])
+
+    def counts(self) -> dict[str, int]:
+        """How many items are in each state."""
+        with self.lock:
+            return dict(self.base.execute("SELECT state, COUNT(*) FROM items GROUP BY state").fetchall())
