@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
+from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import Plan, Work
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
 
 # Configurations of one profiler start: nsys 2023.4 imported traces of 22 700 and failed at 37 600 (221 884 calls) with
 # "Wrong event order has been detected".
 MOST_ENTRIES_A_START = 15_000
 # The calls that so many make in a screening of six calls each; in finals every finalist makes many.
 MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
+
+T = TypeVar("T")
 
 
 class Launcher(Protocol):
@@ -68,10 +73,6 @@ class Fleet:
     def alive(self) -> list[int]:
         return [index for index in range(len(self.launchers)) if index not in self.dead]
 
-    def first_alive(self) -> Launcher:
-        """Where checks run."""
-        return self.launchers[self.alive()[0]]
-
     def deal(self, cost: dict[Problem, float]) -> None:
         """Assigns sizes to GPUs: the most expensive first, each to the GPU with the least load."""
         with self._lock:
@@ -109,30 +110,66 @@ class Fleet:
         left = list(work)
         while left:
             self.deal({work.problem: float(len(work.entries)) for work in left})
-            shares = {gpu: [w for w in left if self.home[w.problem] == gpu] for gpu in self.alive()}
+            shares = self._shares(left)
             with self._lock:  # plans make numbered folders
-                jobs = {gpu: plans_of(share) for gpu, share in shares.items() if share}
-            failed: list[Work] = []
-            with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
-                futures = {gpu: pool.submit(self._run, gpu, plans, on_event, found) for gpu, plans in jobs.items()}
-                self._wait(futures)
-                for gpu, future in futures.items():
-                    try:
-                        runs += future.result()
-                    except EnvironmentFault as fault:
-                        self._retire_gpu(gpu, fault)
-                        failed += shares[gpu]
-            left = remaining(failed, done)
+                plans = {gpu: plans_of(share) for gpu, share in shares.items()}
+            jobs = {gpu: partial(self._run, gpu, of_gpu, on_event, found) for gpu, of_gpu in plans.items()}
+            ended, failed = self._at_once(jobs)
+            runs += [run for of_gpu in ended for run in of_gpu]
+            again = [work for gpu in failed for work in shares[gpu]]
+            left = remaining(again, done)
             if whole_sizes:
                 unfinished = {work.problem for work in left}
-                left = [work for work in failed if work.problem in unfinished]
+                left = [work for work in again if work.problem in unfinished]
                 done = {key for key in done if key[0] not in unfinished}
         return runs
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        """Checks the plan's entries, each size on its GPU, all GPUs at once; in ``folder``, and in others beside it for
+        the GPUs after the first. Events come one at a time. The work of a GPU that fails goes to the others.
+
+        Raises what ``on_event`` raises, and EnvironmentFault when no GPU is left.
+        """
+        heard = _Heard(on_event)
+        left, folders = list(plan.work), (_beside(folder, number) for number in itertools.count())
+        while left:
+            self.deal({work.problem: 1.0 for work in left})
+            shares = self._shares(left)
+            jobs = {
+                gpu: partial(self.launchers[gpu].verdicts, replace(plan, work=tuple(share)), next(folders), heard.hear)
+                for gpu, share in shares.items()
+            }
+            try:
+                _, failed = self._at_once(jobs)
+            except _NotTaken as error:
+                raise error.why from None
+            left = heard.remaining([work for gpu in failed for work in shares[gpu]], plan)
+
+    def _shares(self, left: list[Work]) -> dict[int, list[Work]]:
+        """The work of each GPU that has some."""
+        shares = {gpu: [one for one in left if self.home[one.problem] == gpu] for gpu in self.alive()}
+        return {gpu: share for gpu, share in shares.items() if share}
+
+    def _at_once(self, jobs: Mapping[int, Callable[[], T]]) -> tuple[list[T], list[int]]:
+        """Does a job on each of these GPUs, all at once: what came of it, and the GPUs that failed, which are given
+        up."""
+        ended: list[T] = []
+        failed: list[int] = []
+        with ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+            futures = {gpu: pool.submit(job) for gpu, job in jobs.items()}
+            self._wait(futures)
+            for gpu, future in futures.items():
+                try:
+                    ended.append(future.result())
+                except EnvironmentFault as fault:
+                    self._retire_gpu(gpu, fault)
+                    failed.append(gpu)
+        return ended, failed
 
     def _run(self, gpu: int, plans: list[tuple[Plan, Path]], on_event: OnEvent, on_found: OnFound) -> list[StageRun]:
         return [self.launchers[gpu].timings(plan, folder, on_event, on_found) for plan, folder in plans]
 
-    def _wait(self, futures: dict[int, Future[list[StageRun]]]) -> None:
+    def _wait(self, futures: dict[int, Future[T]]) -> None:
         """Until all have ended. Another error than a GPU's fault, or Ctrl-C, ends the others too."""
         try:
             for future in as_completed(futures.values()):
@@ -156,6 +193,46 @@ class Fleet:
                 raise fault
             self.dead.add(gpu)
         self.say(f"GPU {gpu} of the run is given up, its sizes go to the others: {fault.one_line()}")
+
+
+class _NotTaken(Exception):
+    """What hears of checks raised an error, which is no fault of a GPU."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class _Heard:
+    """Passes the events of checks on, one at a time, and knows what is left to check."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event, self._lock = on_event, threading.Lock()
+        self._ended: set[Key] = set()
+        self._wrong: set[Key] = set()
+        self._judged: set[Key] = set()
+
+    def hear(self, problem: Problem, event: Heard) -> None:
+        key = problem, event.name
+        with self._lock:
+            try:
+                self._on_event(problem, event)
+            except Exception as error:
+                raise _NotTaken(error) from error
+            if isinstance(event, Judged):
+                (self._judged if event.ok else self._wrong).add(key)
+            elif isinstance(event, (End, Died)):
+                self._ended.add(key)
+
+    def remaining(self, works: Iterable[Work], plan: Plan) -> list[Work]:
+        """The works of a GPU that failed, without what is known; nothing of a size whose right one was found, where
+        that is enough."""
+        right = {key[0] for key in self._ended & self._judged - self._wrong} if plan.stop_at_first_right else set()
+        return [work for work in remaining(works, self._ended) if work.problem not in right]
+
+
+def _beside(folder: Path, number: int) -> Path:
+    return folder.with_name(f"{folder.name}-{number}") if number else folder
 
 
 def starts_for(share: list[Work]) -> int:

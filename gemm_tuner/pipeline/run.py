@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict, Verified
-from gemm_tuner.measure.fleet import Launcher
+from gemm_tuner.measure.fleet import Fleet, Launcher
 from gemm_tuner.pipeline import (
     finished_machine,
     idle_flags,
@@ -149,7 +150,8 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
         found.append(None if any(one.how is Verified.FALSE for one in verdicts) else name)
 
-    checker = launchers[0] if launchers else predict.interpreter(session)
+    say = partial(print_line, session.log.console, style="red")
+    checker = Fleet(launchers, say) if launchers else predict.interpreter(session)
     with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")

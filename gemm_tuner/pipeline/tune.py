@@ -72,7 +72,7 @@ class Tuning:
                 ]
                 self.decide(self.picker.compiled(finalists, compiling), checks)
             if settings.compare == "all":
-                checks.check_others(self.fleet.first_alive(), self.states)
+                checks.check_others(self.fleet, self.states)
         self.session.outcomes.write()
         for state in self.states:
             state.spread_failures()
@@ -208,7 +208,7 @@ class Tuning:
                 reason = NOT_CHECKED if over else why_not_right(state, repeats)
                 self.settlement.settle(state, name, verdicts, "" if name else reason)
 
-        checks.run(self.fleet.first_alive(), order, settled)
+        checks.run(self.fleet, order, settled)
         return again
 
     def check_served(self, order: Named, checks: CheckStage) -> None:
@@ -220,7 +220,7 @@ class Tuning:
             if not pace.budget.has_time_for(2 * pace.check().of(len(order))):
                 return
             wanted = serving.to_check(server, times, self.session.store.verdicts)
-            checks.run(self.fleet.first_alive(), wanted)
+            checks.run(self.fleet, wanted)
 
 
 def recombined(state: SizeState) -> list[str]:

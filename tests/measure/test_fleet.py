@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from samples import problem
 from tuning import StandInGpu, lost
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
-from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
+from gemm_tuner.launch.journal import Judged
+from gemm_tuner.launch.plan import SCREEN, VERIFY, Method, Plan, Work
 from gemm_tuner.measure.fleet import MOST_ENTRIES_A_START, Fleet, deal, starts_for
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.measure.supervise import Heard, OnEvent, ignore
 
 SIZES = [problem(16, 16, k) for k in (64, 128, 256, 512)]
 NAMES = ("a", "b", "c")
@@ -132,7 +134,7 @@ def test_the_sizes_of_a_gpu_that_fails_go_to_the_others() -> None:
     fleet, said = fleet_of(dead, alive)
     runs = fleet.time(wanted(*SIZES), one_start, ignore, ignore)
     assert names_of(runs) == EVERYTHING
-    assert set(timed_by(alive)) == set(SIZES) and fleet.alive() == [1] and fleet.first_alive() is alive
+    assert set(timed_by(alive)) == set(SIZES) and fleet.alive() == [1]
     assert said == ["GPU 0 of the run is given up, its sizes go to the others: the GPU fell off the bus"]
     # It is not asked again.
     fleet.deal(dict.fromkeys(SIZES, 1.0))
@@ -228,3 +230,64 @@ def test_work_of_a_size_whose_gpu_died_before_is_dealt_to_another() -> None:
     fleet.time(wanted(size), one_start, ignore, ignore)
     assert fleet.home[through] == 0
     assert names_of(fleet.time(wanted(through), one_start, ignore, ignore)) == {(through, name) for name in NAMES}
+
+
+def check_of(*sizes: GemmProblem, every: bool = False) -> Plan:
+    return Plan(VERIFY, ("script.py",), tuple(wanted(*sizes)), Method(), stop_at_first_right=not every)
+
+
+def checked_by(fleet: Fleet, plan: Plan) -> list[Key]:
+    """The configurations of which a check heard, in order; two verdicts each."""
+    found: list[Key] = []
+
+    def hear(problem: Problem, event: Heard) -> None:
+        if isinstance(event, Judged):
+            found.append((problem, event.name))
+
+    fleet.verdicts(plan, Path("/nowhere/07-verify"), hear)
+    return found
+
+
+def test_all_gpus_check_at_once() -> None:
+    """Each waits until the other has heard of its first size."""
+    both = threading.Barrier(2, timeout=120)
+
+    class Waiting(StandInGpu):
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+            folders.append(folder)
+            both.wait()
+            super().verdicts(plan, folder, on_event)
+
+    folders: list[Path] = []
+    one, other = Waiting(), Waiting()
+    fleet, _ = fleet_of(one, other)
+    heard = checked_by(fleet, check_of(*SIZES))
+    assert sorted(heard, key=str) == sorted([(size, "a") for size in SIZES] * 2, key=str)
+    assert {fleet.home[size] for size in timed_by(one)} == {0} and len(timed_by(one)) == len(timed_by(other)) == 2
+    assert len(set(folders)) == 2 and {path.name.partition("-")[0] for path in folders} == {"07"}
+
+
+@pytest.mark.parametrize(("every", "left"), [(False, ()), (True, ("b", "c"))])
+def test_what_a_gpu_has_checked_before_it_fails_is_not_checked_again(every: bool, left: tuple[str, ...]) -> None:
+    class Dying(StandInGpu):
+        def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+            first = replace(plan.work[0], entries=plan.work[0].entries[:1])
+            super().verdicts(replace(plan, work=(first,)), folder, on_event)
+            raise EnvironmentFault("the GPU fell off the bus")
+
+    dying, alive = Dying(), StandInGpu()
+    fleet, said = fleet_of(dying, alive)
+    begun, other = (size for size in SIZES if fleet.home[size] == 0)
+    checked_by(fleet, check_of(*SIZES, every=every))
+    again = {work.problem: tuple(name for _, name in work.entries) for work in alive.plans[-1].work}
+    assert again == {other: NAMES, **({begun: left} if left else {})} and len(said) == 1
+
+
+def test_an_error_of_what_hears_of_checks_is_no_fault_of_a_gpu() -> None:
+    def full(problem: Problem, event: Heard) -> None:
+        raise EnvironmentFault("the results file cannot be written")
+
+    fleet, said = fleet_of(StandInGpu(), StandInGpu())
+    with pytest.raises(EnvironmentFault, match="the results file"):
+        fleet.verdicts(check_of(*SIZES), Path("/nowhere/07-verify"), full)
+    assert said == []

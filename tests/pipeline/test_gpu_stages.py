@@ -17,7 +17,7 @@ from samples import config, problem
 from tuning import StandInGpu, limit, session, state_of
 
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EnvironmentFault
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import FINALS, SCREEN, STAGES, VERIFY, Plan
 from gemm_tuner.measure.budget import Budget
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.machine_check.gpus import other_users
@@ -83,6 +83,17 @@ def test_every_plan_that_runs_on_a_gpu_runs_under_the_locks_of_all_gpus(tmp_path
     assert all(locked for _, locked in one.locked)
     with held(LOCKS, wait_s=0):  # and afterwards they are free
         pass
+
+
+def test_sizes_are_checked_on_the_gpus_that_timed_them(tmp_path: Path) -> None:
+    sizes = [problem(512, 512, k) for k in (64, 128, 256, 512)]
+    gpus = StandInGpu(), StandInGpu()
+    of = session(tmp_path, *sizes, gpus=2, search="full", compile_stage=False)
+    Tuning(of, [state_of(size, CONFIGS) for size in sizes], gpus).run()
+    assert len(of.outcomes.choices) == 4
+    for one in gpus:
+        stages = {stage: {w.problem for p in one.plans if p.stage == stage for w in p.work} for stage in STAGES}
+        assert len(stages[VERIFY]) == 2 and stages[VERIFY] == stages[FINALS] == stages[SCREEN]
 
 
 def test_the_locks_are_held_between_the_processes_of_finals_too(tmp_path: Path) -> None:
