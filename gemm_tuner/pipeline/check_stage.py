@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gemm_tuner.compile.compile_tasks import in_turn
 from gemm_tuner.core.records import Config, Problem, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
@@ -19,6 +20,8 @@ from gemm_tuner.store.store import Store
 
 # Finalists of each size whose odd-size kernels are compiled before the check; further ones compile in the check.
 ODD_COMPILES_A_SIZE = 2
+# And those that are compiled while finals run: the winner is among the fastest of screening as a rule.
+ODD_PREFETCHES_A_SIZE = 4
 
 
 @dataclass
@@ -86,8 +89,19 @@ class CheckStage:
                 order.append((state, names))
         self.run(checker, order)
 
+    def prefetch(self, finalists: Named) -> None:
+        """Lets idle compile workers compile for the check of these while their finals run."""
+        if self.compiling is not None and self.gpus.environment.source == "measured":
+            self.compiling.prefetch(self._odd_sizes(finalists, ODD_PREFETCHES_A_SIZE))
+
     def _compile_odd_sizes(self, compiling: CompileStage, order: Named) -> None:
         """The kernels for the other sizes at which candidates are checked, while the budget lasts."""
+        check, most = self.limits.pace.check(), 0 if self.all_of_them else ODD_COMPILES_A_SIZE
+        until = self.limits.budget.until(check.of(len(order)))
+        compiling.compile(self._odd_sizes(order, most), "compile for checks", until)
+
+    def _odd_sizes(self, order: Named, most: int) -> list[tuple[Problem, Config]]:
+        """The other sizes at which the first ``most`` of each size are checked, 0 for all; the sizes in turn."""
         target = self.gpus.device.target
 
         def companions(problem: Problem, config: Config) -> tuple[Problem, ...]:
@@ -96,11 +110,5 @@ class CheckStage:
             sizes = workload.check_problems(problem, config.to_dict(), descriptors=descriptors, interpreted=False)
             return sizes[1:]
 
-        odd = [
-            (other, state.kept[name])
-            for state, names in order
-            for name in (names if self.all_of_them else names[:ODD_COMPILES_A_SIZE])
-            for other in companions(state.problem, state.kept[name])
-        ]
-        check = self.limits.pace.check()
-        compiling.compile(odd, "compile for checks", self.limits.budget.until(check.of(len(order))))
+        wanted = in_turn([(state, names[: most or None]) for state, names in order])
+        return [(other, config) for problem, config in wanted for other in companions(problem, config)]

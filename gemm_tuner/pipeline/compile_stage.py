@@ -112,6 +112,6 @@ class CompileStage:
                 state, names, self._service.results, self._scripts, self._device, self._counted
             )
 
-    def prefetch(self, wanted: Named) -> None:
+    def prefetch(self, wanted: Wanted) -> None:
         """Lets idle workers compile these in their order: they may be wanted next."""
-        self._service.prefetch(self._tasks(in_turn(wanted), longest_first=False))
+        self._service.prefetch(self._tasks(wanted, longest_first=False))

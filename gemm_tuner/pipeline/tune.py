@@ -84,6 +84,7 @@ class Tuning:
             raise EnvironmentFault("nothing was tried", hint="a larger --budget tries more")
         for repeats in range(1 + MORE_FINALS):
             self.finals.plan = self.picker.plan
+            checks.prefetch(finalists)
             self.finals.run(finalists)
             order, again = self.after_finals(finalists, repeats)
             self.check_served(order, checks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -302,6 +303,25 @@ def test_an_older_choice_that_does_not_compile_is_not_run(tmp_path: Path, monkey
     launched = {name for plan in gpu.plans for work in plan.work for _, name in work.entries}
     assert launched == {one.name for one in small}
     assert set(chosen(done)) == {512, 64}
+
+
+def test_what_a_check_needs_is_compiled_while_finals_run(tmp_path: Path) -> None:
+    """Real workers: the first finals last until kernels are compiled that no timing needs."""
+    small = config(BLOCK_SIZE_M=16, BLOCK_SIZE_N=16, BLOCK_SIZE_K=16, num_warps=1, num_stages=1)
+    screened: list[int] = []
+
+    def look(plan: Plan) -> None:
+        store, until = run.session.store, time.monotonic() + 60
+        if plan.stage == SCREEN:
+            screened.append(store.num_compiles())
+        elif plan.stage == FINALS:
+            while store.num_compiles() == screened[0]:
+                assert time.monotonic() < until, "nothing was compiled"
+                time.sleep(0.01)
+
+    gpu = StandInGpu(before=look)
+    run = Run(tmp_path, gpu, configs=(small,), compile_stage=True, compile_workers=1)
+    assert set(chosen(run.run())) == {512, 64}
 
 
 # Going on with a run that was killed
