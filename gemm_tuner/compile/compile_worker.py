@@ -12,7 +12,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system import memory
-from gemm_tuner.system.guarded import die_with_the_starter
+from gemm_tuner.system.guarded import die_with_parent
 
 NICENESS = 10
 
@@ -69,4 +69,4 @@ def own_process_group(starter: int) -> None:
     os.setsid()
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_the_starter(starter)
+    die_with_parent(starter)

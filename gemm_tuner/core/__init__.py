@@ -1,4 +1,4 @@
-"""The records that travel between the stages, and the errors that a user can fix.
+"""Records that the stages pass to each other, protocols of the extension points, and the errors that a user can fix.
 
 Imports the standard library only.
 """

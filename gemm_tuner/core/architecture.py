@@ -1,4 +1,4 @@
-"""What an architecture can do, and which known one is nearest to an unknown one."""
+"""Hardware facts of a GPU architecture, and the known architecture that is closest to an unknown one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ FP8_KINDS = ("none", "ocp", "fnuz")
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Facts of an architecture, from its space file. Each is one property: none stands for another.
+    """Hardware facts of an architecture, read from its space file. Each fact is independent of the others: sm_120, for
+    example, has TMA but no warp-group matrix instructions.
 
-    matrix:   instructions of ``tl.dot``: ``mma`` (NVIDIA, one warp), ``wgmma`` (Hopper, a warp group), ``tcgen05``
-              (data-center Blackwell, a warp group), ``mfma`` (AMD CDNA), ``wmma`` (AMD RDNA), or
+    matrix:   instructions that ``tl.dot`` becomes: ``mma`` (NVIDIA, one warp), ``wgmma`` (Hopper, a warp group),
+              ``tcgen05`` (data-center Blackwell, a warp group), ``mfma`` (AMD CDNA), ``wmma`` (AMD RDNA), or
               ``none`` (a CPU).
-    tma:      copies tiles between memory and shared memory by tensor descriptors.
-    clusters: blocks of a cluster read each other's shared memory.
-    fp8:      encoding of 8-bit floats that the matrix instructions take: ``ocp``, ``fnuz``, or ``none``.
-    chiplets: dies with an L2 of their own (AMD: XCDs).
+    tma:      tensor descriptors can copy tiles between global and shared memory.
+    clusters: blocks of a cluster can read each other's shared memory.
+    fp8:      8-bit float encoding of the matrix instructions: ``ocp``, ``fnuz``, or ``none``.
+    chiplets: number of dies that have their own L2 (AMD: XCDs).
     """
 
     matrix: str
@@ -31,15 +32,15 @@ class Architecture:
 
     @property
     def by_warp_groups(self) -> bool:
-        """Whether matrix instructions take operands from shared memory for four warps at once."""
+        """Whether one matrix instruction works for a group of four warps, with operands in shared memory."""
         return self.matrix in ("wgmma", "tcgen05")
 
 
 def nearest(arch: str, known: Iterable[str]) -> str | None:
-    """The relative of an architecture among known ones: itself, else the closest of its major generation.
+    """The known architecture that is closest to ``arch``: itself, else the closest one of its major generation.
 
-    Of one generation, the closest lower one is preferred to a higher one: kernels for it are made of instructions that
-    the newer one has too. None when the generation is unknown: sm_75 without another sm_7x.
+    The closest lower one is preferred to a higher one, because its kernels use only instructions that ``arch`` has too.
+    Returns None when no known architecture is of that generation, for example sm_75 without another sm_7x.
     """
     known = set(known)
     if arch in known:
@@ -54,7 +55,7 @@ def nearest(arch: str, known: Iterable[str]) -> str | None:
 
 
 def _generation(arch: str) -> tuple[str, int] | None:
-    """(major generation, place in it): sm_89 is (sm_8, 9), gfx1101 is (gfx11, 1) and gfx90a is (gfx90, 10)."""
+    """(major generation, number within it): sm_89 is (sm_8, 9), gfx1101 is (gfx11, 1) and gfx90a is (gfx90, 10)."""
     nvidia = re.fullmatch("sm_([0-9]+)([0-9])[a-z]?", arch)
     if nvidia:
         return f"sm_{nvidia[1]}", int(nvidia[2])

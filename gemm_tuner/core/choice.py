@@ -1,4 +1,4 @@
-"""What a size was given: the records that results files, exports and reports are made of. Frozen and picklable."""
+"""The chosen configuration of a size: the records behind results files, exports and reports. Frozen, picklable."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class ServedChoice:
     """The best configuration of a size that a consumer can launch.
 
     time_us:    median kernel time in the finals of the size, or the model's time where nothing ran.
-    default_us: of what the consumer launches without a tuned file, in the same finals; None where it was not timed.
-    kernel:     the consumer's own kernel that was measured, as --kernel_from found it; empty where config's family
-                stood in for it.
-    processes, process_spread_pct: of its times in the finals, as in Choice.
+    default_us: time of what the consumer launches without a tuned file, from the same finals; None if it was not timed.
+    kernel:     the consumer's own kernel that was measured, as --kernel_from found it; empty if this package's kernel
+                of the config's family was measured in its place.
+    processes, process_spread_pct: as in Choice.
     """
 
     consumer: str
@@ -30,25 +30,25 @@ class ServedChoice:
 
     @property
     def default_ratio(self) -> float | None:
-        """The time of the consumer's default over this one: above 1 means that this one is faster."""
+        """Time of the consumer's default divided by this time; above 1 means that this configuration is faster."""
         return self.default_us / self.time_us if self.default_us else None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The configuration chosen for a size, with its times in microseconds and the result of its check.
+    """The configuration chosen for a size, its times in microseconds and the result of its check.
 
     source:     'measured', 'replayed' or 'predicted'; a predicted time was never run.
     verified:   how the result was checked.
-    served:     for the consumers of --serve, in their order.
-    gap_pct:    how much slower the runner-up is; None without one.
-    tie:        another finalist is not significantly slower.
-    processes:  of the finals in which it ran; None when that is not known.
-    process_spread_pct: how far its times in them lay apart, percent of the least; None for fewer than two.
-    vendor_us:  the vendor library's time for the same call, or of the kind's default configuration; None when neither
+    served:     one choice for each consumer of --serve, in the order of the flag.
+    gap_pct:    how much slower the runner-up is; None without a runner-up.
+    tie:        at least one other finalist is not significantly slower.
+    processes:  number of finals processes that timed it; None when unknown.
+    process_spread_pct: spread of its per-process medians, percent of the least; None for fewer than two processes.
+    vendor_us:  time of the vendor library for the same call, or of the kind's default configuration; None when neither
                 was timed.
-    derived:    values that follow from the configuration, by name.
-    overruled:  the finalists that came before it and were passed over: name and reason.
+    derived:    values computed from the configuration, such as a grid size: (name, value).
+    overruled:  finalists that ranked before it and were rejected: (name, reason).
     """
 
     problem: Problem
@@ -78,5 +78,5 @@ class Choice:
 
     @property
     def vendor_ratio(self) -> float | None:
-        """Vendor time over ours: above 1 means that ours is faster."""
+        """Vendor time divided by the tuned time; above 1 means that the tuned configuration is faster."""
         return self.vendor_us / self.median_us if self.vendor_us else None

@@ -1,4 +1,4 @@
-"""The element types that the kernels take, and what each costs and rounds."""
+"""The element types that kernels accept: names, sizes in bytes and rounding errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class DType:
     """One element type.
 
-    name:          as on the command line and in files.
+    name:          the name on the command line and in files.
     torch_name:    attribute of ``torch``.
     triton_name:   attribute of ``triton.language``.
     size_bytes:    bytes of one element.
-    unit_roundoff: largest relative error of one rounding to nearest, 2**-p for a
+    unit_roundoff: largest relative error of one rounding to nearest: 2**-p for a
                    significand of p bits (Higham, Accuracy and Stability, 2nd ed., sec. 2.1); 0 for integers.
     """
 

@@ -13,10 +13,10 @@ EXIT_INTERRUPTED = 130
 class UserError(Exception):
     """An error that the user can fix; caught in one place, ``cli.main``.
 
-    what:     what is wrong, in one sentence without a full stop.
-    where:    file and entry, or the flag.
-    accepted: what would have been right.
-    hint:     what to do now.
+    what:     what is wrong: one sentence without a full stop.
+    where:    the file and entry, or the flag.
+    accepted: the values that would have been accepted.
+    hint:     what the user can do next.
     """
 
     exit_status = EXIT_INPUT
@@ -34,7 +34,7 @@ class UserError(Exception):
         return "; ".join(" ".join(part.split()) for part in parts)
 
 
-# What a person does where nothing can be written.
+# The hint of errors that say a file cannot be written.
 FREE_SPACE = "free some space and start the same command again: it goes on where it was"
 
 
@@ -45,5 +45,5 @@ class EnvironmentFault(UserError):
 
 
 class CannotWrite(EnvironmentFault):
-    """The disk is full or may not be written: no GPU and no profiler is at fault, and the same again would end in the
-    same way."""
+    """The disk is full or not writable. Neither a GPU nor a profiler is at fault, so a retry would fail in the same
+    way."""

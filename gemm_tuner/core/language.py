@@ -1,4 +1,4 @@
-"""The protocol of a kernel language, and the look-up of its implementation by name."""
+"""The protocol of a kernel language (Triton, C, ...), and the lookup of an implementation by name."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from gemm_tuner.core.plugins import find
 from gemm_tuner.core.records import CompileResult, Problem, Target
 from gemm_tuner.core.script import Script
 
-# Packages outside this one name their languages in this group of entry points: ``zig = package.module``.
+# Other packages register their languages in this entry point group: ``zig = package.module``.
 ENTRY_POINTS = "gemm_tuner.languages"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileTask:
-    """A kernel of a script, compiled for one specialization, which ``problem`` stands for.
+    """A kernel of a script to compile for one specialization. ``problem`` is any problem of that specialization.
 
-    script: by content, so that any worker that has it can do the task; None for the measurement's own kernels.
-    name: the Config.kernel_symbol, which configurations of the script may share. Empty for the measurement's own.
+    script: identified by content, so that any worker that has it can do the task; None for the kernels of the
+            measurement itself (``core.markers``).
+    name:   the Config.kernel_symbol, which configurations of the script may share; empty for the measurement's kernels.
     """
 
     script: Script | None
@@ -32,10 +33,11 @@ class CompileTask:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One compiled kernel as content. entry: its name in every cache of its language. files: names and contents.
+    """One compiled kernel, independent of the machine that compiled it.
 
-    No path of the machine that compiled it is in the names; debug information of machine code may name the script's
-    folder there.
+    entry: its name in every cache of its language.
+    files: (name, content). Names hold no path of the compiling machine; debug information in the machine code may still
+           name the folder of the script.
     """
 
     entry: str
@@ -43,22 +45,22 @@ class Artifact:
 
 
 class Compiles(Protocol):
-    """What a launcher compiled, and what it took from the cache."""
+    """How many kernels a launcher compiled, and how many it took from the cache."""
 
     compiled: int
     from_cache: int
 
 
 class Language(Protocol):
-    """How kernels of one language are compiled, kept and launched.
+    """How kernels of one language are compiled, cached and launched.
 
-    A script is a Python module whatever the language: its ``calls`` gives kernels that ``kernel[grid](*positional,
-    **options)`` launches.
+    A script is a Python module in every language: its function ``calls`` returns kernels that
+    ``kernel[grid](*positional, **options)`` launches.
 
-    name:              of the package that implements it; templates/head_<name>.j2 begins its scripts.
-    backends:          of the targets that it compiles for: "cuda", "hip", "cpu".
-    removed_variables: of a person's environment: they would change or replace the kernels of a run.
-    test_command:      a command that shows whether the compiler works on a machine.
+    name:              name of the implementing package; its scripts begin with templates/head_<name>.j2.
+    backends:          backends that it compiles for: "cuda", "hip", "cpu".
+    removed_variables: environment variables that are removed for a run because they would change its kernels.
+    test_command:      a command that a user can run to see whether the compiler works.
     """
 
     name: str
@@ -67,68 +69,71 @@ class Language(Protocol):
     test_command: str
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
-        """The fields of a configuration that a launch takes as keyword arguments."""
+        """Names of the configuration fields that a launch passes as keyword arguments."""
 
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What changes code or times and is not in the scripts, by names for people: variables of an environment,
-        versions of compilers."""
+        """Everything outside the scripts that changes code or times, by readable name: environment variables and
+        compiler versions."""
 
     def environment(self, cache: Path) -> dict[str, str]:
-        """Variables for compile workers and launchers alike. cache: where compiled kernels are kept."""
+        """Environment variables of compile workers and launchers. cache: folder of the compiled kernels."""
 
     def interpreter_environment(self) -> dict[str, str] | None:
-        """Variables by which a launcher runs kernels on the CPU to check them; None when nothing can."""
+        """Environment variables that make a launcher run kernels on the CPU, for checks; None if the language has no
+        interpreter."""
 
-    # The folder of compiled kernels: one folder an entry.
+    # The cache: a folder with one subfolder per compiled kernel.
 
     def cache_name(self, *templates_dirs: Path) -> str:
-        """The name of the cache that kernels of these templates may share."""
+        """Name of the cache folder that kernels generated from these templates can share."""
 
     def adopt_cache(self, cache: Path) -> None:
-        """Makes the entries of a cache that may have been moved valid where it lies now. Nothing else uses it
-        meanwhile."""
+        """Makes the entries of a cache valid at its present path, after it may have been moved or copied. No other
+        process may use the cache during the call."""
 
     def pack(self, cache: Path, entry: str) -> Artifact:
-        """An entry of a cache as content. Raises ValueError for one that holds no whole kernel, and OSError."""
+        """Reads a cache entry. Raises ValueError when it does not hold a complete kernel, and OSError."""
 
     def unpack(self, artifact: Artifact, cache: Path) -> None:
-        """Makes a kernel an entry of this cache. Raises ValueError for one of another language, and OSError."""
+        """Adds a kernel to this cache. Raises ValueError for a kernel of another language, and OSError."""
 
-    # Compiling, without a GPU.
+    # Compilation, without a GPU.
 
     def worker_argument(self, folder: Path) -> str:
-        """What all workers need and would each find for themselves, such as a hash of the compiler.
+        """A value that every worker needs and that is slow to compute, such as a hash of the compiler.
 
-        folder: where it may be kept between runs.
+        folder: where the value may be cached between runs.
         """
 
     def start_worker(self, target: Target, argument: str) -> None:
-        """Prepares this process, a worker, for ``compile``."""
+        """Prepares the calling process, a compile worker, for ``compile``. argument: what ``worker_argument``
+        returned."""
 
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
-        """Compiles all kernels of one call; the registers reported are the main kernel's, spills and shared memory the
-        most of any.
+        """Compiles all kernels of one call. The result has the registers of the main kernel, and the largest spills and
+        shared memory of any kernel.
 
         Raises OSError when the cache cannot be written.
         """
 
-    # In the launcher.
+    # In the launcher process.
 
     def start_launcher(self, device: str) -> Compiles:
-        """Prepares this process, a launcher on torch's ``device``; the counts grow with what is launched."""
+        """Prepares the calling process, a launcher on the torch device ``device``. The returned counts grow with each
+        launch of a new kernel."""
 
     def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
-        """The measurement's own kernels by their symbols (``core.markers``), ready to launch.
+        """Launch functions of the measurement's own kernels, by symbol (``core.markers``).
 
-        flush_bytes: of memory that the flush reads, so that caches hold nothing else.
+        flush_bytes: how much memory the flush kernel reads to evict everything else from the caches.
         """
 
 
 @lru_cache(maxsize=8)
 def language_of(name: str) -> Language:
-    """A language: ``LANGUAGE`` of the module gemm_tuner.languages.<name>.language, or of an entry point.
+    """The language ``name``: ``LANGUAGE`` of the module gemm_tuner.languages.<name>.language, or of an entry point.
 
-    Raises ValueError for a name that is neither.
+    Raises ValueError for an unknown name.
     """
     module = f"gemm_tuner.languages.{name}.language"
     found: Language = find(module, "LANGUAGE", ENTRY_POINTS, name, "kernel language")

@@ -1,4 +1,4 @@
-"""A configuration of any family: its fields are those of the axes that a space file names."""
+"""A configuration whose fields are the axes that a space file names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Value = int | bool | str | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlainConfig:
-    """values: (axis, value) in the order of the axes; a value is an int, a bool, a word or a tuple of ints."""
+    """A configuration of any family. values: (axis, value) in the order of the axes."""
 
     family: str
     values: tuple[tuple[str, Value], ...]
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> PlainConfig:
-        """What ``to_dict`` gave; lists, as JSON and YAML have them, become tuples. Raises ValueError without family."""
+        """The inverse of ``to_dict``; lists from JSON and YAML become tuples. Raises ValueError without a family."""
         fields = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
         family = fields.pop("family", None)
         if not isinstance(family, str):
@@ -35,7 +35,7 @@ class PlainConfig:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The values that are numbers, in the order of the axes: the smaller, the simpler."""
+        """The numeric values in the order of the axes; smaller counts as simpler."""
         return tuple(int(value) for _, value in self.values if isinstance(value, int))
 
     @property
@@ -50,7 +50,7 @@ class PlainConfig:
 
 
 def in_name(value: Value) -> str:
-    """A value as part of a name that is a symbol and a file's name: 64, 1 for true, fast, 16x8."""
+    """A value as part of a kernel symbol and file name: 64, 1 for true, fast, 16x8."""
     return (
         "x".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else str(int(value))
     )

@@ -1,4 +1,4 @@
-"""Implementations of a protocol by name: in this package, or in one that brings an entry point."""
+"""Lookup of a protocol's implementation by name, in this package or through an entry point of another."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 
 def find(module: str, attribute: str, group: str, name: str, what: str) -> Any:
-    """``attribute`` of ``module`` where there is such a module, else of the module that an entry point ``name`` of
-    ``group`` names.
+    """``attribute`` of ``module`` if that module exists, else of the module that the entry point ``name`` of ``group``
+    refers to.
 
-    Raises ValueError, which says ``what`` there is none of, for a name that is neither or no identifier in lower case.
+    what: a noun for the error message, such as "language". Raises ValueError when ``name`` is neither, or is not a
+    lower-case identifier.
     """
     fault = ValueError(f"there is no {what} {name[:60]!r}")
     if not re.fullmatch("[a-z][a-z_0-9]*", name):
@@ -22,7 +23,7 @@ def find(module: str, attribute: str, group: str, name: str, what: str) -> Any:
         found = getattr(importlib.import_module(module), attribute, None)
         if found is not None:
             return found
-    from importlib import metadata  # a tenth of what a launcher imports: only where it is asked for
+    from importlib import metadata  # slow to import (a tenth of a launcher's import time), so only on demand
 
     for entry in metadata.entry_points(group=group, name=name):
         return getattr(entry.load(), attribute)

@@ -1,7 +1,7 @@
-"""The records that travel between the stages: frozen, picklable, and of plain scalars only.
+"""The records that the stages pass to each other: frozen, picklable, made of plain scalars only.
 
-A stage knows these and nothing of its neighbours. Sizes are in elements unless a name ends in
-a unit (``_bytes``, ``_us``, ``_pct``).
+A stage depends on these records and not on other stages. Sizes are in elements unless a name ends in a unit
+(``_bytes``, ``_us``, ``_pct``).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gemm_tuner.core.architecture import Architecture
 
 @runtime_checkable
 class Problem(Protocol):
-    """What is computed, at one size. Hashable and picklable; equal ones are the same problem.
+    """One computation at one size. Hashable and picklable.
 
-    kind:        what is computed, such as "gemm": names the workload (``core.workload``).
-    key:         names the problem; safe as a file's name, and no two problems of a kind share one.
-    signature:   names what is compiled into its kernels; problems of one signature have the same source.
-    shape:       its extents for people to read, such as "512 x 512 x 512".
+    kind:        what is computed, such as "gemm"; the name of its workload (``core.workload``).
+    key:         unique among the problems of a kind, and usable as a file name.
+    signature:   identifies everything of the problem that is in its source; problems of equal signature share a script.
+    shape:       its extents for display, such as "512 x 512 x 512".
     flops:       floating-point operations; 0 when unknown.
-    bytes_moved: fewest bytes through device memory; 0 when unknown.
-    rate_key:    key of ``Device.matmul_tflops`` that its operations run at; "" when they are no matrix products.
+    bytes_moved: least possible traffic to device memory; 0 when unknown.
+    rate_key:    key of ``Device.matmul_tflops`` for the rate of its operations; "" if they are not matrix products.
     """
 
     @property
@@ -50,17 +50,17 @@ class Problem(Protocol):
     def __hash__(self) -> int: ...
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by name, ``kind`` among them; ``core.workload.problem_from_dict`` reads it."""
+        """The fields and ``kind`` as plain values; ``core.workload.problem_from_dict`` is the inverse."""
 
 
 class Config(Protocol):
-    """One point of a space. Hashable and picklable; its fields are int, bool, str, or tuples of these.
+    """One configuration (point) of a space. Hashable and picklable; its fields are int, bool, str, or tuples of these.
 
-    family:        the kernel family, which names the template.
-    name:          unique within a problem; looked up, never parsed.
-    kernel_symbol: of the compiled kernel, which configurations that differ in launch arguments alone may share.
-    simplicity:    orders configurations that are equally fast: the least is preferred.
-    is_of_a_server: its kernel is a server's own, which nothing but that server launches.
+    family:         the kernel family; also the name of the template.
+    name:           unique within a problem. It is only compared, never parsed.
+    kernel_symbol:  symbol of the compiled kernel; configurations that differ only in launch arguments may share it.
+    simplicity:     sort key among equally fast configurations; the smallest is preferred.
+    is_of_a_server: the kernel belongs to a serving framework, and only that framework can launch it.
     """
 
     @property
@@ -81,14 +81,15 @@ class Config(Protocol):
     def __hash__(self) -> int: ...
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, ``family`` among them."""
+        """All fields by name, including ``family``."""
 
     def options(self) -> dict[str, Any]:
-        """The fields as a results file shows them: without ``family``, those that are not used left out."""
+        """The fields as in a results file: without ``family`` and without fields that this configuration does not
+        use."""
 
 
 class Status(str, Enum):
-    """The end of a configuration of one size; every configuration has exactly one."""
+    """The outcome of one configuration at one size; every configuration has exactly one."""
 
     OK = "ok"
     PRUNED = "pruned"
@@ -109,8 +110,8 @@ class Verified(str, Enum):
     """How the result of a size's configuration was checked.
 
     TRUE:        compared with a reference, on the GPU.
-    INTERPRETED: compared with a reference, in Triton's interpreter on the CPU.
-    AGREED:      there is no reference; configurations were compared with each other.
+    INTERPRETED: compared with a reference in Triton's interpreter, on the CPU.
+    AGREED:      there is no reference; the results of several configurations were compared with each other.
     FALSE:       not checked.
     """
 
@@ -127,7 +128,7 @@ class Verified(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What Triton compiles for; ``arch`` is ``sm_90`` or ``gfx942``. facts: what that architecture can do."""
+    """What kernels are compiled for. backend: "cuda", "hip" or "cpu". arch: such as ``sm_90`` or ``gfx942``."""
 
     backend: str
     arch: str
@@ -137,10 +138,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The limits and speeds of one GPU. The speeds feed predictions only, never a result.
+    """The limits and speeds of one GPU. The speeds are used for predictions only, never for a measured result.
 
     matmul_tflops: dense matrix rate by input type, TFLOP/s.
-    max_registers: most registers one thread can have.
+    max_registers: largest number of registers of one thread.
     """
 
     name: str
@@ -163,15 +164,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """The result of compiling one kernel, which configurations may share, for one specialization.
+    """The result of compiling one kernel for one specialization; configurations may share it.
 
     name:         the Config.kernel_symbol.
     spills:       registers (AMD) or bytes of stack (NVIDIA) that did not fit; 0 means none.
     shared_bytes: shared memory (LDS) of one block.
-    binary_hash:  sha256 of the machine code without its name; equal hashes are the same kernel.
-    cached:       the kernel came from the disk cache and was not compiled again.
-    entries:      of the cache, one a kernel of the call, the main one first: by these names the compiled kernels are
-                  packed for another machine.
+    binary_hash:  sha256 of the machine code without the kernel's name; equal hashes mean the same kernel.
+    cached:       the kernel was in the disk cache and was not compiled again.
+    entries:      cache entries of the call's kernels, the main kernel first; ``Language.pack`` takes these names.
     """
 
     name: str
@@ -188,7 +188,10 @@ class CompileResult:
 
 
 class Role(str, Enum):
-    """The use of the samples of a process of finals: to choose the winner, or to publish its time."""
+    """What the samples of a finals process are used for: to choose the winner, or to publish its time.
+
+    The published time must not come from the samples that chose: the minimum of noisy candidates is biased low.
+    """
 
     CHOOSE = "choose"
     PUBLISH = "publish"
@@ -196,12 +199,13 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Kernel time of one configuration for one size: all kernels of one call, from the first start to the last end
-    where the profiler and a full queue let that be known, else summed.
+    """Kernel times of one configuration at one size.
 
-    The samples are the timed calls in the order they ran; empty unless ``status`` is OK or
-    EARLY_STOPPED. process, role: of finals; their processes are numbered from 0 within a run.
-    kernels_us: of a call of several kernels, the median own time of each, in their order.
+    samples_us: one value per timed call, in the order they ran; empty unless ``status`` is OK or EARLY_STOPPED. For a
+                call of several kernels, it is the time from the first start to the last end if the profiler reports
+                starts and the GPU's queue was full, else the sum of the kernels' times.
+    process, role: of the finals; their processes are numbered from 0 within a run.
+    kernels_us: for a call of several kernels, the median time of each, in launch order.
     """
 
     problem: Problem
@@ -216,12 +220,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One check of one configuration against the reference, at one size.
+    """The result of one check of one configuration, at one size.
 
-    error_over_bound: largest |error| / bound over all elements; at most 1 when right.
+    error_over_bound: largest |error| / bound of all elements; a correct result has at most 1.
     worst_element:    (row, column) of that element.
-    stable:           the same call gave the same bits each time; else worst_element is the first that differed.
-    how:              AGREED or FALSE; None where it was compared with a reference.
+    stable:           repeated calls gave the same bits; if False, worst_element is the first element that differed.
+    how:              AGREED or FALSE without a reference; None if it was compared with a reference.
     """
 
     problem: Problem

@@ -1,4 +1,7 @@
-"""A generated script by its content: tasks and plans that name one can be executed in any folder, on any machine."""
+"""A generated script, identified by its content.
+
+Tasks and plans refer to scripts by hash instead of by path, so that they can be executed in any folder on any machine.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ SHA_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, whatever folder its file lies in.
+    """Identifies a generated script independently of the folder it is in.
 
-    name:       family and signature, for people.
-    text_sha:   of its whole text.
-    kernel_sha: of its text without configurations: what its kernels are compiled from. Scripts that differ in their
-                configurations alone share compiled kernels.
+    name:       family and signature, for display.
+    text_sha:   hash of the whole text.
+    kernel_sha: hash of the text without the table of configurations, that is of what the kernels are compiled from.
+                Scripts that differ only in their configurations share compiled kernels.
     """
 
     name: str
@@ -24,7 +27,7 @@ class Script:
 
     @property
     def file(self) -> str:
-        """The file's name in the folder of scripts: another text has another name, so that no file ever changes."""
+        """The file name in the folder of scripts. It contains the hash, so the content of a file never changes."""
         return f"{self.name}_{self.text_sha}.py"
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a kind of problem, and the look-up of its implementation by name."""
+"""The protocol of a kind of problem (GEMM, MoE, ...), and the lookup of an implementation by name."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plugins import find
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 
-# (symbol, kernel, grid, positional arguments, keyword arguments) of one kernel of a call.
+# One kernel launch of a call: (symbol, kernel, grid, positional arguments, keyword arguments).
 Launch = tuple[str, Any, tuple[int, ...], tuple[Any, ...], dict[str, Any]]
-# Of problems that were written before there was more than one kind.
+# The kind of problems in files that were written before there was a key "kind".
 FIRST_KIND = "gemm"
-# Packages outside this one name their workloads in this group of entry points: ``softmax = package.module``.
+# Other packages register their workloads in this entry point group: ``softmax = package.module``.
 ENTRY_POINTS = "gemm_tuner.kinds"
 
 
 class PreparedLaunches(list[Launch]):
-    """Launches of one call whose operands are its own. ready: what comes before each call and is not in its time.
-    kept: what must live as long, such as tensors of which the launches have addresses only."""
+    """The launches of one call.
+
+    ready: called before each call, outside of the timed interval; None for nothing.
+    kept:  objects that must live as long as the launches, such as tensors that the launches refer to by address only.
+    """
 
     def __init__(
         self, launches: Iterable[Launch], ready: Callable[[], None] | None = None, kept: Sequence[Any] = ()
@@ -33,7 +36,7 @@ class PreparedLaunches(list[Launch]):
 
 
 def launch_all(launches: Iterable[Launch]) -> None:
-    """Starts the kernels of one call; does not wait for them."""
+    """Launches the kernels of one call without waiting for them."""
     for _, kernel, grid, positional, options in launches:
         kernel[grid](*positional, **options)
 
@@ -43,9 +46,12 @@ OwnRule = tuple[str, str, Callable[[Any, Problem, Device], Any]]
 
 @dataclass(frozen=True)
 class OwnSpace:
-    """A space that problems bring with them. families: the values of axes by family. rules: (name, reason, predicate)
-    of each; the predicate takes columns, problem and device, and says True for what it keeps. heuristics: rules that
-    --no_heuristics drops."""
+    """A search space that comes with the problems instead of from space and rule files.
+
+    families:   the values of each axis, by family.
+    rules:      (name, reason, predicate); the predicate takes (columns, problem, device) and is True for rows to keep.
+    heuristics: more of these, which --no_heuristics turns off.
+    """
 
     families: Mapping[str, Mapping[str, Any]]
     rules: tuple[OwnRule, ...]
@@ -53,7 +59,7 @@ class OwnSpace:
 
 
 class CallOperands(Protocol):
-    """Tensors and factors of one call, as a dataclass: None for those that the problem does not have."""
+    """Tensors and scale factors of one call, as a dataclass; None for those that the problem does not have."""
 
 
 class Jury(Protocol):
@@ -67,100 +73,106 @@ class Jury(Protocol):
 
 
 class Workload(Protocol):
-    """Everything specific to one kind of problem. Methods that need torch import it when they are called."""
+    """Everything that is specific to one kind of problem. Methods that need torch import it when they are called."""
 
     kind: str
-    # Of its kernels: names the ``core.language.Language``.
+    # Name of the ``core.language.Language`` of its kernels.
     language: str
-    # What ``baseline_call`` calls, for people.
+    # Display name of what ``baseline_call`` calls.
     baseline_name: str
-    # Whether no two sets of operands share a tensor.
+    # Whether the sets that ``operands`` returns never share a tensor.
     sets_are_apart: bool
-    # Of an entry of a size file or a results file: those that say which problem it is for, without ``kind``.
+    # Keys that identify the problem in an entry of a size file or results file, without ``kind``.
     problem_keys: tuple[str, ...]
-    # Beside --templates, and in place of the default --rules; None for those of this package's templates/ and rules/.
+    # Searched after --templates, and used in place of the default --rules; None for this package's templates/ and
+    # rules/.
     templates_dir: Path | None
     rules_dir: Path | None
 
     def problem_from_dict(self, row: Mapping[str, Any]) -> Problem:
-        """What ``Problem.to_dict`` gave, without ``kind``. Raises ValueError for a row that no problem is."""
+        """The inverse of ``Problem.to_dict``, without ``kind``. Raises ValueError for an invalid row."""
 
     def config_from_dict(self, row: Mapping[str, Any]) -> Config:
-        """What ``Config.to_dict`` gave."""
+        """The inverse of ``Config.to_dict``."""
 
     def row(self, problem: Problem) -> dict[str, Any]:
-        """The keys of a results row that say which problem it is for. Raises ValueError for one that would not read."""
+        """The keys of a results row that identify its problem. Raises ValueError for a problem that could not be read
+        back from them."""
 
     def type_fault(self, problem: Problem, device: Device) -> UserError | None:
-        """Why the architecture cannot compute a problem, with what it can; None when it can."""
+        """Why the device cannot compute the problem's element types, and which it can; None when it can."""
 
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
-        """The same problems with what only the device and the user's code together tell. Raises UserError."""
+        """The same problems, completed with facts that need both the device and the user's code. Raises UserError."""
 
-    # The space. Tables have the column family and one an axis.
+    # The search space. Tables of configurations have a column ``family`` and one column per axis.
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
-        """The space of a run's problems; None where space files and rule files hold it."""
+        """The space that these problems bring with them; None if it is in space files and rule files."""
 
     def default_config(self, problem: Problem, device: Device) -> Config | None:
-        """What is launched without tuning, where that is known: it stands in the finals, keeps its place unless it is
-        beaten beyond noise, and its time is the one that results are compared with."""
+        """The configuration that would be launched without tuning, if known. It is a finalist, it is replaced only by
+        a configuration that is faster beyond noise, and its time is the baseline in the results."""
 
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
-        """The values of each axis of a family, as a space file gives them. Raises UserError naming the axis."""
+        """Validates the axes of one family of a space file and returns their values. Raises UserError naming the
+        axis."""
 
     def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> Any:
-        """All combinations of the axes of all families, as a DataFrame."""
+        """A DataFrame of all combinations of axis values of all families."""
 
     def configs_of(self, configs: Any) -> list[Config]:
-        """The configurations of the rows of such a table, in order."""
+        """The configurations of the rows of a table, in order."""
 
     def names(self, configs: Any) -> Any:
-        """The names of the rows, as a Series; equal to ``Config.name``."""
+        """``Config.name`` of each row, as a Series."""
 
     def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
-        """Configurations that were not screened and that the times of single kernels speak for: they come into the
-        finals. screened: configurations with the time of each kernel of a call, microseconds. The same times give the
-        same again."""
+        """Configurations that were not screened but should be finalists, judging by the times of single kernels: for
+        example the fastest first kernel of one configuration with the fastest second kernel of another. Deterministic.
 
-    # Compiling, without torch and GPU.
+        screened: configurations with the time of each kernel of a call, microseconds.
+        """
+
+    # Compilation, without torch and without a GPU.
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
-        """Further variables for the templates of this kind. They must not depend on what kernels get as arguments:
-        problems of one signature share a script."""
+        """Extra variables for the templates of this kind. They must not depend on values that are kernel arguments,
+        because problems of one signature share a script."""
 
     def specialization(self, problem: Problem, config: Config, target: Target) -> str:
-        """Names the binary that a problem needs of a configuration; equal names share one compile."""
+        """A name for the binary that this problem needs of this configuration; equal names share one compilation."""
 
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:
-        """Whether the kernel loads through TMA descriptors, which bind the sizes that it can be checked at."""
+        """Whether the kernel loads through TMA descriptors, whose alignment rules limit the sizes it can be checked
+        at."""
 
     def compile_cost(self, config: Config) -> float:
-        """Grows with the time that compiling takes: the most expensive are compiled first."""
+        """A relative compile time; the most expensive kernels are compiled first."""
 
     def start_worker(self) -> None:
-        """Prepares this process, a compile worker, after its language has: what it takes here counts neither as a
-        kernel's time nor as its memory."""
+        """Prepares the calling process, a compile worker, after its language has done so. Time and memory used here
+        do not count against the limits of a kernel."""
 
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
-        """The launches of one call with operands that have no memory. The main kernel is the one with the
-        symbol of the configuration, or the first.
+        """The launches of one call, with placeholders instead of tensors. The main kernel is the one with the symbol
+        of the configuration, else the first.
 
-        blank: stands for a tensor of a type, by its key in ``core.dtypes``, and of so many elements.
+        blank: makes a placeholder from a key of ``core.dtypes`` and a number of elements.
         """
 
     # In the launcher process.
 
     def require_memory(self, problem: Problem, rotating_bytes: int, device: str) -> None:
-        """Raises MemoryError when the operands will not fit, before torch tries to allocate them."""
+        """Raises MemoryError if the operands will not fit, before torch allocates any."""
 
     def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
-        """As many sets of operands as fit into ``rotating_bytes``, at least one; a seed gives the same values again."""
+        """As many sets of operands as fit into ``rotating_bytes``, at least one; equal seeds give equal values."""
 
     def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
-        """(fp32 elements for partial sums, int32 locks) that a call needs in addition to its operands."""
+        """Extra memory of a call: (number of fp32 elements for partial sums, number of int32 locks)."""
 
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
@@ -168,24 +180,25 @@ class Workload(Protocol):
         """The kernels of one call."""
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
-        """What makes these operands ready for the next call, outside of its time, as they are now; None for nothing."""
+        """A function that restores the operands to their present state before each call, outside of the timed
+        interval; None if calls do not change them."""
 
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
-        """The vendor library's call for the same problem, or None where it has none."""
+        """The call of the vendor library for the same problem; None if there is none."""
 
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """The sizes at which a configuration is checked, the tuned one first; in the interpreter small ones.
+        """The sizes at which a configuration is checked: the tuned size first; small sizes for the interpreter.
 
-        descriptors: its kernel loads through TMA descriptors.
+        descriptors: the kernel loads through TMA descriptors.
         """
 
     def check(self, script: ModuleType, problem: Problem, name: str, seed: int, device: str) -> Verdict:
-        """Runs one configuration and compares it with the reference."""
+        """Runs one configuration and compares its result with the reference."""
 
     def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
-        """Values that follow from a configuration, by name, for people to see in its row."""
+        """Values computed from a configuration that its results row shows, by name."""
 
     def compares_configs(self, problem: Problem) -> bool:
         """Whether there is no reference: configurations are then compared with each other, by a ``jury``."""
@@ -196,30 +209,32 @@ class Workload(Protocol):
     # Prediction. None where there is no model.
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
-        """Predicted kernel time of each row of ``columns`` (a table of configurations), microseconds."""
+        """Predicted kernel time, microseconds, of each row of ``columns`` (a table of configurations)."""
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:
-        """Lower bound of the time by the device's data sheet, microseconds."""
+        """Lower bound of the time from the data sheet rates of the device, microseconds."""
 
     def features(self, candidates: Any, problem: Problem, device: Device, families: Sequence[str]) -> Any:
-        """Shape (candidates, features), for the search's regression; the same columns for every problem of a run."""
+        """Features for the regression of the search, shape (candidates, features); the columns are the same for every
+        problem of a run."""
 
     def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
-        """What a launch depends on apart from the code; equal for configurations whose programs do the same work."""
+        """Everything a launch depends on apart from the machine code; equal for configurations that do the same
+        work."""
 
 
 @lru_cache(maxsize=32)
 def workload_of(kind: str) -> Workload:
-    """The workload of a kind: ``WORKLOAD`` of the module gemm_tuner.<kind>.workload, or of an entry point.
+    """The workload of ``kind``: ``WORKLOAD`` of the module gemm_tuner.<kind>.workload, or of an entry point.
 
-    Raises ValueError for a kind that is neither.
+    Raises ValueError for an unknown kind.
     """
     found: Workload = find(f"gemm_tuner.{kind}.workload", "WORKLOAD", ENTRY_POINTS, kind, "kind of problem")
     return found
 
 
 def problem_from_dict(row: Mapping[str, Any]) -> Problem:
-    """What ``Problem.to_dict`` gave. Raises ValueError for a row that no problem is: its name becomes part of paths."""
+    """The inverse of ``Problem.to_dict``. Raises ValueError for an invalid row; keys of problems are parts of paths."""
     if not isinstance(row, Mapping):
         raise ValueError("is no problem")
     kind = row.get("kind", FIRST_KIND)
@@ -229,5 +244,5 @@ def problem_from_dict(row: Mapping[str, Any]) -> Problem:
 
 
 def config_from_dict(kind: str, row: Mapping[str, Any]) -> Config:
-    """What ``Config.to_dict`` of this kind of problem gave."""
+    """The inverse of ``Config.to_dict`` for a kind of problem."""
     return workload_of(kind).config_from_dict(row)

@@ -25,7 +25,7 @@ from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
 from gemm_tuner.system.documents import show
-from gemm_tuner.system.processes import die_with_the_tuner, identity
+from gemm_tuner.system.processes import exit_with_tuner, identity
 
 EXIT_STICKY = 75
 HELP = """\
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
     )
     parser.add_argument("--journal", type=Path, help="where the journal goes (default: journal.jsonl beside the plan)")
     arguments = parser.parse_args(argv)
-    die_with_the_tuner()
+    exit_with_tuner()
     try:
         plan = Plan.read(arguments.plan)
         scripts = load_scripts(plan, arguments.plan, Path(scripts_dir))

@@ -19,11 +19,11 @@ from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.main import load_scripts, run_journalled
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, Plan
 from gemm_tuner.launch.processor import processor_of
-from gemm_tuner.system.processes import die_with_the_tuner
+from gemm_tuner.system.processes import exit_with_tuner
 
 
 def main(argv: list[str]) -> int:
-    die_with_the_tuner()
+    exit_with_tuner()
     processor_of("cuda")  # imports torch, and touches no GPU
     import triton.profiler
 

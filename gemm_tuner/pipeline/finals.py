@@ -90,7 +90,7 @@ class Finals:
             self._add_processes(finalists)
             self._publish_again(finalists)
         for state, _ in finalists:
-            if not self.limits.interruption.asked:
+            if not self.limits.interruption.requested:
                 self._times.drop_the_rest(state.problem)
             self._record(state)
 
@@ -186,7 +186,7 @@ class Finals:
     def _may_go_on(self, processes: int = 1) -> bool:
         """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
         seconds = processes * self._runner.longest_s
-        return not self.limits.interruption.asked and self._runner.has_time_for(seconds, len(self.states))
+        return not self.limits.interruption.requested and self._runner.has_time_for(seconds, len(self.states))
 
     def _process(self, finalists: Named, *roles: Role) -> None:
         """A process of each role on each GPU with all of these sizes, less what an earlier start of this run did. They

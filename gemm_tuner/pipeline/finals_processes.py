@@ -96,7 +96,7 @@ class FinalsProcesses:
             if len(processes) > 1 and len(self.fleet.dead) > gone:
                 # Some processes timed a size before it moved to another GPU and some after: all begin anew there.
                 return [self.run([process], sizes)[0] for process in processes]
-            if not slowed or self.limits.interruption.asked or not self.has_time_for(spent_s, sizes):
+            if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
         return found
 

@@ -83,7 +83,7 @@ class Gpus:
             self.log.say(text)
 
         def stop() -> bool:
-            return self.limits.interruption.asked
+            return self.limits.interruption.requested
 
         machine = self.environment.machine
         locks = [lock_name(machine.gpu(gpu), name) for gpu, name in zip(self.environment.gpus, self.names, strict=True)]

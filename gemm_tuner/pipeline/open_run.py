@@ -105,7 +105,7 @@ def staged(session: Session, profiler: profilers.Profiler, gpu: int) -> Launcher
     def live(under: profilers.Profiler) -> LiveLauncher:
         return LiveLauncher(
             *(settings.language, under, folder.cache, folder.scripts, backend, gpu),
-            wind_down=lambda: asked.asked,
+            wind_down=lambda: asked.requested,
             launch_limit_s=settings.launch_limit_s,
             turn=folder.raw / f"gpu{gpu}.turn" if under.runs_beside_others and session.gpus.are_shared else None,
         )

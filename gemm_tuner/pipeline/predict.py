@@ -75,7 +75,7 @@ def check_served(session: Session, checks: CheckStage, order: Named, servers: Se
 def interpreter(session: Session) -> InterpreterLauncher:
     asked = session.limits.interruption
     return InterpreterLauncher(
-        session.settings.language, session.folder.cache, session.folder.scripts, wind_down=lambda: asked.asked
+        session.settings.language, session.folder.cache, session.folder.scripts, wind_down=lambda: asked.requested
     )
 
 

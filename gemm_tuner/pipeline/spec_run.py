@@ -119,15 +119,15 @@ def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
             elif asked.search == GENETIC:
                 for wanted in spec_search.rounds(spec, open_rows):
                     stages.screen(wanted)
-                    if interruption.asked or stages.cut_short:
+                    if interruption.requested or stages.cut_short:
                         break
             else:
                 stages.screen(open_rows)
-            finals = asked.tune and asked.rounds and not asked.builds_only and not interruption.asked
+            finals = asked.tune and asked.rounds and not asked.builds_only and not interruption.requested
             finalists = finalists_of(result) if finals else []
             if finalists:
                 stages.finals(finalists)
-            result.interrupted = interruption.asked
+            result.interrupted = interruption.requested
             if not result.interrupted and not asked.builds_only:
                 _account(open_rows, over=stages.cut_short)
     finally:
@@ -216,11 +216,11 @@ class _Stages:
                 order = (*finalists[first:], *finalists[:first])
                 # What earlier starts measured takes no time.
                 known = all(self.known(row, FINALS, number) is not None for row in order)
-                if self.interruption.asked or (not known and time.monotonic() > self._until[FINALS]):
+                if self.interruption.requested or (not known and time.monotonic() > self._until[FINALS]):
                     break
                 self._run(bar.advance, [(row, number) for row in order], FINALS, outcomes)
-                self.result.rounds += not self.interruption.asked
-        if self.interruption.asked or not self.result.rounds:
+                self.result.rounds += not self.interruption.requested
+        if self.interruption.requested or not self.result.rounds:
             return  # what was screened stands
         for row in finalists:
             row.is_finalist = True
@@ -245,7 +245,7 @@ class _Stages:
                 bar.advance()
 
     def _build_one(self, lines: Lines) -> Outcome | None:
-        if self.interruption.asked:
+        if self.interruption.requested:
             return Outcome(Status.COMPILE_ERROR, "interrupted")  # no program is run after it
         return attempt.build(self.spec, lines)
 
@@ -259,7 +259,7 @@ class _Stages:
         """Runs one program after another. One that failed is not run again in the same stage. The first runs end with
         their part of the budget; a round of finals is whole."""
         for row, number in turns:
-            if self.interruption.asked:
+            if self.interruption.requested:
                 return
             if stage == SCREEN and time.monotonic() > self._until[SCREEN] and self.known(row, stage, number) is None:
                 self.cut_short = True

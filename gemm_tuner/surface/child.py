@@ -26,7 +26,7 @@ from gemm_tuner.surface.gpu import flush_bytes, wait
 from gemm_tuner.surface.job import JOB, JOURNAL, SCREEN, Begun, Event, Finished, Job, Turns, config_of, told
 from gemm_tuner.surface.records import Call, Config
 from gemm_tuner.surface.session import Session
-from gemm_tuner.system.processes import die_with_the_tuner
+from gemm_tuner.system.processes import exit_with_tuner
 
 EXIT_STICKY = 75
 
@@ -152,7 +152,7 @@ def _scope(job: Job, number: int) -> Any:
 
 
 def main(folder: Path) -> int:
-    die_with_the_tuner()
+    exit_with_tuner()
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     with (folder / JOURNAL).open("wb") as stream:
         journal = Journal(stream)

@@ -24,13 +24,13 @@ from gemm_tuner.surface.gpu import wait
 from gemm_tuner.surface.profile_args import CompileArgs
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.tunables import Arguments, Function
-from gemm_tuner.system.processes import die_with_the_tuner
+from gemm_tuner.system.processes import exit_with_tuner
 
 READY, BUILT, READY_TO_LAUNCH, DONE = "ready", "built", "ready to launch", "done"
 
 
 def main() -> None:
-    die_with_the_tuner()
+    exit_with_tuner()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # compilers print
     job = json.loads(sys.stdin.readline())

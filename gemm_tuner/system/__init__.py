@@ -1,1 +1,1 @@
-"""The operating system: processes, memory, locks, signals, atomic files, documents, progress."""
+"""What the tuner needs of the operating system: processes, memory, locks, signals, files, documents, progress."""

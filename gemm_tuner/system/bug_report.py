@@ -1,4 +1,4 @@
-"""An internal error, which a user cannot fix: its traceback goes to a file, and two lines say where."""
+"""Reports an internal error, which a user cannot fix: the traceback goes to a file, and two lines say where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "gemm_tuner_folder"
 
 @contextlib.contextmanager
 def belongs_to(folder: Path) -> Iterator[None]:
-    """Exceptions and interruptions that leave the block are those of the run in this folder."""
+    """Marks exceptions that leave the block as belonging to the run in this folder."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
@@ -27,14 +27,14 @@ def belongs_to(folder: Path) -> Iterator[None]:
 
 
 def folder_of(error: BaseException) -> Path | None:
-    """The folder of the run that an error ended; None where none had begun."""
+    """The folder of the run that the error ended; None if no run had begun."""
     folder: Path | None = vars(error).get(FOLDER)
     return folder
 
 
 def report(error: Exception, command: list[str]) -> list[str]:
-    """Writes the traceback to the run's folder, or to the temporary one. Returns what to print: what happened where in
-    the code, and the file."""
+    """Writes the traceback to the run's folder, else to the temporary folder. Returns the lines to print: the error
+    with its place in the code, and the name of the file."""
     text = "".join(traceback.format_exception(error))
     about = f"tuner {__version__}, Python {platform.python_version()} on {platform.platform()}\n{' '.join(command)}\n\n"
     name = f"bug-{time.strftime('%Y%m%d-%H%M%S')}.txt"

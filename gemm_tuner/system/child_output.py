@@ -1,4 +1,4 @@
-"""One child process run to its end within a time limit, its output kept within a number of bytes."""
+"""Runs one child process with a time limit, and keeps the end of its output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import IO
 from gemm_tuner.system.processes import MARK, OWNER, guarded_command, identity, kill_family
 
 MAX_BYTES = 8 * 2**20
-# For what is in a pipe when all that wrote to it are dead.
+# How long to read what is left in the pipes after every writer was killed.
 DRAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOutput:
-    """exit_status: negative for the signal that ended it. stdout, stderr: the last MAX_BYTES of each."""
+    """The result of a child. exit_status: minus the signal number if a signal ended it. stdout, stderr: the last
+    MAX_BYTES of each."""
 
     exit_status: int
     timed_out: bool
@@ -32,8 +33,11 @@ class ChildOutput:
 
 
 def run_child(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, timeout_s: float) -> ChildOutput:
-    """Runs a command in a process group of its own, which dies with this process, and is killed with all that it
-    started at its end, at the limit, and when this call is left by an exception (Ctrl-C)."""
+    """Runs a command in a new process group that dies with this process.
+
+    The command and everything it started is killed when it ends, at the time limit, and when an exception (Ctrl-C)
+    leaves this call.
+    """
     mark = secrets.token_hex(8)
     started = time.monotonic()
     process = subprocess.Popen(
@@ -69,7 +73,7 @@ def run_child(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, timeou
 
 
 def _keep(stream: IO[bytes], kept: bytearray) -> None:
-    """Reads a pipe to its end and keeps the last MAX_BYTES."""
+    """Reads a pipe to its end into ``kept``, which holds the last MAX_BYTES."""
     with contextlib.suppress(OSError, ValueError), stream:
         while chunk := os.read(stream.fileno(), 2**16):
             kept += chunk

@@ -1,7 +1,7 @@
-"""YAML documents from users, read within fixed bounds; text files, written whole or not at all.
+"""Reads YAML documents from users within fixed bounds, and writes text files atomically.
 
-A document is built straight from the event stream of the YAML parser, so that depth, aliases and the
-number of values are checked before anything is built from them, in one pass and without recursion.
+A document is built from the event stream of the YAML parser in one pass without recursion, so that depth, aliases and
+the number of values are checked before any value is built.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_KEY = object()
 
 
 class MarkedDict(dict[Any, Any]):
-    """A mapping that knows the line of the file it starts on, counted from 1."""
+    """A mapping with the line of the file that it starts on, counted from 1."""
 
     __slots__ = ("line",)
 
@@ -111,7 +111,7 @@ class _Builder:
         return key
 
     def scalar(self, event: Any, line: int) -> object:
-        """The value of a scalar; that of a short plain one is kept, since files repeat keys and sizes."""
+        """The value of a scalar. Values of short plain scalars are cached, because files repeat keys and sizes."""
         if event.tag is not None or not event.implicit[0]:
             return self.resolved(event, line)
         text: str = event.value
@@ -154,13 +154,13 @@ def load_yaml(path: str | os.PathLike[str], what: str = "size file") -> object:
 
     Refused, beyond what safe_load refuses: a key given twice, anchors and aliases, merge keys, the tags of
     sets, ordered maps and binary data, and files beyond the MAX_* bounds of this module.
-    what: how a message names the file's role. Raises UserError with the file and, where it has one, the line.
+    what: the role of the file in messages. Raises UserError with the file and, if known, the line.
     """
     return yaml_value(read_text(path, what, "YAML", MAX_FILE_BYTES), path, what)
 
 
 def yaml_value(text: str, path: str | os.PathLike[str], what: str) -> object:
-    """The one document of a YAML text, as ``load_yaml`` gives it. path: where messages say the text is from."""
+    """The one document of a YAML text, as ``load_yaml`` returns it. path: the file that messages name."""
     path = Path(path)
     builder = _Builder(path)
     try:
@@ -189,7 +189,7 @@ def _syntax_error(error: yaml.YAMLError, text: str, path: Path, what: str) -> Us
 
 
 def show(value: object) -> str:
-    """A value as a message names it: short, on one line, no control characters."""
+    """A value for a message: short, on one line, without control characters."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -201,9 +201,9 @@ def show(value: object) -> str:
 
 
 def refuse_unknown(entry: dict[Any, Any], known: tuple[str, ...], where: str, accepted: str = "") -> None:
-    """Raise UserError for the first key that is not in ``known``, with the closest one that is.
+    """Raise UserError for the first key that is not in ``known``, with the most similar known key.
 
-    accepted: what the message lists instead of all of ``known``.
+    accepted: listed in the message instead of all of ``known``.
     """
     for key in entry:
         if key in known:
@@ -219,7 +219,7 @@ def refuse_unknown(entry: dict[Any, Any], known: tuple[str, ...], where: str, ac
 
 
 def dump_yaml(obj: object) -> str:
-    """Return ``obj`` (plain mappings, lists and scalars) as block-style YAML in the given order of keys."""
+    """Return ``obj`` (plain mappings, lists and scalars) as block-style YAML, keys in their given order."""
     text: str = yaml.dump(
         obj, Dumper=_PlainDumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=110
     )
@@ -227,13 +227,13 @@ def dump_yaml(obj: object) -> str:
 
 
 class _PlainDumper(_DUMPER):  # type: ignore[misc]
-    """Writes a value that occurs twice out twice: ``load_yaml`` takes no aliases."""
+    """Writes repeated values in full instead of as aliases, which ``load_yaml`` refuses."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
     def represent_text(self, data: str) -> Any:
-        """A half of a surrogate pair, as undecodable output of a tool holds, is in no encoding: spell it."""
+        """Escapes unpaired surrogates, which come from undecodable output of tools and cannot be encoded."""
         return self.represent_str(data.encode("utf-8", "backslashreplace").decode())
 
 
@@ -242,10 +242,10 @@ _PlainDumper.add_multi_representer(dict, _DUMPER.represent_dict)
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Put ``text`` at ``path`` as UTF-8: a reader sees the old file or the new one, never a part.
+    """Write ``text`` to ``path`` as UTF-8; a reader sees the old file or the new one, never a part.
 
-    A link is followed. Raises EnvironmentFault when the folder is missing or may not be written, the disk is
-    full, or ``path`` is not a regular file; the old file is then whole and no temporary file is left.
+    Symbolic links are followed. Raises EnvironmentFault when the folder is missing or not writable, the disk is
+    full, or ``path`` is not a regular file; then the old file is unchanged and no temporary file is left.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.tmp")

@@ -40,7 +40,7 @@ class GpuInUse(EnvironmentFault):
 
 
 def lock_folder() -> Path:
-    """Where the lock files lie. Raises UserError when GEMM_TUNER_LOCK_DIR is no folder."""
+    """The folder of the lock files. Raises UserError when GEMM_TUNER_LOCK_DIR is not a folder."""
     named = os.environ.get(LOCK_DIR)
     if named:
         if not Path(named).is_dir():
@@ -51,8 +51,8 @@ def lock_folder() -> Path:
 
 
 def lock_name(uuid: str) -> str:
-    """The name of a GPU in its lock's file name: its UUID without "GPU-" or "MIG-", since torch and CUDA name a MIG
-    instance by different prefixes."""
+    """The GPU's part of the lock file name: its UUID without "GPU-" or "MIG-", because torch and CUDA use different
+    prefixes for the same MIG instance."""
     bare = uuid.lower().removeprefix("gpu-").removeprefix("mig-")
     return "".join(c if c.isalnum() or c in "-." else "_" for c in bare)
 
@@ -70,15 +70,15 @@ def held(
     stop: Callable[[], bool] = lambda: False,
     say_every_s: float = SAY_EVERY_S,
 ) -> Iterator[None]:
-    """Holds the locks of all GPUs named while the block runs. They are taken in the order of their UUIDs, so that two
-    processes that want the same GPUs cannot each wait for the other.
+    """Holds the locks of all these GPUs while the block runs. They are taken in the order of their UUIDs, so that two
+    processes that need the same GPUs cannot deadlock.
 
-    uuids:   UUIDs of GPUs or MIG instances, or another name that every process of this machine gives the GPU.
+    uuids:   UUIDs of GPUs or MIG instances, or any other name that all processes of this machine use for the GPU.
     wait_s:  seconds to wait, for all locks together; 0 does not wait, None has no limit.
-    on_wait: gets a sentence that names the holder when waiting begins, and every ``say_every_s`` after that.
-    stop:    asked several times a second while waiting; True ends the wait by KeyboardInterrupt.
+    on_wait: called with a sentence that names the holder when waiting begins, and every ``say_every_s`` after that.
+    stop:    called several times a second while waiting; True raises KeyboardInterrupt.
 
-    Not reentrant: a process that holds a lock must not ask for it again.
+    Not reentrant: a process that holds a lock must not take it again.
     Raises GpuInUse when the time is over and EnvironmentFault when a lock file cannot be opened (exit status 3).
     """
     until = float("inf") if wait_s is None else time.monotonic() + wait_s
@@ -107,7 +107,8 @@ def _take(
     stop: Callable[[], bool],
     say_every_s: float,
 ) -> None:
-    """Waits for one lock. until: of time.monotonic(); raises GpuInUse then, KeyboardInterrupt when stop() is true."""
+    """Waits for one lock. until: a time of time.monotonic(), after which GpuInUse is raised. Raises KeyboardInterrupt
+    when stop() is true."""
     wait_s = 0.0
     while True:
         with suppress(Timeout):  # also raised when stop() becomes true
@@ -124,12 +125,13 @@ def _take(
 
 
 def _holder_path(uuid: str) -> Path:
-    """The holder's file. Not the lock's own: some versions of filelock truncate that when they try to take it."""
+    """The file that names the holder. It is not the lock file, which some versions of filelock truncate on an attempt
+    to lock it."""
     return lock_path(uuid).with_suffix(".holder")
 
 
 def _write_holder(uuid: str, note: dict[str, Any]) -> None:
-    """Notes who holds a lock, for messages only. What cannot be written is left out: the lock holds without it."""
+    """Writes who holds a lock, for messages only; write errors are ignored."""
     path = _holder_path(uuid)
     with suppress(OSError):
         with suppress(FileExistsError):  # in a sticky folder, O_CREAT on another user's file is refused
@@ -144,7 +146,7 @@ def _write_holder(uuid: str, note: dict[str, Any]) -> None:
 
 
 def holder(uuid: str) -> str:
-    """The holder of a GPU's lock, in words, from the holder's file."""
+    """A description of the process that holds a GPU's lock, from the holder's file."""
     try:
         with _holder_path(uuid).open("rb") as stream:
             note = json.loads(stream.read(NOTE_BYTES))

@@ -1,5 +1,5 @@
-"""``python guarded.py PID COMMAND ...`` becomes the command, which the operating system ends when its starter, the
-process PID, dies."""
+"""``python guarded.py PID COMMAND ...`` executes the command; the operating system kills it when its parent PID
+dies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_the_starter(starter: int) -> None:
-    """Asks the operating system to kill this process when the one that started it dies; Linux only. A starter that is
-    dead already sends no signal: then this process ends here."""
+def die_with_parent(starter: int) -> None:
+    """Asks the operating system to kill this process when its parent dies; Linux only. A parent that is already dead
+    sends no signal, so in that case this process exits here."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != starter:
@@ -21,7 +21,7 @@ def die_with_the_starter(starter: int) -> None:
 
 
 def main(argv: list[str]) -> None:
-    die_with_the_starter(int(argv[0]))
+    die_with_parent(int(argv[0]))
     try:
         os.execvp(argv[1], argv[1:])
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Reads files from users: regular files and standard input only, up to a number of bytes."""
+"""Reads files from users: only regular files and standard input, up to a size limit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 from gemm_tuner.core.errors import UserError
 
-# The path of standard input.
+# The path that means standard input.
 STDIN = "-"
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    """A path as a message names it."""
+    """A path for a message."""
     text = str(path)
     if text == STDIN:
         return "standard input"
@@ -23,8 +23,8 @@ def printable(path: str | os.PathLike[str]) -> str:
 def read_text(path: str | os.PathLike[str], what: str, form: str, max_bytes: int) -> str:
     """The UTF-8 text of a file, without a byte order mark.
 
-    what: how a message names the file's role. form: what it should hold, such as YAML.
-    Raises UserError for a file that is not there, is no regular file, is larger than ``max_bytes``, or is not UTF-8.
+    what: the role of the file in messages. form: its format in messages, such as YAML.
+    Raises UserError if the file is missing, not a regular file, larger than ``max_bytes``, or not UTF-8.
     """
     data = read_bytes(path, what, form, max_bytes)
     try:
@@ -40,8 +40,8 @@ def read_text(path: str | os.PathLike[str], what: str, form: str, max_bytes: int
 
 
 def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: int) -> bytes:
-    """The bytes of a file, or of standard input for STDIN. Raises UserError as ``read_text`` does, but for their
-    meaning."""
+    """The bytes of a file, or of standard input for STDIN. Raises UserError as ``read_text`` does, except that any
+    bytes are accepted."""
     try:
         if str(path) == STDIN:
             data = sys.stdin.buffer.read(max_bytes + 1)
@@ -65,5 +65,5 @@ def read_bytes(path: str | os.PathLike[str], what: str, form: str, max_bytes: in
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe would wait for a writer."""
+    """Opens a file without blocking: opening a pipe would otherwise wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Where the package lies, and templates/ and rules/ with it."""
+"""The folders of the installed package, of templates/ and of rules/."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import gemm_tuner
 
 PACKAGE = Path(gemm_tuner.__file__).resolve().parent
-# The folder to put on the path of a process that imports the package.
+# The folder for the PYTHONPATH of a process that imports the package.
 IMPORT_ROOT = PACKAGE.parent
 
 
 def data_folder(name: str) -> Path:
-    """templates/ or rules/: inside the installed package, or beside it in a checkout."""
+    """The folder templates/ or rules/: inside the installed package, or next to it in a checkout."""
     inside = PACKAGE / name
     return inside if inside.is_dir() else IMPORT_ROOT / name

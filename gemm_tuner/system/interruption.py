@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM: once, the launch that runs is finished and saved; twice, the run ends within two seconds."""
+"""Ctrl-C and SIGTERM: the first signal lets the current launch finish and be saved; the second ends the run within two
+seconds."""
 
 from __future__ import annotations
 
@@ -16,34 +17,34 @@ from gemm_tuner.system import program
 from gemm_tuner.system.processes import own_pids
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# After the second signal: for the run to end by itself, for example to read a long trace to its end.
+# After the second signal, the time that the run has to end by itself before it is killed.
 LAST_RESORT_S = 1.2
 NOTICE = "finishing what runs and saving it; once more to stop at once"
 
 
 class Interruption:
-    """Whether the user wants the run to end. The stages look at ``asked`` where they can stop."""
+    """Whether the user wants the run to end. Stages look at ``requested`` where they can stop."""
 
     def __init__(self) -> None:
-        # Signals so far. A handler can be interrupted by the next signal: what it touches takes no lock.
+        # Number of signals so far. A second signal can interrupt the handler, so what it uses must not take a lock.
         self._count = itertools.count()
         self._asked = False
         self._last_resort: threading.Timer | None = None
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self._asked
 
-    def ask(self) -> None:
-        """Asks for the end of the run, as the first signal does."""
+    def request(self) -> None:
+        """Requests the end of the run, as the first signal does."""
         self._asked = True
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt when the run is to end."""
-        if self.asked:
+        """Raises KeyboardInterrupt if the end of the run was requested."""
+        if self.requested:
             raise KeyboardInterrupt
 
-    def _heard(self, number: int, frame: Any) -> None:
+    def _on_signal(self, number: int, frame: Any) -> None:
         first = next(self._count) == 0
         self._asked = True
         if not first:
@@ -52,7 +53,7 @@ class Interruption:
                 self._last_resort.daemon = True
                 self._last_resort.start()
             raise KeyboardInterrupt
-        # Not through sys.stderr: a handler that interrupts its write may not write to it ("reentrant call").
+        # Not through sys.stderr: if the handler interrupts a write to it, another write raises "reentrant call".
         text = f"{program.name()}: {signal.Signals(number).name}: {NOTICE}"
         with suppress(OSError):
             if os.isatty(2) and (width := os.get_terminal_size(2).columns) > 0:
@@ -61,11 +62,11 @@ class Interruption:
 
     @contextmanager
     def listening(self) -> Iterator[Interruption]:
-        """Takes the signals while the block runs; outside the main thread nothing is taken."""
+        """Handles the signals while the block runs; does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             yield self
         finally:
@@ -76,7 +77,7 @@ class Interruption:
 
 
 def end_now() -> None:
-    """Kills this process and all that it started. Stored results survive this at any moment."""
+    """Kills this process and everything it started. The results stored so far survive this at any moment."""
     for pid in own_pids() - {os.getpid()}:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

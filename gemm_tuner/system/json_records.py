@@ -1,6 +1,6 @@
-"""JSON files from users, read within bounds and decoded by msgspec into records.
+"""Reads JSON files from users within bounds and decodes them into records with msgspec.
 
-What a record's fields may hold is said by its annotations, so that a record and its reader cannot drift apart.
+The annotations of a record's fields say which values are valid, so that a record and its reader cannot disagree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_FILE_BYTES = 64 * 2**20
 MAX_VALUES = 4_000_000
 Record = TypeVar("Record")
 
-# Numbers as a record's annotations name them: a bare int has no bound, a bare float may be infinite.
+# Number types for annotations of records: a plain int has no bound, and a plain float may be infinite.
 Int = Annotated[int, Meta(ge=-LARGEST_INT, le=LARGEST_INT)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INT)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_INT)]
@@ -33,7 +33,7 @@ Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 NotNegative = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 Above0 = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
-# msgspec's words for what JSON holds, and those of a message.
+# msgspec's names of JSON types, and the names used in messages.
 _WORDS = {
     "array": "a list", "object": "a mapping", "str": "text", "bool": "true or false",
     "int": "a whole number of 64 bits", "float": "a finite number", "null": "nothing",
@@ -46,9 +46,9 @@ _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load_json(path: Path, what: str) -> Any:
-    """The value in a JSON file. Raises UserError for one that cannot be read, is too large, or is no JSON.
+    """The value in a JSON file. Raises UserError if the file cannot be read, is too large, or is not JSON.
 
-    what: how a message names the file's role.
+    what: the role of the file in messages.
     """
     text = read_text(path, what, "JSON", MAX_FILE_BYTES)
     if text.count(",") + text.count("[") + text.count("{") > MAX_VALUES:
@@ -64,7 +64,7 @@ def load_json(path: Path, what: str) -> Any:
 
 
 def parse_json(text: str, what: str, where: str) -> Any:
-    """The value of a JSON text; a key given twice is refused. Raises UserError."""
+    """The value of a JSON text. Raises UserError if it is not JSON or gives a key twice."""
     try:
         return json.loads(text, object_pairs_hook=_mapping)
     except json.JSONDecodeError as error:
@@ -86,9 +86,10 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def record_of(kind: type[Record], value: Any, where: str) -> Record:
-    """A dataclass, or one of a union of msgspec's Structs, from its fields; those with a default may be left out.
+    """Builds a dataclass, or a member of a union of msgspec Structs, from its fields; those with a default are
+    optional.
 
-    Problems are read by their kind. Raises UserError naming the field, also for one that a dataclass does not have.
+    Fields of type Problem are decoded by their kind. Raises UserError naming the field, also for an unknown field.
     """
     try:
         record = msgspec.convert(value, kind, dec_hook=_problem)
@@ -107,7 +108,7 @@ def _problem(kind: type, value: Any) -> Any:
 
 
 def _refuse_unknown(value: Any, made: Any, where: str) -> None:
-    """Raises UserError for a field that a dataclass does not have, which msgspec leaves out."""
+    """Raises UserError for a field that the dataclass does not have; msgspec would ignore it."""
     if isinstance(value, dict) and dataclasses.is_dataclass(made) and not hasattr(made, "to_dict"):
         refuse_unknown(value, tuple(field.name for field in dataclasses.fields(made)), where)
         for name, one in value.items():
@@ -121,15 +122,15 @@ def _refuse_unknown(value: Any, made: Any, where: str) -> None:
 
 
 def _fault(text: str, value: Any, where: str) -> UserError:
-    """What msgspec says of a value, with the value and its place in words: ``Expected `int`, got `str` - at `$.a[0]```
-    is "a 1 is 'x'; accepted: a whole number"."""
+    """Translates a message of msgspec: ``Expected `int`, got `str` - at `$.a[0]``` becomes "a 1 is 'x'; accepted: a
+    whole number"."""
     what, _, path = text.partition(" - at `$")
     wanted, _, got = what.partition(", got ")
     names: list[str] = []
     for key, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", path):
         if key:
             value, names = value[key], [*names, key]
-        elif index == "...":  # msgspec does not say which of a mapping's values it is
+        elif index == "...":  # msgspec does not tell which value of a mapping is meant
             fits = _OF_TYPE.get(got.strip("`"), object)
             key = next((name for name, one in value.items() if type(one) is fits), next(iter(value)))
             value, names[-1:] = value[key], [f"{' '.join(names[-1:])}, {show(key)}"]
@@ -139,13 +140,13 @@ def _fault(text: str, value: Any, where: str) -> UserError:
         return UserError(f"lacks {what.split('`')[1]}", where=", ".join([where, *names]))
     if not names:
         return UserError(f"is {show(value)} and not a mapping", where=where)
-    if not what.startswith(("Expected", "Invalid", "Number")):  # a problem's own words
+    if not what.startswith(("Expected", "Invalid", "Number")):  # a message of a problem's own decoder
         return UserError(what, where=", ".join([where, *names]))
     return UserError(f"{names[-1]} is {show(value)}", where=", ".join([where, *names[:-1]]), accepted=_accepted(wanted))
 
 
 def _accepted(wanted: str) -> str:
-    """``Expected `int | null` >= 0`` in words; "" where msgspec does not say."""
+    """The accepted values of ``Expected `int | null` >= 0`` in words; "" if the message names none."""
     found = re.fullmatch(r"Expected `([a-z |]+)`(?: of length (\d+)| (>=|<=|>) (\S+))?", wanted)
     if found is None:
         return ""

@@ -1,4 +1,5 @@
-"""How much memory one compile may take: its worker's share of the machine's, so that one cannot starve the others."""
+"""The memory limit of a compile worker: a share of the machine's memory, so that one worker cannot starve the
+others."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from pathlib import Path
 import psutil
 
 GIB = 2**30
-# LLVM and ptxas take a few hundred MiB on the largest kernels of the shipped templates.
+# LLVM and ptxas need a few hundred MiB for the largest kernels of the shipped templates.
 LEAST_BYTES, MOST_BYTES = 2 * GIB, 16 * GIB
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def share_bytes(workers: int) -> int:
-    """Bytes that each of ``workers`` may allocate beyond what it has at its start: its share of the machine's or the
-    container's memory, but at least LEAST_BYTES, so that no normal compile fails."""
+    """Bytes that each of ``workers`` may allocate beyond its size at the start: an equal share of the memory of the
+    machine or container, but at least LEAST_BYTES, so that no ordinary compilation fails."""
     total = int(psutil.virtual_memory().total)
     for path in CGROUP_LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max" is no number, and no limit
+        with contextlib.suppress(OSError, ValueError):  # "max" means no limit and is not a number
             total = min(total, int(Path(path).read_text(encoding="ascii")))
     return min(MOST_BYTES, max(LEAST_BYTES, total // max(1, workers)))
 

@@ -1,7 +1,7 @@
-"""What NVIDIA's driver says of its GPUs: the one place that calls NVML (the package nvidia-ml-py).
+"""Facts of GPUs from NVIDIA's driver. The only module that calls NVML (the package nvidia-ml-py).
 
-A question that a GPU, a driver or a user's rights do not allow is answered by None. Tests put a recording in the place
-of the module ``pynvml``.
+Optional values are None if the GPU, the driver or the user's rights do not allow the query. Tests replace the module
+``pynvml`` by a recording.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from gemm_tuner.system.processes import name_of
 
-# Bits of NVML's clocks event reasons (nvml.h): idle, and those that mean a slow-down which is no normal state under
-# load. The software power cap (0x4) is how a busy GPU runs.
+# Bits of NVML's clocks event reasons (nvml.h): idle, and the slow-downs that are not normal under load. The software
+# power cap (0x4) is normal for a busy GPU and is left out.
 IDLE = 0x1
 # The compute mode in which several processes may use a GPU (NVML_COMPUTEMODE_DEFAULT).
 SHARED = 0
@@ -22,12 +22,12 @@ SLOWED = {0x8: "hardware slowdown", 0x20: "heat, by the driver", 0x40: "heat, by
 
 
 class NvmlError(Exception):
-    """NVML is not installed, has no driver, or refuses a question."""
+    """NVML is not installed, finds no driver, or refuses a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on a GPU. name: or "unknown". memory_bytes: None where unknown."""
+    """A process that computes on a GPU. name: "unknown" if the driver does not tell. memory_bytes: None if unknown."""
 
     pid: int
     name: str
@@ -35,7 +35,7 @@ class GpuProcess:
 
 
 class Nvml:
-    """An open connection to the driver. GPUs are named by UUID, or by the driver's index as text."""
+    """An open connection to the driver. Parameters ``gpu`` are a UUID, or the driver's index as text."""
 
     def __init__(self) -> None:
         """Raises NvmlError when the library or the driver is missing."""
@@ -50,14 +50,14 @@ class Nvml:
         self._nvml.nvmlShutdown()
 
     def _must(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer; raises NvmlError when there is none."""
+        """Calls ``function``; raises NvmlError if the query fails."""
         try:
             return function(*arguments)
         except self._nvml.NVMLError as error:
             raise NvmlError(f"NVML: {error}") from error
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """The answer of the function of this name; None when there is none."""
+        """Calls the NVML function ``name``; None if the query fails."""
         try:
             return self._must(getattr(self._nvml, name), *arguments)
         except (NvmlError, AttributeError):
@@ -67,7 +67,7 @@ class Nvml:
         return _text(self._ask("nvmlSystemGetDriverVersion"))
 
     def uuids(self) -> list[str]:
-        """UUIDs in the order of the driver's index; "" where one is unknown."""
+        """UUIDs in the order of the driver's index; "" for one that is unknown."""
         count = self._ask("nvmlDeviceGetCount") or 0
         handles = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         return [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in handles]
@@ -77,13 +77,13 @@ class Nvml:
         return self._ask("nvmlDeviceGetComputeMode", self._handle(gpu)) in (None, SHARED)
 
     def _handle(self, gpu: str) -> Any:
-        """Raises NvmlError for a GPU that is not there."""
+        """Raises NvmlError if there is no such GPU."""
         if gpu.isdigit():
             return self._must(self._nvml.nvmlDeviceGetHandleByIndex, int(gpu))
         return self._must(self._nvml.nvmlDeviceGetHandleByUUID, gpu)
 
     def _physical(self, gpu: str) -> Any:
-        """The handle of the whole GPU: a MIG instance has no clocks, power and temperature of its own."""
+        """The handle of the whole GPU; a MIG instance has no clocks, power or temperature of its own."""
         handle = self._handle(gpu)
         if gpu.startswith("MIG-"):
             return self._must(self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
@@ -100,7 +100,7 @@ class Nvml:
         return _number(self._ask("nvmlDeviceGetMaxClockInfo", self._physical(gpu), self._nvml.NVML_CLOCK_SM))
 
     def application_clocks_mhz(self, gpu: str) -> tuple[int | None, int | None]:
-        """(application clock, its default), None where unknown."""
+        """(application clock, its default), MHz; None for one that is unknown."""
         handle, kind = self._physical(gpu), self._nvml.NVML_CLOCK_GRAPHICS
         names = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
         now, default = (_number(self._ask(name, handle, kind)) for name in names)
@@ -116,18 +116,18 @@ class Nvml:
         return float(self._must(self._nvml.nvmlDeviceGetTemperature, self._physical(gpu), kind))
 
     def reasons(self, gpu: str) -> int:
-        """Why clocks are what they are, as bits. Raises NvmlError when it is unknown."""
+        """The clocks event reasons as bits (see SLOWED). Raises NvmlError when they are unknown."""
         return int(self._must(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self._physical(gpu)))
 
     def memory_used_bytes(self, gpu: str) -> int | None:
-        """Of all processes, without what the driver reserves where NVML can separate that."""
+        """Memory in use by all processes, without the driver's reserve if NVML reports it separately."""
         handle = self._physical(gpu)
         found = self._ask("nvmlDeviceGetMemoryInfo", handle, getattr(self._nvml, "nvmlMemory_v2", None))
         found = found or self._ask("nvmlDeviceGetMemoryInfo", handle)
         return None if found is None else int(found.used)
 
     def utilization_pct(self, gpu: str) -> int | None:
-        """Share of the last second with a kernel running."""
+        """Percentage of the last second in which a kernel was running."""
         found = self._ask("nvmlDeviceGetUtilizationRates", self._physical(gpu))
         return None if found is None else int(found.gpu)
 
@@ -140,14 +140,14 @@ class Nvml:
         return None if found is None else bool(found)
 
     def processes(self, gpu: str) -> list[GpuProcess]:
-        """Processes that compute on a GPU or a MIG instance."""
+        """The processes that compute on a GPU or a MIG instance."""
         found = self._ask("nvmlDeviceGetComputeRunningProcesses", self._handle(gpu)) or []
         return [GpuProcess(one.pid, name_of(one.pid), _number(one.usedGpuMemory)) for one in found]
 
 
 @contextmanager
 def opened() -> Iterator[Nvml]:
-    """A connection while the block runs. Raises NvmlError when none can be made."""
+    """A connection that is open while the block runs. Raises NvmlError if none can be made."""
     nvml = Nvml()
     try:
         yield nvml
@@ -156,7 +156,7 @@ def opened() -> Iterator[Nvml]:
 
 
 def driver_version() -> str:
-    """The driver's version; "" without one."""
+    """The driver's version; "" without a driver."""
     try:
         with opened() as nvml:
             return nvml.driver_version()
@@ -165,7 +165,7 @@ def driver_version() -> str:
 
 
 def _text(answer: Any) -> str:
-    """Older versions of the library answer in bytes."""
+    """Text from the library, whose older versions return bytes."""
     return "" if answer is None else answer.decode() if isinstance(answer, bytes) else str(answer)
 
 

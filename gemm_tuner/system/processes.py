@@ -1,4 +1,4 @@
-"""Child processes that can be watched and killed with everything they started."""
+"""Child processes that are supervised, and killed together with everything they started."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TICK_S = 0.2
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 64 * 1024
 MARK = "GEMM_TUNER_MARK"
-# The process that a marked one belongs to, "<pid> <its start time in clock ticks since boot>".
+# The tuner process that a marked process belongs to: "<pid> <start time in clock ticks since boot>".
 OWNER = "GEMM_TUNER_OWNER"
 LOOK_S = 0.5
-# Exit statuses of a process that was killed by a user, a batch system or the OOM killer, or whose child was (then 128
-# plus the signal's number).
+# Exit statuses of a process that a user, a batch system or the OOM killer killed: minus the signal's number, or 128
+# plus it if a child of the process was killed.
 KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FROM_OUTSIDE = frozenset(status for kill in KILLS for status in (-kill, 128 + kill))
-# A configuration that was running this often when its process was killed from outside is not run again.
+# After this many kills from outside while a configuration was running, it is not run again.
 MOST_CRASHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended. ``stalled``: it was killed because nothing moved for the time allowed."""
+    """How a process ended. stalled: it was killed because it made no progress for the time allowed."""
 
     exit_status: int
     stalled: bool
@@ -51,7 +51,7 @@ class Ended:
         return how_it_ended(self.exit_status)
 
     def log_tail(self) -> str:
-        """The last lines that it printed, on one line, for an error message."""
+        """The last lines that it printed, joined into one line for an error message."""
         with self.log_path.open("rb") as log:
             log.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
             text = log.read().decode("utf-8", "replace")
@@ -60,7 +60,7 @@ class Ended:
 
 
 def how_it_ended(exit_status: int) -> str:
-    """``exit status 1``, or ``signal SIGSEGV`` for a negative one."""
+    """``exit status 1``, or ``signal SIGSEGV`` for a negative status."""
     if exit_status >= 0:
         return f"exit status {exit_status}"
     try:
@@ -70,7 +70,7 @@ def how_it_ended(exit_status: int) -> str:
 
 
 class Watched:
-    """A command in a process group of its own, its output in ``log_path``; it hears ``tell`` on its standard input.
+    """A command that runs in its own process group and writes its output to ``log_path``.
 
     Raises FileNotFoundError for a command that does not exist.
     """
@@ -94,14 +94,14 @@ class Watched:
         return self._process.poll() is None
 
     def tell(self, line: str) -> None:
-        """Writes a line to its standard input; nothing happens when it has ended."""
+        """Writes a line to the command's standard input; does nothing when the command has ended."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def hear_no_more(self) -> None:
-        """Ends its standard input."""
+    def close_stdin(self) -> None:
+        """Closes the command's standard input."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -113,10 +113,11 @@ class Watched:
         done: Callable[[], bool] = lambda: False,
         tick_s: float = TICK_S,
     ) -> Ended:
-        """Until the command ends, or ``done`` says that it has done what it was told: then its status counts as 0.
+        """Waits until the command ends, or until ``done()`` is true; the exit status is then taken as 0.
 
-        ``heartbeat`` is called a few times a second; while the value it returns changes, the process is alive. When it
-        stays the same for ``stall_limit_s``, which may change as it goes, the command is killed with all it started.
+        heartbeat:     called a few times a second; a changed value means that the command makes progress.
+        stall_limit_s: if the heartbeat does not change for this long, the command and everything it started is killed.
+                       A function is called anew each time, for a limit that depends on what the command is doing.
         """
         started = last_change = time.monotonic()
         seen: object = object()
@@ -136,9 +137,9 @@ class Watched:
                 kill_family(self._process.pid, self._mark)
 
     def kill(self) -> None:
-        """Kills it with all it started, those included that made a session of their own (nsys does so with what it
-        profiles): they are known by a mark in their environment."""
-        self.hear_no_more()
+        """Kills the command and everything it started. Processes that left the process group (nsys starts the profiled
+        program in a new session) are found by a mark in their environment."""
+        self.close_stdin()
         kill_family(self._process.pid, self._mark)
         self._process.wait()
 
@@ -151,34 +152,34 @@ def run_watched(
     heartbeat: Callable[[], object],
     stall_limit_s: float | Callable[[], float],
 ) -> Ended:
-    """Runs a command without standard input to its end, as ``Watched.wait``. All that it started is killed too when
-    this process leaves by an exception (Ctrl-C). Raises FileNotFoundError for a command that does not exist."""
+    """Runs a command without standard input to its end; parameters as in ``Watched.wait``. An exception (Ctrl-C) kills
+    the command and everything it started. Raises FileNotFoundError for a command that does not exist."""
     watched = Watched(argv, env, log_path)
     try:
-        watched.hear_no_more()
+        watched.close_stdin()
         return watched.wait(heartbeat, stall_limit_s)
     finally:
         watched.kill()
 
 
 def guarded_command(argv: Sequence[str]) -> list[str]:
-    """The command line that runs ``argv`` as a child which does not outlive this process, however it ends."""
+    """A command line that runs ``argv`` as a child that does not outlive this process, however this process ends."""
     return [sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), *argv]
 
 
 def kill_family(pid: int, mark: str) -> None:
-    """Kills a process group and every process that carries the mark; nothing happens when they are gone."""
+    """Kills a process group and every process that carries the mark; does nothing when they have ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    for process in with_variable(MARK, mark):
+    for process in processes_with_variable(MARK, mark):
         with contextlib.suppress(psutil.Error):
             process.kill()
 
 
 def identity(pid: int) -> str:
-    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process is gone.
+    """PID and start time in clock ticks since boot, so that a reused PID differs; "" when the process has ended.
 
-    psutil gives the start as a time of day, which differs between two readings when the clock is set in between.
+    Not from psutil: its start time is a time of day, which changes when the clock is set.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -192,10 +193,11 @@ def pid_of(process: str) -> int:
     return int(process.split()[0])
 
 
-def die_with_the_tuner() -> None:
-    """Starts a thread that ends this process, and all that carry its mark, once the tuner that started it is gone.
+def exit_with_tuner() -> None:
+    """Starts a thread that ends this process, and all processes with its mark, when the tuner has ended.
 
-    A profiler may give what it profiles a session and a parent of its own, so that no signal comes.
+    PR_SET_PDEATHSIG does not suffice here: a profiler may start the profiled program in another session under another
+    parent.
     """
     owner, mark = os.environ.get(OWNER, ""), os.environ.get(MARK, "")
     if not owner or not mark:
@@ -204,7 +206,7 @@ def die_with_the_tuner() -> None:
     def look() -> None:
         while identity(pid_of(owner)) == owner:
             time.sleep(LOOK_S)
-        for process in with_variable(MARK, mark):
+        for process in processes_with_variable(MARK, mark):
             if process.pid != os.getpid():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
@@ -213,20 +215,20 @@ def die_with_the_tuner() -> None:
     threading.Thread(target=look, name="owner", daemon=True).start()
 
 
-def with_variable(name: str, value: str) -> list[psutil.Process]:
-    """The processes that were started with this variable in their environment, as far as this user may see it."""
+def processes_with_variable(name: str, value: str) -> list[psutil.Process]:
+    """The processes whose environment has this variable, as far as this user may read it."""
     return [one for one in psutil.process_iter(["environ"]) if (one.info["environ"] or {}).get(name) == value]
 
 
 def own_pids() -> set[int]:
-    """This process, its descendants, and what they started in sessions of their own (a profiler does so)."""
+    """PIDs of this process, of its descendants, and of what these started in other sessions (as profilers do)."""
     mine = psutil.Process()
     started = {one.pid for one in mine.children(recursive=True)}
-    return {mine.pid} | started | {one.pid for one in with_variable(OWNER, identity(mine.pid))}
+    return {mine.pid} | started | {one.pid for one in processes_with_variable(OWNER, identity(mine.pid))}
 
 
 def name_of(pid: int) -> str:
-    """The name of a process; "unknown" when it is gone or of another PID namespace."""
+    """The name of a process; "unknown" when it has ended or is in another PID namespace."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:

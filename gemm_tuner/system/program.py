@@ -1,4 +1,4 @@
-"""How this program was called, for the usage lines, hints and errors that name a command to type."""
+"""The name by which this program was called, for usage lines, hints and errors that contain a command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 SCRIPT = "tune_gemm.py"
 _INSTALLED = ("tune-gemm", "tune_gemm")
-# The script's name as a command, not as part of a path or of another name.
+# The script's name as a command; not as part of a path or of another name.
 _COMMAND = re.compile(r"(?<![\w/.\-])tune_gemm\.py(?![\w/\-])")
 
 
 def name() -> str:
-    """The command as it was typed: tune_gemm.py, tune-gemm or python -m gemm_tuner.cli; else the first."""
+    """The command as typed: tune_gemm.py, tune-gemm or python -m gemm_tuner.cli; tune_gemm.py if it is none of
+    these."""
     called = Path(sys.argv[0] if sys.argv else "")
     if called.name == "__main__.py" and called.parent.name == "cli":
         return "python -m gemm_tuner.cli"
@@ -21,5 +22,5 @@ def name() -> str:
 
 
 def as_called(text: str) -> str:
-    """A text of this program in which tune_gemm.py stands for the command, with the name it was called by."""
+    """``text`` with the command tune_gemm.py replaced by the name that this program was called by."""
     return _COMMAND.sub(lambda _: name(), text)

@@ -1,4 +1,4 @@
-"""Progress on standard error: bars on a terminal, a plain line now and then when piped."""
+"""Progress on standard error: a bar on a terminal, a plain line every PLAIN_SECONDS in a pipe."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PLAIN_SECONDS = 10.0
-# Of a bar's line: columns of the longest title, of a time such as 0:01:30, and of "left" with the blanks between.
+# Columns of a bar's line: the longest title, a time such as 0:01:30, and "left" with the blanks.
 TITLE_WIDTH, TIME_WIDTH, OTHER_WIDTH = 18, 7, 9
 LEAST_BAR, WIDEST_BAR = 5, 40
 
 
 class Step:
-    """One stage's progress; ``advance`` after each unit."""
+    """The progress of one stage; call ``advance`` after each unit."""
 
     def __init__(self, title: str, total: int, bar: Progress | None) -> None:
         self.title, self.total, self.done, self._bar = title, total, 0, bar
@@ -27,7 +27,7 @@ class Step:
         self._lock = threading.Lock()
 
     def advance(self, count: int = 1) -> None:
-        """Launchers of several GPUs may call it at once."""
+        """Counts finished units. Thread-safe: launchers of several GPUs share a step."""
         with self._lock:
             self.done += count
             if self._bar is not None and self._task is not None:
@@ -49,7 +49,7 @@ class Step:
 
 @contextmanager
 def step(title: str, total: int, console: Console) -> Iterator[Step]:
-    """A bar while the block runs, when the console is a terminal."""
+    """The progress of a stage of ``total`` units while the block runs; a bar if the console is a terminal."""
     if not console.is_terminal:
         one = Step(title, total, None)
         yield one

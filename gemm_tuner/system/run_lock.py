@@ -1,4 +1,4 @@
-"""One run at a time in a run's folder."""
+"""A lock that lets only one process at a time work in a run's folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LOCK_FILE = "run.lock"
 
 
 class RunLock:
-    """Held from ``take`` until ``release`` or the end of the process, killed or not."""
+    """Held from ``take`` until ``release`` or the end of the process, even if it is killed."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LOCK_FILE
         self._stream: TextIO | None = None
 
     def take(self) -> None:
-        """Raises EnvironmentFault, naming the holder, when another process has it."""
+        """Takes the lock. Raises EnvironmentFault, naming the holder, when another process has it."""
         try:
             stream = self.path.open("a+", encoding="utf-8")
         except OSError as error:

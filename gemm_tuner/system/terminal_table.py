@@ -1,6 +1,6 @@
-"""Tables and lines that fit the terminal that they are printed on; what is piped is never cut or wrapped.
+"""Prints tables and lines that fit the terminal; output to a pipe is never cut or wrapped.
 
-Text is shown as it is: no markup of rich's, and blanks for control characters, which a terminal would obey.
+Text is printed literally: rich's markup is off, and control characters are replaced by blanks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GAPS = (2, 1)  # between columns; the smaller one where the larger one does not 
 class Column:
     """A column of a table.
 
-    title: may break at blanks, and where it holds a line break, which is left out in ``name``.
-    rank:  0 for one that is always shown; of the others a narrow terminal loses those of the highest rank first.
-    wraps: its cells may take several lines, parted at words.
+    title: may break at blanks and at line breaks; ``name`` is the title without line breaks.
+    rank:  0 for a column that is always shown; a narrow terminal drops the columns of highest rank first.
+    wraps: cells may take several lines, broken between words.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A column with its cells and the width that it takes without wrapping, and the least with it."""
+    """A column with its cells. full: its width without wrapping. least: its smallest width with wrapping."""
 
     column: Column
     cells: tuple[Text, ...]
@@ -50,10 +50,10 @@ class _Shown:
 def print_table(
     console: Console, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
 ) -> tuple[str, ...]:
-    """Prints a table with a title above it. A column without any text is not shown.
+    """Prints a table with a title above it. Columns without any text are not shown.
 
-    On a terminal each row takes one line if it can: columns of a rank above 0 are left out until it fits. Where that
-    is not enough, columns that may wrap do. Returns the titles of the columns that were left out for the width.
+    On a terminal, columns of rank above 0 are dropped until each row fits on one line; if that is not enough, columns
+    with ``wraps`` wrap. Returns the titles of the dropped columns.
     """
     held = [_shown(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     held = [one for one in held if any(cell.plain for cell in one.cells)]
@@ -69,8 +69,8 @@ def print_table(
 
 
 def print_line(console: Console, text: str | Text, style: str = "") -> None:
-    """Prints one line of text as it is, without markup: on a terminal it ends between words, and a word that is longer
-    than the terminal stays whole, so that a path can be copied; in a pipe it is one line, however long."""
+    """Prints one line of text without markup. On a terminal it wraps between words; a word that is wider than the
+    terminal is not broken, so that a path can be copied. In a pipe it stays one line."""
     shown = text if isinstance(text, Text) else Text(text, style=style)
     for line in shown.divide(_breaks(shown.plain, console.width)) if console.is_terminal else [shown]:
         line.rstrip()
@@ -78,7 +78,7 @@ def print_line(console: Console, text: str | Text, style: str = "") -> None:
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where a line of so many columns ends before a word; rich would break a word that is longer than a line."""
+    """Offsets at which ``text`` wraps to ``width`` columns. rich would also break words that are longer than a line."""
     breaks, used = [], 0
     for word in re.finditer(r"\s*\S+\s*", text):
         if used and used + cell_len(word[0].rstrip()) > width:
@@ -104,7 +104,7 @@ def _longest_word(text: str) -> int:
 
 
 def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
-    """The heading and the rows, each on one line however long."""
+    """The heading and the rows, each on one line of any length."""
     widths = [max(one.full, cell_len(one.column.name)) for one in held]
     headings = [tuple(Text(one.column.name) for one in held)] if any(one.column.title for one in held) else []
     for cells in (*headings, *zip(*(one.cells for one in held), strict=True)):
@@ -119,7 +119,7 @@ def _whole_lines(held: Sequence[_Shown]) -> Iterator[Text]:
 
 
 def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], list[int], int]:
-    """The columns that are shown, their widths, and the gap between two."""
+    """The columns that fit, their widths, and the gap between columns."""
     ranks = sorted({one.column.rank for one in held}, reverse=True)
     choices = [[one for one in held if one.column.rank <= rank] for rank in ranks]
     for chosen in choices:
@@ -129,14 +129,14 @@ def _fitting(held: Sequence[_Shown], width: int) -> tuple[list[_Shown], list[int
     gap = GAPS[-1]
     for chosen in choices:
         room = width - gap * (len(chosen) - 1)
-        # Wrapping on two lines is readable; more columns are not worth a third.
+        # A row on two lines is readable; more columns are not worth a third line.
         if sum(max(one.least, -(-one.full // 2)) if one.column.wraps else one.full for one in chosen) <= room:
             break
     return chosen, _wrapped(chosen, room), gap
 
 
 def _wrapped(chosen: Sequence[_Shown], room: int) -> list[int]:
-    """Widths that sum up to the room: what columns that may wrap have above their least shrinks, the widest first."""
+    """Widths that add up to ``room``: columns that may wrap shrink towards their least width, the widest first."""
     widths = [one.full for one in chosen]
     while sum(widths) > room:
         widest = max(range(len(chosen)), key=lambda at: (widths[at] > chosen[at].least, widths[at]))

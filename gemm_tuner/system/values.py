@@ -1,4 +1,4 @@
-"""Single values of an entry: whole numbers, factors and names, each refused with what would have been right."""
+"""Reads single values of an entry: whole numbers, factors and names. Errors say which values are accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALLEST_FACTOR, _LARGEST_FACTOR = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of n
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """A question with the nearest of the known names; empty when none is near."""
+    """A question "did you mean ...?" with the most similar known name; empty when none is similar."""
     near = difflib.get_close_matches(text[:60], known, 1)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -37,14 +37,14 @@ def integer(entry: dict[Any, Any], key: str, where: str, low: int, high: int) ->
 
 
 def is_factor(value: object) -> bool:
-    """Whether a value is a number that fp32 holds: 0 or a normal one."""
+    """Whether a value is 0 or a number in the normal range of fp32."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return value == 0 or _SMALLEST_FACTOR <= abs(value) <= _LARGEST_FACTOR
 
 
 def factor(entry: dict[Any, Any], key: str, where: str) -> float:
-    """The value of ``key``, a number that fp32 holds; 0 has no sign. Raises UserError."""
+    """The value of ``key``, a number for ``is_factor``; -0 becomes 0. Raises UserError."""
     value = entry[key]
     if is_factor(value):
         return float(value) + 0.0
@@ -55,7 +55,7 @@ def factor(entry: dict[Any, Any], key: str, where: str) -> float:
 
 
 def _number_in(text: str) -> str | None:
-    """The factor in a text, spelt so that YAML reads a number: it takes 1e-5 for text, and 1.0e-05 not."""
+    """The number in a text, written so that YAML reads it as a number: YAML takes 1e-5 for text, but not 1.0e-05."""
     try:
         number = float(text)
     except ValueError:
@@ -65,7 +65,7 @@ def _number_in(text: str) -> str | None:
 
 
 def choice(entry: dict[Any, Any], key: str, known: tuple[str, ...], where: str) -> str:
-    """The value of ``key``, one of the known names. Raises UserError with the nearest."""
+    """The value of ``key``, one of the known names. Raises UserError with the most similar one."""
     value = entry[key]
     if isinstance(value, str) and value in known:
         return value
@@ -74,7 +74,7 @@ def choice(entry: dict[Any, Any], key: str, known: tuple[str, ...], where: str) 
 
 
 def exact_mapping(value: Any, keys: tuple[str, ...], where: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The value, a mapping with exactly these keys; ``optional`` ones may be absent. Raises UserError."""
+    """The value, a mapping with exactly these keys, of which ``optional`` may be absent. Raises UserError."""
     if not isinstance(value, dict):
         raise UserError(f"is {show(value)} and not a mapping", where=where, accepted=", ".join(keys))
     refuse_unknown(value, keys, where)

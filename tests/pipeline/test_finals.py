@@ -171,7 +171,7 @@ def test_a_run_that_goes_on_keeps_the_first_of_a_tie_that_publishing_decided(tmp
 def test_no_further_process_where_none_is_possible(why: str, tmp_path: Path) -> None:
     match = Match(tmp_path, StandInGpu(us={A: 100.0, B: 100.4, C: 120.0}, jitter=NOISE))
     if why == "asked to end":
-        match.gpu.after_a_size = lambda plan: match.session.limits.interruption.ask()
+        match.gpu.after_a_size = lambda plan: match.session.limits.interruption.request()
     else:
         limit(match.session, Budget(60.0, match.session.log.started - 60))
     assert match.run().rankings[ONE].order
@@ -380,7 +380,7 @@ def test_processes_under_a_budget_start_one_after_another(tmp_path: Path) -> Non
 
 def test_without_time_for_more_a_size_whose_gpu_died_has_the_process_on_the_other_alone(tmp_path: Path) -> None:
     pair = Pair(tmp_path, lost_in=1)
-    pair.other.after_a_size = lambda plan: pair.session.limits.interruption.ask() if plan.process == 1 else None
+    pair.other.after_a_size = lambda plan: pair.session.limits.interruption.request() if plan.process == 1 else None
     pair.run()
     moved = pair.timed_by(pair.first)[0]
     assert pair.session.store.timed_on(moved, FINALS) == {pair.labels[1]: 5}

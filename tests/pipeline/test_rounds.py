@@ -176,7 +176,7 @@ def test_one_kernel_under_several_names_is_timed_once(tmp_path: Path) -> None:
 
 def test_a_wish_to_end_is_heard_after_the_round_is_saved(tmp_path: Path) -> None:
     def press_ctrl_c(plan: Plan) -> None:
-        batch.session.limits.interruption.ask()
+        batch.session.limits.interruption.request()
 
     batch = Batch(tmp_path, StandInGpu(before=press_ctrl_c))
     with pytest.raises(KeyboardInterrupt):

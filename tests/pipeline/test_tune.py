@@ -407,7 +407,7 @@ def test_a_size_that_an_interrupted_check_did_not_come_to_is_not_settled(tmp_pat
     class AskedToEnd(StandInGpu):
         def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
             super().verdicts(replace(plan, work=plan.work[:1]), folder, on_event)
-            first.session.limits.interruption.ask()
+            first.session.limits.interruption.request()
 
     first = Run(tmp_path, AskedToEnd(us=TIMES))
     with pytest.raises(KeyboardInterrupt):

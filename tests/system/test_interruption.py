@@ -31,7 +31,7 @@ before = signal.getsignal(signal.SIGTERM)
 try:
     with asked.listening():
         print("listening", flush=True)
-        while not asked.asked:
+        while not asked.requested:
             signal.sigtimedwait([], 0.05)
         print("asked", flush=True)
         while True:
@@ -142,7 +142,7 @@ def test_a_signal_within_a_write_to_standard_error_is_only_a_wish(
     monkeypatch.setattr(sys, "stderr", Interrupted(io.BytesIO()))
     with Interruption().listening() as asked:
         signal.raise_signal(signal.SIGTERM)
-        assert asked.asked
+        assert asked.requested
     assert f"SIGTERM: {NOTICE}\n" in capfd.readouterr().err
 
 
@@ -164,7 +164,7 @@ def test_a_second_signal_at_any_point_of_the_first_ones_handler_is_a_second_one(
         def heard(number: int, frame: object) -> None:
             sys.settrace(follow)
             try:
-                asked._heard(number, frame)
+                asked._on_signal(number, frame)
             finally:
                 sys.settrace(None)
 
@@ -187,7 +187,7 @@ def test_a_run_that_is_asked_to_end_ends_where_it_checks() -> None:
     asked.check()
     with asked.listening():
         signal.raise_signal(signal.SIGTERM)
-        assert asked.asked
+        assert asked.requested
         with pytest.raises(KeyboardInterrupt):
             asked.check()
 
@@ -198,7 +198,7 @@ def test_outside_the_main_thread_nothing_is_taken() -> None:
 
     def listen() -> None:
         with Interruption().listening() as asked:
-            seen.extend([asked.asked, [signal.getsignal(number) for number in SIGNALS] == before])
+            seen.extend([asked.requested, [signal.getsignal(number) for number in SIGNALS] == before])
 
     thread = threading.Thread(target=listen)
     thread.start()

@@ -94,9 +94,9 @@ class ListenedCompiles:
         import triton
 
         self.compiled, self.from_cache = 0, 0
-        triton.knobs.compilation.listener = self._heard
+        triton.knobs.compilation.listener = self._count
 
-    def _heard(self, *, cache_hit: bool, **_: Any) -> None:
+    def _count(self, *, cache_hit: bool, **_: Any) -> None:
         if cache_hit:
             self.from_cache += 1
         else:

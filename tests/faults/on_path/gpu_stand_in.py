@@ -22,7 +22,7 @@ from gemm_tuner.core.records import Status, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import Begin, Called, Compiles, End, Fail, Finished, Journal, Judged, Process, Round
 from gemm_tuner.launch.plan import AA_TEST, STOP_FILE, VENDOR, VERIFY, Plan, Work
-from gemm_tuner.system.processes import die_with_the_tuner, identity
+from gemm_tuner.system.processes import exit_with_tuner, identity
 
 EXIT_STICKY = 75
 # What launching takes, so that a run has a middle in which it can be killed.
@@ -130,7 +130,7 @@ class StandIn:
 
 def main(scripts_dir: str = "") -> int:
     """Runs the plan of the command line; the generated script is this process's main module."""
-    die_with_the_tuner()
+    exit_with_tuner()
     path = Path(sys.argv[sys.argv.index("--plan") + 1])
     configs = sys.modules["__main__"].__dict__["CONFIGS"]
     plan = Plan.read(path)
