@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
+from typing import Protocol
 
-from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.language import CompileTask
 from gemm_tuner.core.records import CompileResult
 
 LOOK_S = 0.3
 OnResult = Callable[[CompileTask, CompileResult], None]
+
+
+class Compiler(Protocol):
+    """Compiles on this machine or others; use as a context manager, whose end also ends what is being compiled."""
+
+    @property
+    def workers(self) -> int:
+        """How many configurations are compiled at a time, at the most."""
+
+    def __enter__(self) -> Compiler: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, tasks: TaskQueue) -> Iterator[tuple[CompileTask, CompileResult]]:
+        """Yields every task with its result, in the order they end, until the queue ends. A task that another thread
+        adds, or drops, is seen soon; the binary of a yielded one is in the run's cache.
+
+        Raises EnvironmentFault when nothing can be compiled, or stored.
+        """
 
 
 class CompileService:
@@ -25,9 +44,9 @@ class CompileService:
     """
 
     def __init__(
-        self, pool: CompilePool, on_result: OnResult, known: dict[TaskKey, CompileResult] | None = None
+        self, compiler: Compiler, on_result: OnResult, known: dict[TaskKey, CompileResult] | None = None
     ) -> None:
-        self.pool, self.results = pool, dict(known or {})
+        self.compiler, self.results = compiler, dict(known or {})
         self.busy_s, self.compiled, self.cached = 0.0, 0, 0
         self._on_result = on_result
         self._queue = TaskQueue(stays_open=True)
@@ -48,8 +67,8 @@ class CompileService:
 
     def _run(self) -> None:
         try:
-            with self.pool:
-                for task, result in self.pool.run(self._queue):
+            with self.compiler:
+                for task, result in self.compiler.run(self._queue):
                     self._on_result(task, result)
                     with self._changed:
                         self.busy_s += result.seconds

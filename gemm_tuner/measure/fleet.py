@@ -9,12 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.launch.journal import End, Judged
 from gemm_tuner.launch.plan import Plan, Work
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
@@ -26,26 +27,6 @@ MOST_ENTRIES_A_START = 15_000
 MOST_CALLS_A_START = 6 * MOST_ENTRIES_A_START
 
 T = TypeVar("T")
-
-
-class Launcher(Protocol):
-    """A GPU, or a recording of one."""
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""
-
-    def prepare(self) -> None:
-        """Starts what takes time before the first plan of screening, without touching the GPU."""
-
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
-        """Times the plan's entries."""
-
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        """Checks the plan's entries."""
-
-    def cancel(self) -> None:
-        """Ends what runs, from another thread."""
 
 
 @dataclass

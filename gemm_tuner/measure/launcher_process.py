@@ -12,6 +12,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
+from gemm_tuner.measure.launcher import Checker, Launcher
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Control, OnEvent, check_plan, ignore, watch
 from gemm_tuner.profilers import Profiler
@@ -23,7 +24,7 @@ LAUNCH_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class LiveLauncher(Control):
+class LiveLauncher(Control, Launcher):
     """Launches on a GPU of this machine, or on its CPU. ``gpu`` is the id as torch numbers it.
 
     backend: of the target: "cuda", "hip" or "cpu". scripts_dir: holds the scripts that plans name.
@@ -54,9 +55,6 @@ class LiveLauncher(Control):
             for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
                 env.pop(name, None)
         return env
-
-    def prepare(self) -> None:
-        """Nothing takes time that could be taken before a plan is known."""
 
     def placed(self, plan: Plan) -> Plan:
         """The plan for this launcher's processor."""
@@ -119,7 +117,7 @@ def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) 
 
 
 @dataclass(frozen=True)
-class InterpreterLauncher(Control):
+class InterpreterLauncher(Control, Checker):
     """Checks kernels in their language's interpreter on the CPU; times nothing."""
 
     language: Language

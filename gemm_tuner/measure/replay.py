@@ -17,6 +17,7 @@ from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, read_journal
 from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, VENDOR, VERIFY, Plan
 from gemm_tuner.measure.device import Machine
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key, collect, failures
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import PROBE, OnEvent, ignore
@@ -152,7 +153,7 @@ def in_order(plan: Path) -> tuple[int, str]:
 
 
 @dataclass(frozen=True)
-class ReplayLauncher:
+class ReplayLauncher(Launcher):
     """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
 
     recording: Recording
@@ -191,12 +192,6 @@ class ReplayLauncher:
             if any(isinstance(event, Finished) for event in journal):
                 raise
             return failures(plan, journal)
-
-    def prepare(self) -> None:
-        """Nothing is started."""
-
-    def cancel(self) -> None:
-        """Nothing runs."""
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         wanted = {(work.problem, name) for work in plan.work for _, name in work.entries}

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.launch.plan import SCREEN, Plan
+from gemm_tuner.measure.launcher import Launcher, Timer
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import OnFound, StageRun, time_plan
 from gemm_tuner.measure.supervise import OnEvent, follow, ignore
@@ -24,23 +24,8 @@ MOST_ENTRIES = 256
 TICK_S = 0.05
 
 
-class Screening(Protocol):
-    """Times plans of screening."""
-
-    def prepare(self) -> None:
-        """Starts what takes time before the first plan, without touching the GPU."""
-
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun: ...
-
-    def cancel(self) -> None:
-        """Ends what runs, from another thread."""
-
-    def close(self) -> None:
-        """Leaves the GPU to others. The next plan opens it again."""
-
-
 @dataclass
-class Resident:
+class Resident(Timer):
     """A launcher process that stays alive from plan to plan and times kernels itself, with proton (launch/resident.py).
 
     It is replaced when it crashes or hangs; as under an external profiler one configuration has then failed.
@@ -58,7 +43,7 @@ class Resident:
         self._opened()
 
     def cancel(self) -> None:
-        """Its owner cancels ``live``."""
+        self.live.cancel()
 
     def _opened(self) -> Watched:
         with self._lock:
@@ -75,7 +60,7 @@ class Resident:
                 self._process.kill()
             self._process = None
 
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun:
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         """Raises EnvironmentFault when kernels cannot be timed in this way."""
 
         def start(part: Plan, where: Path) -> Ended:
@@ -100,32 +85,17 @@ class Resident:
 
 
 @dataclass
-class External:
-    """Screening under a profiler of its own."""
-
-    live: LiveLauncher
-
-    def prepare(self) -> None: ...
-
-    def cancel(self) -> None:
-        self.live.cancel()
-
-    def close(self) -> None: ...
-
-    def timings(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun:
-        return self.live.timings(plan, folder, on_event, on_found)
-
-
-@dataclass
-class StagedLauncher:
+class StagedLauncher(Launcher):
     """A GPU whose screening is timed in another way than its finals.
 
-    say: called with a sentence when the GPU is screened under the finals' profiler after all.
+    fallback: times screening from the first plan on at which ``screening`` does not work here; None: that is a fault.
+    say: called with a sentence when that happens.
     """
 
-    screening: Screening
+    screening: Timer
     finals: LiveLauncher
     say: Callable[[str], None]
+    fallback: LiveLauncher | None = None
 
     @property
     def overlaps(self) -> bool:
@@ -144,11 +114,11 @@ class StagedLauncher:
             raise
         except EnvironmentFault as fault:
             self.screening.close()
-            name = self.finals.profiler.name
-            if isinstance(self.screening, External):
+            if self.fallback is None:
                 raise
+            name = self.fallback.profiler.name
             self.say(f"screening goes on under {name}, since it does not work in one process: {fault.one_line()}")
-            self.screening = External(self.finals)
+            self.screening, self.fallback = self.fallback, None
             again = folder.with_name(f"{folder.name}-again")
             return self.screening.timings(plan, again, on_event, on_found)
 

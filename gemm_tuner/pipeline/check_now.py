@@ -14,9 +14,10 @@ from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Config, Problem, Target, Verdict, Verified
 from gemm_tuner.measure import device
+from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.measure.launcher_process import InterpreterLauncher, LiveLauncher, visible_gpu
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.verify import Checker, Verification, verify_plan
+from gemm_tuner.pipeline.verify import Verification, verify_plan
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system import gpu_lock
 

@@ -9,11 +9,12 @@ from gemm_tuner.compile.compile_tasks import in_turn
 from gemm_tuner.core.records import Config, Problem, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
+from gemm_tuner.measure.launcher import Checker
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.verify import Checker, OnSettled, Verification, verify_plan, with_jurors
+from gemm_tuner.pipeline.verify import OnSettled, Verification, verify_plan, with_jurors
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store

@@ -6,18 +6,16 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from gemm_tuner.compile import compile_tasks
-from gemm_tuner.compile.compile_pool import CompilePool
-from gemm_tuner.compile.compile_service import CompileService
+from gemm_tuner.compile.compile_service import Compiler, CompileService
 from gemm_tuner.compile.compile_tasks import Wanted, in_turn
 from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import CompileTask
+from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Device, Status
 from gemm_tuner.core.script import Script
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
@@ -31,8 +29,9 @@ class CompileStage:
     def __init__(
         self,
         scripts: dict[tuple[str, str], Script],
+        compiler: Compiler,
         device: Device,
-        settings: Settings,
+        language: Language,
         folder: RunFolder,
         store: Store,
         limits: Limits,
@@ -40,11 +39,9 @@ class CompileStage:
     ) -> None:
         self._scripts, self._device, self._run_store, self._limits, self._log = scripts, device, store, limits, log
         self._counted: set[TaskKey] = set()
-        self._workers, self._language = settings.compile_workers, settings.language
-        work = device.target, self._workers, folder.cache, folder.raw / "compile.log", folder.scripts
-        pool = CompilePool(self._language, *work, limit_s=settings.compile_limit_s, kind=settings.kind)
+        self._workers, self._language = compiler.workers, language
         self._cache = kernel_cache.identity(folder.cache)
-        self._service = CompileService(pool, self._store, store.compiles(self._cache))
+        self._service = CompileService(compiler, self._store, store.compiles(self._cache))
 
     def __enter__(self) -> CompileStage:
         self._service.__enter__()

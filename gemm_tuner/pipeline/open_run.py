@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from rich.console import Console
 
 from gemm_tuner import profilers
+from gemm_tuner.executors.local import Profilers
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import replay
 from gemm_tuner.measure.budget import COSTS_FILE, Costs
-from gemm_tuner.measure.fleet import Launcher
 from gemm_tuner.measure.gpu_watch import find_sensor
-from gemm_tuner.measure.launcher_process import LiveLauncher
-from gemm_tuner.measure.screening import External, Resident, StagedLauncher
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import prepare, recorded, run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_log import RunLog
@@ -39,7 +38,7 @@ def opened(
     *,
     timed: bool = True,
     resumes: bool = True,
-) -> Iterator[tuple[list[Launcher], Session]]:
+) -> Iterator[tuple[Sequence[Launcher], Session]]:
     """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
 
     timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
@@ -49,13 +48,12 @@ def opened(
     if settings.results_file is not None:
         earlier = read_earlier(settings.results_file)
         require_same_device(settings.results_file, earlier, environment.device.name, environment.device.target.arch)
-    profiler: profilers.Profiler | None = None
-    if environment.source == "measured":
-        # A check needs no profiler: proton is always there and never started.
-        profiler = profilers.select(settings.profiler if timed else "proton", environment.device.target.backend)
-    named = named_of(profiler) if profiler else environment.source
-    if profiler and (screener := screener_of(settings, profiler, environment.device.target.backend)) is not profiler:
-        named += f", screening: {named_of(screener) if screener else IN_PROCESS}"
+    used = (
+        profilers_of(settings, environment.device.target.backend, timed) if environment.source == "measured" else None
+    )
+    named = named_of(used.finals) if used else environment.source
+    if used and used.screening is not used.finals:
+        named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
         if warning := prepare.note(settings, environment.device.target.arch):
             print_line(console, warning)
@@ -69,12 +67,15 @@ def opened(
         began_s = store.fact("began_s", time.time())
         stack.enter_context(kernel_cache.in_use(folder.cache, settings.language, began_s, settings.cache_limit_bytes))
         log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
-        used = profiler_used(profiler, environment)
-        session = session_of(settings, environment, folder, store, asked, log, used, costs)
-        launchers = [] if run_start.is_finished(store) else launchers_for(session, profiler)
+        said = profiler_used(used.finals if used else None, environment)
+        session = session_of(settings, environment, folder, store, asked, log, said, costs, used)
+        launchers: Sequence[Launcher] = ()
+        if not run_start.is_finished(store):
+            if used is not None:
+                watch_and_record(session, used)
+            launchers = session.executor.launchers()
         for launcher in launchers:
-            if isinstance(launcher, StagedLauncher):
-                stack.callback(launcher.close)
+            stack.callback(launcher.close)
         if session.gpus.sensor is not None:
             stack.callback(session.gpus.sensor.close)
         yield launchers, session
@@ -97,24 +98,11 @@ def screener_of(settings: Settings, profiler: profilers.Profiler, backend: str) 
     return profiler
 
 
-def staged(session: Session, profiler: profilers.Profiler, gpu: int) -> Launcher:
-    """What times on a GPU."""
-    folder, settings, backend = session.folder, session.settings, session.environment.device.target.backend
-    asked, screener = session.limits.interruption, screener_of(settings, profiler, backend)
-
-    def live(under: profilers.Profiler) -> LiveLauncher:
-        return LiveLauncher(
-            *(settings.language, under, folder.cache, folder.scripts, backend, gpu),
-            wind_down=lambda: asked.requested,
-            launch_limit_s=settings.launch_limit_s,
-            turn=folder.raw / f"gpu{gpu}.turn" if under.runs_beside_others and session.gpus.are_shared else None,
-        )
-
-    finals = live(profiler)
-    if screener is profiler:
-        return finals
-    by = External(live(screener)) if screener else Resident(finals, folder.raw / f"gpu{gpu}-screening.log")
-    return StagedLauncher(by, finals, session.log.say)
+def profilers_of(settings: Settings, backend: str, timed: bool) -> Profilers:
+    """Raises EnvironmentFault for a tool that is not installed."""
+    # A check needs no profiler: proton is always there and never started.
+    finals = profilers.select(settings.profiler if timed else "proton", backend)
+    return Profilers(finals, screener_of(settings, finals, backend))
 
 
 def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
@@ -129,25 +117,13 @@ def profiler_used(profiler: profilers.Profiler | None, environment: Environment)
     )
 
 
-def launchers_for(session: Session, profiler: profilers.Profiler | None) -> list[Launcher]:
-    """One a GPU; the recording's when a run is played back; none when nothing can be timed."""
-    environment, folder, settings = session.environment, session.folder, session.settings
-    backend = environment.device.target.backend
-    if profiler is not None:
-        session.gpus.sensor, reason = find_sensor(backend, session.gpus.names)
-        if session.gpus.sensor is None and reason:
-            session.log.say(f"throttling of the GPU is not watched: {reason}")
-        if not (folder.raw / replay.RECORDING).exists():
-            replay.write_recording(
-                folder.raw,
-                environment.machine,
-                environment.gpus[0],
-                profiler,
-                how_timed(settings, environment),
-                recorded.made_with(settings),
-                screener_of(settings, profiler, backend) or Proton(),
-            )
-        return [staged(session, profiler, gpu) for gpu in environment.gpus]
-    if environment.recording is not None:
-        return [replay.ReplayLauncher(environment.recording)]
-    return []
+def watch_and_record(session: Session, used: Profilers) -> None:
+    """Opens the sensors of a measured run's GPUs, and notes in its raw folder what a replay must know."""
+    environment, raw, settings = session.environment, session.folder.raw, session.settings
+    session.gpus.sensor, reason = find_sensor(environment.device.target.backend, session.gpus.names)
+    if session.gpus.sensor is None and reason:
+        session.log.say(f"throttling of the GPU is not watched: {reason}")
+    if not (raw / replay.RECORDING).exists():
+        how, made_with = how_timed(settings, environment), recorded.made_with(settings)
+        by = used.finals, how, made_with, used.screening or Proton()
+        replay.write_recording(raw, environment.machine, environment.gpus[0], *by)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from gemm_tuner.compile.compile_tasks import in_turn
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.decide import choose
-from gemm_tuner.measure.launcher_process import InterpreterLauncher
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.prepare import best_predicted
@@ -69,14 +68,7 @@ def check_served(session: Session, checks: CheckStage, order: Named, servers: Se
         wanted = [
             (state, names[:CHECKED_A_SIZE]) for state, names in serving.to_check(server, times, session.store.verdicts)
         ]
-        checks.run(interpreter(session), wanted)
-
-
-def interpreter(session: Session) -> InterpreterLauncher:
-    asked = session.limits.interruption
-    return InterpreterLauncher(
-        session.settings.language, session.folder.cache, session.folder.scripts, wind_down=lambda: asked.requested
-    )
+        checks.run(session.executor.checker(), wanted)
 
 
 def check(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
@@ -98,7 +90,7 @@ def check(session: Session, checks: CheckStage, order: Named, servers: Servers) 
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], servers, name, verdicts, reason)
 
-    checks.run(interpreter(session), order, settled)
+    checks.run(session.executor.checker(), order, settled)
 
 
 def record_outcome(

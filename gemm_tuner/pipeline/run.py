@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from rich.console import Console
 
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict, Verified
-from gemm_tuner.measure.fleet import Fleet, Launcher
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import (
     finished_machine,
     idle_flags,
@@ -141,7 +142,7 @@ def compare_without_tuning(settings: Settings, console: Console, out: Console) -
         return check_given(session, states, launchers)
 
 
-def check_given(session: Session, states: list[SizeState], launchers: list[Launcher]) -> int:
+def check_given(session: Session, states: list[SizeState], launchers: Sequence[Launcher]) -> int:
     settings, environment = session.settings, session.environment
     wanted = [(state.problem, config) for state in states for config in state.kept.values()]
     scripts = session.write_scripts(wanted)
@@ -151,7 +152,7 @@ def check_given(session: Session, states: list[SizeState], launchers: list[Launc
         found.append(None if any(one.how is Verified.FALSE for one in verdicts) else name)
 
     say = partial(print_line, session.log.console, style="red")
-    checker = Fleet(launchers, say) if launchers else predict.interpreter(session)
+    checker = Fleet(launchers, say) if launchers else session.executor.checker()
     with session.compile_stage(scripts) as compiling:
         if environment.source != "replayed":
             compiling.compile_sizes([(state, list(state.kept)) for state in states], "compile")

@@ -11,6 +11,8 @@ from gemm_tuner import __version__
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.script import Script
+from gemm_tuner.executors.executor import Executor
+from gemm_tuner.executors.local import LocalExecutor, Profilers
 from gemm_tuner.measure.budget import Budget, Costs, Pace
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
@@ -48,6 +50,7 @@ class Session:
     limits: Limits
     log: RunLog
     gpus: Gpus
+    executor: Executor
     outcomes: Outcomes
     profiler: ProfilerUsed = ProfilerUsed()
 
@@ -68,7 +71,8 @@ class Session:
             )
 
     def compile_stage(self, scripts: Scripts) -> CompileStage:
-        return CompileStage(scripts, self.device, self.settings, self.folder, self.store, self.limits, self.log)
+        compiler, of = self.executor.compiler(), (self.device, self.settings.language)
+        return CompileStage(scripts, compiler, *of, self.folder, self.store, self.limits, self.log)
 
     def planner(self, scripts: Scripts) -> Planner:
         return Planner(self.settings, self.device, self.folder, scripts)
@@ -89,8 +93,10 @@ def session_of(
     log: RunLog,
     profiler: ProfilerUsed = ProfilerUsed(),
     costs: Costs | None = None,
+    profilers: Profilers | None = None,
 ) -> Session:
-    """A run's parts. costs: what starts took on this machine. What is predicted has no budget."""
+    """A run's parts. costs: what starts took on this machine. profilers: of a measured run. What is predicted has no
+    budget."""
     budget = Budget(0.0 if environment.source == "predicted" else settings.budget_s, settings.started)
     about, measured = f"{profiler.version}, {environment.device.name}", environment.source == "measured"
     limits = Limits(interruption, Pace(budget, costs or Costs(), profiler.name, about, measured))
@@ -98,7 +104,22 @@ def session_of(
     header = header_of(settings, environment, profiler, results.run_reference(path, folder.root))
     outcomes = Outcomes(path, [entry.problem for entry in settings.entries], header)
     gpus = Gpus(environment, limits, log, settings.gpu_wait_s)
-    return Session(settings, folder, store, limits, log, gpus, outcomes, profiler)
+    executor = LocalExecutor(
+        language=settings.language,
+        target=environment.device.target,
+        kind=settings.kind,
+        folder=folder,
+        workers=settings.compile_workers,
+        compile_limit_s=settings.compile_limit_s,
+        launch_limit_s=settings.launch_limit_s,
+        wind_down=lambda: interruption.requested,
+        say=log.say,
+        shares_gpus=lambda: gpus.are_shared,
+        profilers=profilers,
+        gpus=environment.gpus,
+        recording=environment.recording,
+    )
+    return Session(settings, folder, store, limits, log, gpus, executor, outcomes, profiler)
 
 
 def header_of(settings: Settings, environment: Environment, profiler: ProfilerUsed, run: str) -> Header:

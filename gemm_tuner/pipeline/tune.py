@@ -12,7 +12,8 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Problem, Verdict
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.plan import SCREEN
-from gemm_tuner.measure.fleet import Fleet, Launcher
+from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.pipeline import run_start, serving
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.check_stage import CheckStage

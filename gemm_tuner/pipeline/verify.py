@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
 
 from gemm_tuner.core.records import Problem, Status, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.journal import End, Fail, Judged
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
-from gemm_tuner.measure.supervise import Died, Heard, OnEvent, ignore
+from gemm_tuner.measure.supervise import Died, Heard
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 
@@ -20,13 +18,6 @@ from gemm_tuner.store.store import Store
 COMPARED = 8
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
-
-
-class Checker(Protocol):
-    """What can run a verify plan: a GPU, the interpreter, a recording."""
-
-    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        """Checks the entries and reports events."""
 
 
 @dataclass

@@ -27,6 +27,7 @@ from gemm_tuner.launch.plan import AA_TEST, FINALS, VENDOR, Plan, Work
 from gemm_tuner.measure.budget import Budget, Costs
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.fleet import Fleet
+from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import OnEvent, ignore
@@ -114,7 +115,7 @@ def scripts_of(states: Iterable[SizeState]) -> Scripts:
 
 
 @dataclass
-class StandInGpu:
+class StandInGpu(Launcher):
     """Times by a table and writes nothing. What is not in the table takes 100 us.
 
     statuses: of configurations that end otherwise; status None: the launcher never says what became of it.
@@ -137,8 +138,6 @@ class StandInGpu:
     plans: list[Plan] = field(default_factory=list)
     cancelled: bool = False
     overlaps: bool = False
-
-    def prepare(self) -> None: ...
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
         self.plans.append(plan)

@@ -7,12 +7,14 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from process_samples import ends
 from samples import ROOT, problem
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.records import Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.language import LANGUAGE
@@ -52,7 +54,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> 
         of = LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"
         live = LiveLauncher(*of, wind_down=wind_down, launch_limit_s=limit_s)
         resident = Resident(live, tmp_path / "resident.log", module="resident_stand_in")
-        made.append(StagedLauncher(resident, live, said.append))
+        made.append(StagedLauncher(resident, live, said.append, fallback=live))
         return made[-1]
 
     yield opened
@@ -155,3 +157,13 @@ def test_where_it_does_not_work_screening_goes_on_under_the_profiler_of_the_fina
         assert statuses(done.timings) == {"good_1": "ok", "good_2": "ok"}
     (line,) = said
     assert "nsys" in line and "CUPTI is not to be had" in line
+
+
+def test_a_profiler_that_was_asked_for_screening_is_not_replaced(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setenv("STAND_IN_RESIDENT", "broken")
+    launcher = replace(opened(), fallback=None)
+    with pytest.raises(EnvironmentFault, match="CUPTI is not to be had"):
+        launcher.timings(plan((ONE, ["good_1"])), tmp_path / "00-screen")
+    assert not said

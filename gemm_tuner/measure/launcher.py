@@ -1,0 +1,49 @@
+"""What works on the plans of a run: a GPU of this machine or of another, a recording, a language's interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
+
+
+class Checker(Protocol):
+    """Runs plans of checks."""
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        """Checks the plan's entries, in order, with its files in ``folder``; every event goes to ``on_event`` as it is
+        known. Raises EnvironmentFault when the check as a whole fails."""
+
+
+class Timer(Protocol):
+    """Runs plans of screening or finals. What need not be started or closed inherits that it does nothing."""
+
+    def prepare(self) -> None:
+        """Starts what takes time before the first plan, without touching the GPU."""
+        return None
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        """Times every entry of the plan that its deadline leaves time for, with its files in ``folder``.
+
+        on_found: called with timings as they are known. Raises EnvironmentFault when no entry can be timed here any
+        more: its work goes to another GPU. KeyboardInterrupt once it is cancelled.
+        """
+
+    def cancel(self) -> None:
+        """Ends what runs, from another thread."""
+        return None
+
+    def close(self) -> None:
+        """Leaves the GPU to others. The next plan opens it again."""
+        return None
+
+
+class Launcher(Timer, Checker, Protocol):
+    """A GPU, or a recording of one."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether several threads may call ``timings`` at once: what surrounds the work on the GPU then overlaps."""
