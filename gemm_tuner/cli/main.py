@@ -110,6 +110,10 @@ def run(
         else:
             preview.dry_run(settings, shown.out)
         return EXIT_OK
+    if arguments.compile_only:
+        from gemm_tuner.pipeline import compile_only
+
+        return compile_only.run(settings, shown.log, shown.out)
     from gemm_tuner.pipeline import run as pipeline
 
     if arguments.benchmark:

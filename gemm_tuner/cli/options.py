@@ -195,6 +195,10 @@ def _what_to_do(parser: Parser) -> None:
         "--dry_run", action="store_true", help="print what each rule cuts and a time estimate, then stop; needs no GPU"
     )
     one.add_argument(
+        "--compile_only", action="store_true",
+        help="compile what the rules keep, print registers, spills and shared memory of each, then stop; needs no GPU",
+    )  # fmt: skip
+    one.add_argument(
         "--explain",
         metavar="CONFIG",
         help="say whether a configuration is tried, and which rule cuts it: its name, or FIELD=VALUE,...",

@@ -25,6 +25,7 @@ _VALUES: dict[str, tuple[Any, Any]] = {
 _TIMING = ("screen_with", "starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
 _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
+_COMPILE_ONLY = (*_WITHOUT_A_GPU, "profiler", "output", "compare", "update", "validate_key", "serve", "seed")
 _CHOICE = ("search", "families", "serve", "no_heuristics", "starts_per_round")
 
 
@@ -53,10 +54,13 @@ def of_sizes(
 def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
     """Lines on the flags that change nothing in a run.
 
-    source: of its times: measured, replayed or predicted. task: --benchmark or --compare_wo_tuning; empty for tuning.
+    source: of its times: measured, replayed or predicted. task: --benchmark, --compare_wo_tuning or
+    --compile_only; empty for tuning.
     """
     why: dict[str, str] = {}
-    if task:
+    if task == "--compile_only":
+        why.update(dict.fromkeys(_COMPILE_ONLY, f"{task} compiles what the rules keep, and runs nothing"))
+    elif task:
         why.update(dict.fromkeys(_CHOICE, f"{task} takes the configurations of the file"))
         if task == "--compare_wo_tuning":
             why["kernel_from"] = "the configurations of the sizes themselves are checked"

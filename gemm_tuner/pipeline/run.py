@@ -81,14 +81,17 @@ def say_idle(settings: Settings, environment: Environment, console: Console, tas
         print_line(console, line)
 
 
-def announce(session: Session, states: Iterable[SizeState], total: int) -> None:
-    """What the run is about to do, and the funnel of every size."""
+def announce(session: Session, states: Iterable[SizeState], total: int, how: str = "") -> None:
+    """What the run is about to do, in words of one that does not tune (how), and the funnel of every size."""
     device, console = session.device, session.log.console
-    how = {
-        "measured": f"timed under {session.profiler.name} {session.profiler.version}",
-        "replayed": f"played back from {session.settings.replay_dir}",
-        "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
-    }[session.environment.source]
+    how = (
+        how
+        or {
+            "measured": f"timed under {session.profiler.name} {session.profiler.version}",
+            "replayed": f"played back from {session.settings.replay_dir}",
+            "predicted": "assumed, since no such GPU is here: kernels are compiled and checked, times are predicted",
+        }[session.environment.source]
+    )
     print_line(console, f"{device.name} ({device.target.arch}), {how}")
     for state in states:
         if session.settings.verbose:

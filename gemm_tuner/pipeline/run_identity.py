@@ -33,7 +33,13 @@ KERNEL_SOURCES = (
 # with those of these.
 NOT_TIMING = (
     *("cli/", "export/", "report/", "gemm/size_sources/", "measure/machine_check/", "gemm/short_forms.py"),
-    *("pipeline/idle_flags.py", "pipeline/preview.py", "pipeline/run_end.py", "pipeline/run_log.py"),
+    *(
+        "pipeline/compile_only.py",
+        "pipeline/idle_flags.py",
+        "pipeline/preview.py",
+        "pipeline/run_end.py",
+        "pipeline/run_log.py",
+    ),
     *("pipeline/show.py", "store/run_record.py"),
     *("system/bug_report.py", "system/program.py", "system/progress.py", "system/terminal_table.py"),
 )

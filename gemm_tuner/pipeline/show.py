@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_tuner.core.choice import Choice
-from gemm_tuner.core.records import Problem, Verdict, Verified
+from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.short_forms import Labels, label, labels, short_config, titled
 from gemm_tuner.pipeline.outcomes import Outcomes
@@ -22,6 +22,7 @@ from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import FunnelRow
 from gemm_tuner.space.reasons import said_once
+from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 # Rules that the funnel on one line names.
@@ -258,6 +259,30 @@ def verdicts_table(
                 (*begin, v.problem.shape, verdict, f"{v.max_abs_error:.3g}", f"{v.error_over_bound:.3g}", v.message)
             )
     print_table(console, with_common("Checks", named), columns, cells)
+
+
+def compiled_table(console: Console, state: SizeState) -> None:
+    """What compiling one size's configurations gave, a row each in the order of the space."""
+    columns = (
+        Column("configuration", wraps=True),
+        Column("status"),
+        Column("registers", is_number=True),
+        Column("spills", is_number=True, rank=1),
+        Column("shared bytes", is_number=True),
+        Column("s", is_number=True, rank=2),
+        Column("why", rank=3, wraps=True),
+    )
+    numbers = {"registers": ".0f", "spills": ".0f", "shared_bytes": ".0f", "compile_s": ".2f"}
+    cells: list[tuple[str | Text, ...]] = []
+    for name in state.kept:
+        row = state.rows.get(name, {})
+        status = str(row.get("status", ""))
+        shown = Text(status, style="" if status == Status.OK.value else "red")
+        counts = [format(row[key], form) if row.get(key) is not None else "" for key, form in numbers.items()]
+        message = " ".join(str(row.get("message", "")).split()) if status != Status.OK.value else ""
+        cells.append((config_name(console, name), shown, *counts, message))
+    fitting = len(state.named(Status.OK))
+    print_table(console, f"{state.problem.key}: {fitting} of {len(state.kept)} compile and fit", columns, cells)
 
 
 def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:

@@ -37,7 +37,7 @@ FLAGS = (
     "--starts_per_round", "--no_compile_stage", "--init_type", "--ngpus",
     "--gpu_ids", "--num_threads", "--jobs", "--iters", "--rotating_tensor", "--keep", "--verbose", "--time_breakdown",
     "--cache_limit", "--screen_with",
-    "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
+    "--no_warmup", "--profiler", "--arch", "--dry_run", "--compile_only", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
     "--precision", "--search", "--budget", "--update", "--min_improvement", "--fresh", "--launch_limit", "--families",

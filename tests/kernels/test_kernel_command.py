@@ -47,3 +47,24 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
     assert {name.split("_")[2]: status for name, status in statuses.items()} == {
         "TILE2x1": "wrong", "TILE3x1": "compile_error", "TILE4x1": "ok",
     }  # fmt: skip
+
+
+def test_compile_only_says_what_each_configuration_needs_and_runs_nothing(tmp_path: Path) -> None:
+    """One does not compile; the reference, which would fail, is never called."""
+    source = (EXAMPLE / "softmax.py").read_text()
+    broken = source.replace("    values = values /", "    tl.static_assert(ROWS != 2)\n        values = values /")
+    assert broken != source
+    (tmp_path / "softmax.py").write_text(broken.replace("def reference(", "def other("))
+    spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text())
+    spec |= {"cases": {"rows": 5, "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
+    del spec["reference"]
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--compile_only"]
+    done = subprocess.run([*command, "--arch", "gfx942"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0].split("_")[2]: line.split() for line in done.stdout.splitlines() if "ROWS" in line}
+    assert rows["ROWS1"][1] == "ok" and int(rows["ROWS1"][2]) > 0
+    assert rows["ROWS2"][1] == "compile_error"
+    assert (
+        not list(tmp_path.glob("results/*/tuned.yaml")) and len(list(tmp_path.glob("results/*/configs/*.csv.gz"))) == 1
+    )

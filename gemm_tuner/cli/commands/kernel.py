@@ -88,7 +88,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     spec, cases = kernel_spec_file.read(arguments.spec, arguments.kernel)
     if arguments.validate_key:
         key_validation.require_output(arguments.output)
-    previews = arguments.dry_run or arguments.explain is not None
+    previews = arguments.dry_run or arguments.compile_only or arguments.explain is not None
     if not previews and (fault := reference_trial.fault(problem_of(spec, cases[0]))):
         hint = "return a tensor for each output of the spec, in its order"
         raise UserError(fault, where=f"{arguments.spec}, reference", hint=hint)
