@@ -118,7 +118,7 @@ def load_scripts(
             raise UserError(f"there is no script {show(str(path))}", where=str(where))
     scripts = [load(str(path)) for path in paths]
     for work in plan.work:
-        for script, name in work.entries:
+        for script, name in (*work.entries, *work.reference):
             if name not in scripts[script].CONFIGS:
                 raise UserError(f"{plan.scripts[script]} has no configuration {show(name)}", where=str(where))
     return scripts

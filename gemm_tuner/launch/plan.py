@@ -22,6 +22,8 @@ PLAN_FORMAT = 1
 VENDOR = "torch.mm"
 # Name of the duplicate of a finalist's kernel in finals (A/A test): the two differ by noise only.
 AA_TEST = "A/A"
+# Name of a configuration's calls between others of its size: while clocks stay, they all take the same time.
+REFERENCE = "reference"
 # A file of this name beside the plan ends the launcher after the configuration that it is at.
 STOP_FILE = "stop"
 # Exit status of a launcher that cannot write its journal (EX_IOERR of sysexits.h).
@@ -38,6 +40,7 @@ class Method:
     early_stop_ratio:          a screened configuration whose first two timed calls both take longer than
                                this times the best so far is not timed further.
     flush_bytes:               L2 is emptied before each timed call by reading this much; 0 is never.
+    reference_every:           between so many screened configurations the size's reference is called; 0 is never.
     rotating_bytes:            operands are rotated through copies of this much in all; 0 is one copy. Where the
                                copies hold flush_bytes or more, rotating takes the flush's place.
     """
@@ -46,6 +49,7 @@ class Method:
     timed_calls: Positive = 5
     early_stop_ratio: Above0 = 3.0
     flush_bytes: Count = 0
+    reference_every: Count = 0
     rotating_bytes: Count = 0
     init_type: str = "randn"
     seed: Count = 0
@@ -59,6 +63,8 @@ class Work:
     again:   finals run this entry's kernel a second time as AA_TEST; "" for none.
     rounds:  of these finals; 0 is the method's timed_calls.
     best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
+    reference: the entry that was screened first, if any was; else the first of this work that is no loser serves.
+    reference_us: its time when it was screened.
     """
 
     problem: Problem
@@ -67,6 +73,8 @@ class Work:
     again: str = ""
     rounds: Count = 0
     best_us: Finite = 0.0
+    reference: tuple[tuple[Int, str], ...] = ()
+    reference_us: Finite = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ class Plan:
             if getattr(self, name) not in known:
                 return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"
         for number, work in enumerate(self.work):
-            for script, _ in work.entries:
+            for script, _ in (*work.entries, *work.reference):
                 if not 0 <= script < len(self.scripts):
                     return f"work {number} names script {script} of {len(self.scripts)}"
         return ""

@@ -14,6 +14,7 @@ from gemm_tuner.launch.candidates import Candidate, VendorCandidate, WorkOperand
 from gemm_tuner.launch.failures import StickyError, report_failure
 from gemm_tuner.launch.journal import Begin, End, Round
 from gemm_tuner.launch.plan import AA_TEST, VENDOR, Work
+from gemm_tuner.launch.reference import Reference
 
 # A call within this much of the best is never called a loser: the host's clock reads overhead too.
 EARLY_STOP_SLACK_US = 100.0
@@ -43,11 +44,13 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
     if operands is None:
         return
     best_us = work.best_us or float("inf")
-    for script, name in work.entries:
+    reference = Reference(bench, operands, index, work, scripts)
+    for place, (script, name) in enumerate(work.entries, 1):
         if bench.late:
             return
         bench.journal.write(Begin(index, name))
         try:
+            reference.call_when_due()
             candidate = operands.candidate(index, scripts[script], name)
             for _ in range(bench.method.warmup_calls):
                 bench.call(candidate, warm=True)
@@ -62,6 +65,9 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
                 for _ in range(bench.method.timed_calls - called):
                     bench.call(candidate, warm=False)
                 bench.processor.wait()
+                reference.offer((script, name), least_us)
+            reference.count()
+            reference.call_when_due(last=place == len(work.entries))
         except Exception as error:
             report_failure(bench.journal, index, name, error)
         else:

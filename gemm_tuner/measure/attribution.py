@@ -28,11 +28,13 @@ SUPPORT_SYMBOLS = frozenset({BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL})
 @dataclass(frozen=True, slots=True)
 class Joined:
     """samples_us: by (work, configuration), times of the timed calls in order, microseconds. missing: the reason why a
-    configuration has none. kernels_us: of calls of several kernels, the median own time of each, in their order."""
+    configuration has none. kernels_us: of calls of several kernels, the median own time of each, in their order.
+    numbers: of the calls of samples_us."""
 
     samples_us: dict[tuple[int, str], tuple[float, ...]]
     missing: dict[tuple[int, str], str]
     kernels_us: dict[tuple[int, str], tuple[float, ...]] = field(default_factory=dict)
+    numbers: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
 
 def calls_of(journal: Iterable[Event]) -> list[Call]:
@@ -269,12 +271,15 @@ def _collect(
     }
     samples: dict[tuple[int, str], list[float]] = defaultdict(list)
     kernels: dict[tuple[int, str], list[list[float]]] = defaultdict(list)
+    numbers: dict[tuple[int, str], list[int]] = defaultdict(list)
     for call, found in pairs:
         key = (call.work, call.name)
         if found is not None and key not in wrong and not call.warm and (call.work, call.round) not in rounds:
             samples[key].append(found.time_us(by_span=call.queued))
+            numbers[key].append(call.number)
             if len(call.symbols) > 1:
                 own_us = {row.name: row.us for row in found.rows}
                 kernels[key].append([own_us[symbol] for symbol in call.symbols])
     medians = {key: tuple(map(median, zip(*calls, strict=True))) for key, calls in kernels.items()}
-    return Joined({key: tuple(times) for key, times in samples.items()}, wrong, medians)
+    ran = {key: tuple(of) for key, of in numbers.items()}
+    return Joined({key: tuple(times) for key, times in samples.items()}, wrong, medians, ran)

@@ -11,7 +11,7 @@ from pathlib import Path
 from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.journal import Begin, End, Event, Fail, Round
 from gemm_tuner.launch.plan import AA_TEST, SCREEN, VENDOR, Plan, Work
-from gemm_tuner.measure import attribution
+from gemm_tuner.measure import attribution, drift
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.processes import Ended
 
@@ -27,16 +27,27 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
     calls = attribution.calls_of(journal)
     trace = profiler.read(where)
     joined = attribution.join(trace, calls, by_scope=profiler.uses_scopes, real_time=profiler.keeps_real_time)
+    drifts = drift.of_works(plan.work, joined, first_ok(ended), plan.method.timed_calls) if plan.stage == SCREEN else {}
     for (work, name), early in ended.items():
         problem = plan.work[work].problem
-        samples = joined.samples_us.get((work, name), ())
+        samples, kernels_us = joined.samples_us.get((work, name), ()), joined.kernels_us.get((work, name), ())
+        if work in drifts:
+            samples, kernels_us = drift.corrected(joined, (work, name), drifts[work])
         if samples:
             status = Status.EARLY_STOPPED if early else Status.OK
             message = plan.work[work].again if name == AA_TEST else ""  # the finalist whose kernel ran twice
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
-        kernels_us = joined.kernels_us.get((work, name), ())
         found[problem, name] = Timing(problem, name, status, samples, message, kernels_us=kernels_us)
+    return found
+
+
+def first_ok(ended: Mapping[tuple[int, str], bool]) -> dict[int, str]:
+    """Of each work, the configuration that came to its end first and was no loser. ended: in order, whether a loser."""
+    found: dict[int, str] = {}
+    for (work, name), early in ended.items():
+        if not early:
+            found.setdefault(work, name)
     return found
 
 
@@ -126,15 +137,22 @@ def cut(plan: Plan, most_entries: int) -> list[Plan]:
     return [replace(plan, work=joined(part)) for part in parts]
 
 
-def told_the_best(works: Iterable[Work], timings: Mapping[Key, Timing]) -> Iterator[Work]:
-    """The works, each with the time of its size's fastest configuration where these timings know a faster one."""
+def told_the_known(works: Iterable[Work], timings: Mapping[Key, Timing], entries: Mapping[Key, int]) -> Iterator[Work]:
+    """The works, each with the time of its size's fastest configuration and with its reference, where these timings
+    know a faster one, or know the first. entries: the script of each configuration."""
     best: dict[Problem, float] = {}
+    first: dict[Problem, Timing] = {}
     for (problem, _), timing in timings.items():
         if timing.status == Status.OK and timing.samples_us:
             best[problem] = min(best.get(problem, math.inf), statistics.median(timing.samples_us))
+            first.setdefault(problem, timing)
     for work in works:
         known = [us for us in (work.best_us, best.get(work.problem, 0.0)) if us > 0]
-        yield replace(work, best_us=min(known, default=0.0))
+        told = replace(work, best_us=min(known, default=0.0))
+        if not work.reference and work.problem in first:
+            name, us = drift.reference_of([first[work.problem]], work.problem)
+            told = replace(told, reference=((entries[work.problem, name], name),), reference_us=us)
+        yield told
 
 
 def probes(plan: Plan, index: int) -> list[Plan]:

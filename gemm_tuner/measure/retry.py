@@ -28,7 +28,7 @@ from gemm_tuner.measure.parse_run import (
     halves,
     probes,
     remaining,
-    told_the_best,
+    told_the_known,
     whole_sizes,
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, NotBegun, killed_from_outside, require_journal
@@ -96,12 +96,13 @@ def time_plan(
         plan, scopes=profiler.uses_scopes, capture_range=profiler.uses_capture_range, clock=profiler.uses_clock
     )
     stage.parts.extend(Part(part) for part in (cut(first, most_entries) if most_entries else [first]))
+    entries = {(work.problem, name): script for work in plan.work for script, name in work.entries}
     attempts = MAX_ATTEMPTS + len(stage.parts) - 1
     while stage.parts and stage.run.starts < attempts and not (stage.run.starts and (wind_down() or plan.is_over())):
         part = stage.parts.popleft()
         left = tuple(remaining(part.plan.work, stage.run.timings))
         if plan.stage == SCREEN:
-            left = tuple(told_the_best(left, stage.run.timings))
+            left = tuple(told_the_known(left, stage.run.timings, entries))
         part = replace(part, plan=replace(part.plan, work=left))
         if not part.plan.work:
             continue

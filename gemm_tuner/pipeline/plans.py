@@ -16,6 +16,8 @@ from gemm_tuner.store.run_folder import RunFolder
 
 # L2 is emptied by reading this many times its size.
 FLUSH_L2_TIMES = 2
+# Of screening: two calls of the reference between so many configurations of six calls each.
+REFERENCE_EVERY = 8
 
 PlansOf = Callable[[list[Work]], list[tuple[Plan, Path]]]
 
@@ -48,7 +50,8 @@ class Planner:
     def screen(self, jobs: int, deadline: float) -> PlansOf:
         """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
         (0: no limit)."""
-        plan = Plan(SCREEN, self._paths, (), self.method(self._settings.screen_calls), deadline=deadline)
+        method = replace(self.method(self._settings.screen_calls), reference_every=REFERENCE_EVERY)
+        plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
     def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:

@@ -9,6 +9,7 @@ from gemm_tuner.compile.compile_tasks import in_turn
 from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.plan import SCREEN, Work
+from gemm_tuner.measure import drift
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.supervise import at_each_end
@@ -172,7 +173,11 @@ class Rounds:
     def _work(self, state: SizeState, names: list[str]) -> Work:
         """Predicted best first, so that losers are known as such early."""
         in_order = sorted(names, key=lambda name: state.predicted_us[name])
-        return replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
+        work = replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
+        name, us = drift.reference_of(self.store.timings(state.problem, SCREEN), state.problem)
+        if not name:
+            return work
+        return replace(work, reference=self.planner.work(state, [name]).entries, reference_us=us)
 
 
 def remaining(asked: Named) -> Named:
