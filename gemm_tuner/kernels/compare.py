@@ -1,26 +1,51 @@
-"""Compares outputs of a user's kernel with what they should be. Needs torch."""
+"""Compares outputs of a kernel with what they should be, or with those of other configurations.
+
+An output is a tensor, an array or a number; torch is imported where one of them is its tensor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from gemm_tuner.kernels.kernel_spec import Check
+import numpy as np
 
-# Of a floating-point element, where the spec gives none: relative and absolute, by bytes of its type. The relative RMS
-# of an output has the same bound: it finds what an absolute tolerance hides where all elements are small.
+# Of a floating-point element, where nothing else is asked for: relative and absolute, by bytes of its type. The
+# relative RMS of an output has the same bound: it finds what an absolute tolerance hides where all elements are small.
 TOLERANCES = {4: 1e-4, 2: 1e-2, 1: 1e-1}
+WRONG = float("inf")
+
+Outputs = Mapping[str, Any]
+
+
+class Tolerance(Protocol):
+    """rtol, atol: of an element, relative and absolute; None for those of its type.
+    rms: the largest relative RMS of the error of an output; None for what its type allows, or rtol where that is more.
+    max_mismatched_ratio: the share of elements of an output that may be beyond rtol and atol."""
+
+    @property
+    def rtol(self) -> float | None: ...
+
+    @property
+    def atol(self) -> float | None: ...
+
+    @property
+    def rms(self) -> float | None: ...
+
+    @property
+    def max_mismatched_ratio(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """over: the largest error over its bound; at most 1 when right. at: (row, column) of that element. message: empty
-    when right."""
+    """over: the largest error over its bound; at most 1 when right. at: (row, column) of that element.
+    mismatched_ratio: the share of all elements that are beyond their bound. message: empty when right."""
 
     over: float = 0.0
     max_abs_error: float = 0.0
     at: tuple[int, int] = (0, 0)
+    mismatched_ratio: float = 0.0
     message: str = ""
 
     @property
@@ -28,43 +53,164 @@ class Comparison:
         return self.over <= 1.0
 
 
-def compared(check: Check, outputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Comparison:
-    """The worst of all outputs."""
-    found = [_one(check, label, outputs[label], wanted) for label, wanted in expected.items()]
-    worst = max(found, key=lambda one: one.over, default=Comparison())
-    largest = max((one.max_abs_error for one in found), default=0.0)
-    return Comparison(worst.over, largest, worst.at, worst.message)
+def wrong(message: str) -> Comparison:
+    return Comparison(WRONG, WRONG, message=message)
 
 
-def _one(check: Check, label: str, actual: Any, wanted: Any) -> Comparison:
-    """An element's error is measured in rtol * |wanted| + atol; a share of ``check.max_mismatched_ratio`` of them may
-    be larger, as long as it is finite where the wanted one is."""
-    if not actual.numel():
-        return Comparison()
-    default = TOLERANCES[min(4, actual.element_size())] if actual.is_floating_point() else 0.0
-    rtol = default if check.rtol is None else check.rtol
-    atol = default if check.atol is None else check.atol
-    wanted, found = wanted.double(), actual.double()
-    same = (found.isnan() & wanted.isnan()) | (found == wanted)
-    error = (found - wanted).abs().masked_fill(same, 0.0)
-    score = (error / (rtol * wanted.abs() + atol).clamp_min(1e-300)).masked_fill(same, 0.0)
-    score = score.nan_to_num(nan=float("inf"), posinf=float("inf"))
+def is_tensor(value: Any) -> bool:
+    """Whether it is one of torch; imports nothing."""
+    return type(value).__module__.partition(".")[0] == "torch" or hasattr(value, "is_floating_point")
+
+
+def compared(tolerance: Tolerance, outputs: Outputs, expected: Outputs) -> Comparison:
+    """The worst of all outputs, in double precision; types need not be equal, names and shapes must."""
+    if outputs.keys() != expected.keys():
+        return wrong(f"gives {len(outputs)} outputs ({', '.join(outputs)}), not {len(expected)}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = [_one(tolerance, label, outputs[label], wanted) for label, wanted in expected.items()]
+    worst = max((one for one, _, _ in found), key=lambda one: one.over, default=Comparison())
+    largest = max((one.max_abs_error for one, _, _ in found), default=0.0)
+    ratio = sum(beyond for _, beyond, _ in found) / max(1, sum(elements for _, _, elements in found))
+    return Comparison(worst.over, largest, worst.at, ratio, worst.message)
+
+
+def _one(tolerance: Tolerance, label: str, actual: Any, wanted: Any) -> tuple[Comparison, int, int]:
+    """An output with how many of its elements are beyond their bound, and how many there are.
+
+    An element's error is measured in rtol * |wanted| + atol; a share of ``max_mismatched_ratio`` of them may be larger,
+    as long as it is finite where the wanted one is: another one was most likely never written.
+    """
+    default = _type_tolerance(actual)
+    rtol = default if tolerance.rtol is None else tolerance.rtol
+    atol = default if tolerance.atol is None else tolerance.atol
+    found, wanted = _doubles(actual, wanted)
+    shape, count = tuple(found.shape), int(found.numel() if is_tensor(found) else found.size)
+    if shape != tuple(wanted.shape):
+        return wrong(f"{label} is {shape}, not {tuple(wanted.shape)}"), count, count
+    if not count:
+        return Comparison(), 0, 0
+    found, wanted = found.reshape(-1), wanted.reshape(-1)
+    same = (found == wanted) | ((found != found) & (wanted != wanted))
+    error = abs(found - wanted)  # NaN where both are the same infinity
+    error[same] = 0.0
+    error[error != error] = WRONG
+    bound = rtol * abs(wanted) + atol
+    score = error / bound.clip(min=1e-300)
+    score[same] = 0.0
+    score[score != score] = WRONG
     over = score > 1.0
-    excused = int(over.sum()) <= check.max_mismatched_ratio * actual.numel()
-    counted = ~over | ~score.isfinite() if excused else score >= 0
-    score = score.masked_fill(~counted, 0.0)
+    beyond = int(over.sum())
+    counted = score >= 0
+    if beyond <= tolerance.max_mismatched_ratio * count:
+        counted = ~over | (error == WRONG)
+    score[~counted] = 0.0
     at = int(score.argmax())
-    worst, columns = float(score.flatten()[at]), max(1, actual.shape[-1] if actual.dim() else 1)
-    largest = float(error.nan_to_num(nan=float("inf")).max())
+    worst, largest = float(score[at]), float(error.max())
+    place = divmod(at, max(1, shape[-1] if shape else 1))
     if worst > 1.0:
-        text = f"{label}[{at}] is {float(found.flatten()[at]):.6g}, not {float(wanted.flatten()[at]):.6g}"
-        share = int(over.sum()) / actual.numel()
-        text += f", and {share:.2%} of all differ" if check.max_mismatched_ratio else ""
-        return Comparison(worst, largest, divmod(at, columns), text)
-    limit = max(default, rtol) if check.rms is None else check.rms
-    part = counted & wanted.isfinite()
-    rms, size = float(error[part].square().mean().sqrt()), float(wanted[part].square().mean().sqrt())
+        text = f"{label}[{at}] is {_number(found[at])}, not {_number(wanted[at])}"
+        text += f", and {beyond / count:.3g} of all elements differ" if beyond > 1 else ""
+        return Comparison(worst, largest, place, message=text), beyond, count
+    limit = max(default, rtol) if tolerance.rms is None else tolerance.rms
+    part = counted & (abs(wanted) < WRONG)
+    rms, size = _rms(error[part]), _rms(abs(wanted[part]))
     if limit and size > 0 and rms > limit * size:
         text = f"the error of {label} has a relative RMS of {rms / size:.3g}, over {limit:g}"
-        return Comparison(rms / size / limit, largest, divmod(at, columns), text)
-    return Comparison(worst, largest, divmod(at, columns))
+        return Comparison(rms / size / limit, largest, place, message=text), beyond, count
+    return Comparison(worst, largest, place), beyond, count
+
+
+def _type_tolerance(value: Any) -> float:
+    if is_tensor(value):
+        return TOLERANCES[min(4, value.element_size())] if value.is_floating_point() or value.is_complex() else 0.0
+    kind, size = getattr(getattr(value, "dtype", None), "kind", "f"), getattr(value, "itemsize", 8)
+    return TOLERANCES[min(4, size)] if kind in "fc" else 0.0
+
+
+def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:
+    """Both as tensors on the output's device, or both as arrays."""
+    if is_tensor(one) or is_tensor(wanted):
+        import torch
+
+        actual = torch.as_tensor(one).detach()
+        wished = torch.as_tensor(wanted).detach().to(actual.device)
+        is_complex = actual.is_complex() or wished.is_complex()
+        kind = torch.complex128 if is_complex else torch.float64
+        return actual.to(kind), wished.to(kind)
+    is_complex = np.iscomplexobj(one) or np.iscomplexobj(wanted)
+    kind_of = np.complex128 if is_complex else np.float64
+    return np.asarray(one, dtype=kind_of), np.asarray(wanted, dtype=kind_of)
+
+
+def _rms(values: Any) -> float:
+    return float((values * values).mean()) ** 0.5 if len(values) else 0.0
+
+
+def _number(value: Any) -> str:
+    number = complex(value)
+    return f"{number.real:.6g}" if number.imag == 0 else f"{number:.6g}"
+
+
+def unwritten(outputs: Outputs) -> Comparison | None:
+    """The verdict on outputs that were NaN before the call and still hold NaN; None where none does. Without a
+    reference nothing else finds an element that several configurations leave out."""
+    for label, value in outputs.items():
+        is_nan = value.isnan() if is_tensor(value) else value != value
+        if count := int(is_nan.sum()) if hasattr(is_nan, "sum") else 0:
+            return wrong(f"{count} elements of {label} are NaN, which they were before the call")
+    return None
+
+
+@dataclass
+class Group:
+    """Configurations whose outputs agree with those of the first of them, which are kept."""
+
+    tolerance: Tolerance
+    outputs: Outputs
+    names: list[str]
+
+
+@dataclass
+class Groups:
+    """Configurations by outputs that agree: what most of them compute is taken as right.
+
+    copied: makes outputs that later calls do not change; only those of the first of a group stay in memory.
+    """
+
+    copied: Callable[[Outputs], Outputs] = dict
+    groups: list[Group] = field(default_factory=list)
+
+    def join(self, name: str, outputs: Outputs, tolerance: Tolerance) -> Comparison:
+        """Compares a configuration with the first of the group that it agrees with, else it founds one."""
+        for group in self.groups:
+            found = compared(tolerance, outputs, group.outputs)
+            if found.ok:
+                group.names.append(name)
+                return found
+        self.groups.append(Group(tolerance, self.copied(outputs), [name]))
+        return Comparison()
+
+    @property
+    def total(self) -> int:
+        return sum(len(group.names) for group in self.groups)
+
+    def largest(self) -> Group | None:
+        """The group that is right; None where no two configurations agree, or two groups are equally large."""
+        first, second = (*sorted((len(one.names) for one in self.groups), reverse=True), 0, 0)[:2]
+        return max(self.groups, key=lambda one: len(one.names)) if first > max(1, second) else None
+
+    def fault(self, group: Group) -> Comparison:
+        """Why a group is wrong that is not the largest; without a largest all are. That it is wrong is known: where
+        memory is too small to say how far it is off, no verdict is lost."""
+        largest = self.largest()
+        if largest is None:
+            most = max(len(one.names) for one in self.groups)
+            return wrong(f"{most} of {self.total} configurations agree, and no group is the largest: give a reference")
+        share = f"{len(largest.names)} of {self.total} configurations"
+        try:
+            found = compared(group.tolerance, group.outputs, largest.outputs)
+        except Exception as error:
+            if not isinstance(error, MemoryError) and "OutOfMemory" not in type(error).__name__:
+                raise
+            return wrong(f"not what {share} compute; out of memory to say where")
+        return replace(found, message=f"{found.message}, as {share} have it")

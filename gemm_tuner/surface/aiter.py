@@ -18,9 +18,9 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.clocks import ChosenClock, Clock
-from gemm_tuner.surface.compare import Judge, one_line
 from gemm_tuner.surface.gpu import wait
 from gemm_tuner.surface.job import Address, address, at_address
+from gemm_tuner.surface.judge import Judge, one_line
 from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned, WrongOutput
 from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.system.documents import write_text_atomically

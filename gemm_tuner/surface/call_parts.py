@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.surface.compare import is_tensor
+from gemm_tuner.kernels.compare import is_tensor
 from gemm_tuner.surface.job import PLAIN, Address, address, at_address, written
 from gemm_tuner.surface.records import Call, Check, Config
 

@@ -20,10 +20,10 @@ from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.launch.processor import Gpu
 from gemm_tuner.surface.clocks import ChosenClock, HostClock
-from gemm_tuner.surface.compare import Judge, fill_with_nan
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.gpu import flush_bytes, wait
 from gemm_tuner.surface.job import JOB, JOURNAL, SCREEN, Begun, Event, Finished, Job, Turns, config_of, told
+from gemm_tuner.surface.judge import Judge, fill_with_nan
 from gemm_tuner.surface.records import Call, Config
 from gemm_tuner.surface.session import Session
 from gemm_tuner.system.processes import exit_with_tuner

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.surface.compare import compared, flat
+from gemm_tuner.surface.judge import finding, flat
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Call, Check
 from gemm_tuner.surface.tunables import Built
@@ -63,9 +63,9 @@ class Learned:
         found = self.profile.ref_prog(*call.args, **call.kwargs)
         if found is None or is_verdict(found):
             return found is None or bool(found)
-        finding = compared(check, outputs, flat(found))
-        if finding.reason:
-            raise AssertionError(finding.reason)
+        verdict = finding(check, outputs, flat(found))
+        if verdict.reason:
+            raise AssertionError(verdict.reason)
         return True
 
 

@@ -56,6 +56,11 @@ class Check:
     skip: bool = False
     repeats: int = 0
 
+    @property
+    def rms(self) -> float:
+        """Relative RMS errors have no bound here."""
+        return float("inf")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

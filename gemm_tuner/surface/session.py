@@ -14,10 +14,10 @@ from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.launch.plan import AA_TEST
 from gemm_tuner.surface.clocks import ChosenClock, Sample
-from gemm_tuner.surface.compare import Finding, Judge, fill_with_nan, one_line, other_bits
 from gemm_tuner.surface.failures import status_by, status_of_build
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.gpu import free_memory, wait
+from gemm_tuner.surface.judge import Finding, Judge, fill_with_nan, one_line, other_bits
 from gemm_tuner.surface.records import Call, Config, Effort, Rejected, Row, plain_config
 from gemm_tuner.surface.time_limit import limited
 

@@ -18,9 +18,9 @@ from typing import Any, TextIO
 
 from gemm_tuner.kernels.definitions import definitions
 from gemm_tuner.launch.failures import status_of
-from gemm_tuner.surface.compare import one_line
 from gemm_tuner.surface.configurations import Candidate
 from gemm_tuner.surface.gpu import wait
+from gemm_tuner.surface.judge import one_line
 from gemm_tuner.surface.profile_args import CompileArgs
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 from gemm_tuner.surface.tunables import Arguments, Function

@@ -16,9 +16,9 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface.clocks import ChosenClock, Clock
-from gemm_tuner.surface.compare import Judge
 from gemm_tuner.surface.external import tune_external
 from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.judge import Judge
 from gemm_tuner.surface.records import Check, Effort, Tuned, names_of
 from gemm_tuner.surface.session import Build, Session
 

@@ -11,8 +11,8 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface import trials
-from gemm_tuner.surface.compare import flat
 from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.judge import flat
 from gemm_tuner.surface.learned import Learned, is_verdict
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Call, Config, Rejected, Tuned

@@ -120,7 +120,7 @@ def test_too_little_memory_to_say_how_far_one_is_off_costs_no_other_its_verdict(
     def no_memory(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("gemm_tuner.kernels.jury.compared", no_memory)
+    monkeypatch.setattr("gemm_tuner.kernels.compare.compared", no_memory)
     assert {name: one.ok for name, one in jury.verdicts().items()} == {"a": True, "b": False, "c": True}
 
 

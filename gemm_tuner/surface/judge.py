@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
+from gemm_tuner.kernels.compare import Groups, compared, is_tensor, unwritten
 from gemm_tuner.surface.records import Call, Check
 
 REASON_CHARS = 300
@@ -41,11 +42,6 @@ def fill_with_nan(outputs: Sequence[Any]) -> None:
                 one.fill_(float("nan"))
         elif getattr(getattr(one, "dtype", None), "kind", "") == "f":
             one.fill(float("nan"))
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether it is one of torch; imports nothing."""
-    return type(value).__module__.partition(".")[0] == "torch" or hasattr(value, "is_floating_point")
 
 
 def copied(value: Any) -> Any:
@@ -84,12 +80,12 @@ class Judge:
     def __init__(self, check: Check | None) -> None:
         self._check = check or Check()
         self._expected: list[Any] | None = None
-        self._groups: list[tuple[list[Any], list[str]]] = []
+        self._groups = Groups(lambda outputs: {name: copied(one) for name, one in outputs.items()})
 
     @property
     def judges_later(self) -> bool:
         """Whether configurations are compared with each other."""
-        return bool(self._groups)
+        return bool(self._groups.groups)
 
     def check_of(self, call: Call) -> Check:
         return call.check or self._check
@@ -103,10 +99,13 @@ class Judge:
             return _by_hand(check, outputs[0] if len(outputs) == 1 else outputs)
         if not outputs:
             return Finding("" if check.reference is None else "returns no output to be compared with the reference")
-        if check.reference is None:
-            self._join_group(check, name, outputs)
-            return Finding()
-        return compared(check, outputs, self._reference(check))
+        if check.reference is not None:
+            return finding(check, outputs, self._reference(check))
+        filled = {id(one) for one in flat(call.outputs)}
+        fault = unwritten({name: one for name, one in named(outputs).items() if id(one) in filled})
+        if fault is None:
+            self._groups.join(name, named(outputs), check)
+        return Finding(fault.message if fault else "")
 
     def _reference(self, check: Check) -> list[Any]:
         """The expected outputs: of the check of all configurations computed once."""
@@ -116,21 +115,27 @@ class Judge:
             self._expected = [copied(one) for one in _computed(check)]
         return self._expected
 
-    def _join_group(self, check: Check, name: str, outputs: list[Any]) -> None:
-        for representative, names in self._groups:
-            if not compared(check, outputs, representative).reason:
-                names.append(name)
-                return
-        self._groups.append(([copied(one) for one in outputs], [name]))
-
     def agreed(self) -> tuple[frozenset[str], dict[str, str]]:
         """Of configurations without a reference: the names of the largest group whose outputs agree, and by name why
         the others are wrong. None is in either where no two agree, or two groups are equally large."""
-        groups = sorted((names for _, names in self._groups), key=len, reverse=True)
-        if not groups or len(groups[0]) < 2 or (len(groups) > 1 and len(groups[1]) == len(groups[0])):
+        largest = self._groups.largest()
+        if largest is None:
             return frozenset(), {}
-        most = f"gives other outputs than {len(groups[0])} configurations that agree"
-        return frozenset(groups[0]), {name: most for names in groups[1:] for name in names}
+        others = [
+            (group.names, self._groups.fault(group).message) for group in self._groups.groups if group is not largest
+        ]
+        return frozenset(largest.names), {name: message for names, message in others for name in names}
+
+
+def named(outputs: Sequence[Any]) -> dict[str, Any]:
+    return {f"output {number}": one for number, one in enumerate(outputs)}
+
+
+def finding(check: Check, outputs: Sequence[Any], expected: Sequence[Any]) -> Finding:
+    """Compares with the expected outputs."""
+    found = compared(check, named(outputs), named(expected))
+    verified = Verified.TRUE if found.ok else Verified.FALSE
+    return Finding(found.message, verified, found.max_abs_error, found.mismatched_ratio)
 
 
 def _computed(check: Check) -> list[Any]:
@@ -153,76 +158,6 @@ def _by_hand(check: Check, outputs: Any) -> Finding:
     except Exception as error:
         return Finding(f"the check raised {one_line(error)}")
     return Finding("the check returned False") if is_right is False else Finding(verified=Verified.TRUE)
-
-
-def compared(check: Check, outputs: Sequence[Any], expected: Sequence[Any]) -> Finding:
-    """Compares in double precision; types need not be equal, shapes must. ``check.max_mismatched_ratio`` excuses no
-    element that is NaN or infinite in one of both only: such a one was most likely never written."""
-    if len(outputs) != len(expected):
-        return Finding(f"gives {len(outputs)} outputs, the reference {len(expected)}")
-    largest, mismatched, elements, first, is_excused = 0.0, 0, 0, "", True
-    for number, (one, wanted) in enumerate(zip(outputs, expected, strict=True)):
-        actual, wished = _doubles(one, wanted)
-        if tuple(actual.shape) != tuple(wished.shape):
-            return Finding(f"output {number} is {tuple(actual.shape)}, the reference {tuple(wished.shape)}")
-        error = _error(actual, wished)
-        same = (actual == wished) | ((actual != actual) & (wished != wished))
-        is_finite = error < float("inf")
-        outside = ~(same | (is_finite & (error <= check.atol + check.rtol * abs(wished))))
-        count, worse = int(outside.sum()), outside & ~is_finite
-        elements += int(outside.size if not is_tensor(outside) else outside.numel())
-        is_worse = bool(worse.any())
-        if count and (not first or (is_worse and is_excused)):
-            at = _first_of(worse if is_worse else outside)
-            shown = _number(actual.reshape(-1)[at]), _number(wished.reshape(-1)[at])
-            first = f"output {number}, element {at} is {shown[0]}, not {shown[1]}"
-        is_excused = is_excused and not is_worse
-        mismatched += count
-        wrong = error[~same]
-        if len(wrong):
-            most = float(wrong.max())
-            largest = max(largest, most) if most == most else float("inf")
-    ratio = mismatched / max(1, elements)
-    is_right = is_excused and ratio <= check.max_mismatched_ratio
-    reason = "" if is_right else f"{100 * ratio:.3g} % of elements are wrong: {first}"
-    return Finding(reason, Verified.FALSE if reason else Verified.TRUE, largest, ratio)
-
-
-def _error(actual: Any, wished: Any) -> Any:
-    """By element; NaN where both are the same infinity."""
-    if is_tensor(actual):
-        return abs(actual - wished)
-    import numpy as np
-
-    with np.errstate(invalid="ignore", over="ignore"):
-        return abs(actual - wished)
-
-
-def _first_of(chosen: Any) -> int:
-    """The index, flat, of the first true element."""
-    return int(chosen.reshape(-1).int().argmax() if is_tensor(chosen) else chosen.reshape(-1).argmax())
-
-
-def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:
-    """Both as tensors on the output's device, or both as arrays."""
-    if is_tensor(one) or is_tensor(wanted):
-        import torch
-
-        actual = torch.as_tensor(one).detach()
-        wished = torch.as_tensor(wanted).detach().to(actual.device)
-        is_complex = actual.is_complex() or wished.is_complex()
-        kind = torch.complex128 if is_complex else torch.float64
-        return actual.to(kind), wished.to(kind)
-    import numpy as np
-
-    is_complex = np.iscomplexobj(one) or np.iscomplexobj(wanted)
-    kind_of = np.complex128 if is_complex else np.float64
-    return np.asarray(one, dtype=kind_of), np.asarray(wanted, dtype=kind_of)
-
-
-def _number(value: Any) -> str:
-    number = complex(value)
-    return f"{number.real:.6g}" if number.imag == 0 else f"{number:.6g}"
 
 
 def one_line(error: BaseException) -> str:
