@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
+from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import text_of
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import printable, read_text
 
 # Of a launch, as arguments of triton.Config; the other options are in its first.
 OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+RULES = "rules"
 
 
 def json_name(kernel: TunedKernel, device: str) -> str:
@@ -23,6 +26,7 @@ def json_name(kernel: TunedKernel, device: str) -> str:
 
 def json_text(kernel: TunedKernel, path: Path) -> str:
     """The parameters of every key, laid out as AITER's ``save_configs_to_json`` does: what else the file holds stays.
+    Where a key stands for cases that were not tuned, RULES says what they must keep to.
 
     Raises UserError for a file that is there and holds something else.
     """
@@ -34,7 +38,27 @@ def json_text(kernel: TunedKernel, path: Path) -> str:
             raise UserError(f"is there and is no JSON: {error}", where=printable(path)) from error
         if not isinstance(held, dict):
             raise UserError("is there and holds no configurations", where=printable(path))
-    return json.dumps({**held, **{text_of(one.key): one.params for one in kernel.entries}}, indent=4) + "\n"
+    rules = {RULES: rules_of(kernel.spec)} if kernel.spec.key and kernel.spec.rules else {}
+    return json.dumps({**held, **rules, **{text_of(one.key): one.params for one in kernel.entries}}, indent=4) + "\n"
+
+
+def rules_of(spec: KernelSpec) -> list[dict[str, str]]:
+    """The rules as expressions of a case's values and of parameters alone, each with its reason."""
+    known: dict[str, ast.expr] = {}
+    for name, text in (*spec.derived, *spec.args):
+        known[name] = _with_values(text, known)
+    return [{"keep": ast.unparse(_with_values(text, known)), "why": why} for text, why in spec.rules]
+
+
+def _with_values(text: str, known: dict[str, ast.expr]) -> ast.expr:
+    """An expression in which other expressions stand in place of their names."""
+
+    class Names(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return known.get(node.id, node)
+
+    found: ast.expr = Names().visit(ast.parse(text.strip(), mode="eval").body)
+    return found
 
 
 def triton_name(kernel: TunedKernel) -> str:
