@@ -31,7 +31,7 @@ from gemm_tuner.core.records import Device
 from gemm_tuner.gemm import model
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem, Layout, as_gemm
-from gemm_tuner.search import SEARCHES, Asked, Proposals, Search, SizeView, make_search
+from gemm_tuner.search import SEARCHES, Proposals, Requested, Search, SizeView, make_search
 from gemm_tuner.space import space
 
 LANDSCAPES = ROOT / "benchmarks" / "landscapes"
@@ -72,7 +72,7 @@ class Random:
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {size.problem: self._draw(size) for size in sizes if not (size.timed_us or size.failed)}
 
-    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
         return {}
 
     def _draw(self, size: SizeView) -> list[str]:

@@ -1,3 +1,3 @@
-"""Compiles many kernels at once, without a GPU: the process pool, the service in front of it, the tasks.
+"""Compiles kernels in parallel without a GPU: the tasks, the process pool, and a background service.
 
-Knows no store and no run: results go to a callback."""
+Independent of runs and of the store: results are passed to a callback."""

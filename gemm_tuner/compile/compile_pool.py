@@ -1,7 +1,7 @@
-"""The processes that compile: every core, no GPU, and no compile can hold up or kill the run.
+"""A pool of compile worker processes in which no compilation can block or kill the run.
 
-``multiprocess.Pool`` waits for ever for the task of a worker that died (cpython bpo-22393), so
-the workers are held here one by one: each has a pipe, a process group and a deadline.
+``multiprocess.Pool`` waits forever for the task of a worker that died (cpython bpo-22393). So each worker here has its
+own pipe, process group and deadline.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
 START_LIMIT_S = 120.0
 EXIT_LIMIT_S = 2.0
-# How soon a task that another thread adds, or the end of the queue, is seen while no worker answers.
+# Interval at which the queue is polled for new tasks, and for its end, while no worker answers.
 LOOK_S = 0.05
-# A compile may take this many times the median of those before it, 30 s at least and the pool's limit at most.
+# The time limit of a compilation is this many times the median so far, at least 30 s and at most the pool's limit.
 TIMES_THE_MEDIAN = 30.0
 LEAST_LIMIT_S = 30.0
 ENOUGH_TO_JUDGE = 20
-# Workers that may end at their start, one after another, before the machine is said to be at fault.
+# After this many consecutive failures of workers to start, the machine is reported as faulty.
 MOST_FAILED_STARTS = 3
-# The latest compiles that are judged by.
+# The median is that of this many latest compilations.
 REMEMBERED = 200
 
 Answer = tuple[CompileTask, CompileResult]
@@ -49,8 +49,8 @@ Answer = tuple[CompileTask, CompileResult]
 
 @contextlib.contextmanager
 def without_main_script() -> Iterator[None]:
-    """Processes that are started meanwhile do not import the main script, as spawned ones do: they need nothing of it,
-    and a script that calls this package without asking for its own name would start everything again."""
+    """While the block runs, spawned processes do not import the main script. They do not need it, and a script that
+    calls this package without ``if __name__ == "__main__"`` would start everything again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -61,7 +61,7 @@ def without_main_script() -> Iterator[None]:
 
 @dataclass
 class Worker:
-    """A worker process and the task it is at."""
+    """A worker process and its current task."""
 
     process: Any
     connection: Any
@@ -72,11 +72,11 @@ class Worker:
 
     def give(self, task: CompileTask, limit_s: float) -> None:
         self.task, self.limit_s, self.deadline = task, limit_s, time.monotonic() + limit_s
-        with contextlib.suppress(OSError):  # a worker that just died: reading from it tells
+        with contextlib.suppress(OSError):  # the worker has just died, which the next read reports
             self.connection.send(task)
 
     def kill(self) -> None:
-        """Ends the worker and everything it started."""
+        """Kills the worker and everything it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
@@ -86,12 +86,13 @@ class Worker:
 
 @dataclass
 class CompilePool:
-    """``run`` compiles the tasks of a queue in its order; use as a context manager.
+    """A pool whose method ``run`` compiles the tasks of a queue in order. Use it as a context manager.
 
-    cache: the folder of compiled kernels. scripts_dir: holds the files of the tasks' scripts.
-    limit_s: longest time for one configuration; over it the worker is killed (COMPILE_TIMEOUT).
-    memory_bytes: what a worker may take beside what it has at its start; 0 is its share of the machine.
-    kind: of the problems, which may prepare workers.
+    cache:        folder of the compiled kernels.
+    scripts_dir:  folder of the tasks' scripts.
+    limit_s:      largest time limit of a compilation; a worker that exceeds it is killed (COMPILE_TIMEOUT).
+    memory_bytes: memory that a worker may use beyond its size at the start; 0: an equal share of the machine's.
+    kind:         kind of the problems, whose workload may prepare workers; "" for none.
     """
 
     language: Language
@@ -134,9 +135,9 @@ class CompilePool:
         return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
 
     def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
-        """Yields every task with its result, in the order they end, until the queue ends.
+        """Yields (task, result) in the order of completion, until the queue ends.
 
-        Raises EnvironmentFault when workers cannot start, or cannot write the cache.
+        Raises EnvironmentFault if workers cannot start or cannot write the cache.
         """
         queue = tasks if isinstance(tasks, TaskQueue) else TaskQueue(tasks)
         while not queue.closed:
@@ -147,7 +148,7 @@ class CompilePool:
                 return
 
     def _hand_out(self, queue: TaskQueue) -> None:
-        """Gives idle workers tasks, and starts workers while there are more tasks than that."""
+        """Gives tasks to idle workers, and starts more workers while there are more tasks than workers."""
         for worker in self._workers:
             if worker.ready and worker.task is None:
                 task = queue.take()
@@ -161,13 +162,13 @@ class CompilePool:
 
     @property
     def limit(self) -> float:
-        """Seconds that the next compile may take: adapts to those before it."""
+        """Time limit of the next compilation, seconds; it adapts to the times of earlier ones."""
         if len(self._seconds) < ENOUGH_TO_JUDGE:
             return self.limit_s
         return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(self._seconds)))
 
     def _step(self, queue: TaskQueue) -> Iterator[Answer]:
-        """Yields what is answered, or is over its deadline, within LOOK_S."""
+        """Waits up to LOOK_S, and yields the tasks that are completed or over their deadline."""
         busy = {w.connection: w for w in self._workers if w.task is not None or not w.ready}
         next_deadline = min((w.deadline for w in busy.values()), default=time.monotonic())
         timeout = max(0.0, next_deadline - time.monotonic())
@@ -177,7 +178,7 @@ class CompilePool:
             try:
                 answer = worker.connection.recv()
             except (EOFError, OSError):
-                worker.process.join(EXIT_LIMIT_S)  # it closed its pipe first: its exit status tells more than a kill's
+                worker.process.join(EXIT_LIMIT_S)  # it is exiting; its own exit status tells more than that of a kill
                 yield from self._replace(worker, queue, Status.COMPILE_ERROR, "the compiler died")
                 continue
             if worker.ready and isinstance(answer, str):
@@ -198,9 +199,9 @@ class CompilePool:
                 yield from self._replace(worker, queue, Status.COMPILE_TIMEOUT, message)
 
     def _replace(self, worker: Worker, queue: TaskQueue, status: Status, message: str) -> Iterator[Answer]:
-        """Kills a worker and answers its task with a failure; a new worker starts when there is a task for it.
+        """Kills a worker and yields a failure for its task. A new worker is started when there is a task for it.
 
-        A task whose worker somebody else killed goes back once.
+        If something else killed the worker (such as the OOM killer), the task is retried once.
         """
         task = worker.task
         worker.kill()

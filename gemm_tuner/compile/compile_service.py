@@ -1,4 +1,5 @@
-"""Compiles in its own thread while kernels are timed: first what a caller waits for, then what is likely next."""
+"""Compiles in a background thread while kernels are timed: first what a caller waits for, then what is likely needed
+next."""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ class Compiler(Protocol):
 
 
 class CompileService:
-    """Use as a context manager. ``results`` grows as workers answer; ``known`` ones are not compiled again.
+    """Runs a CompilePool in a thread. Use it as a context manager. ``results`` grows as tasks are completed.
 
-    on_result: called in the service's thread with every answer, before it is in ``results``.
-    busy_s:    seconds that workers spent in compiles, added up. compiled, cached: how many answers were compiled, and
-               how many came from the cache of compiled kernels.
+    known:     results of earlier runs, which are not compiled again.
+    on_result: called in the service's thread with every task and result, before it is in ``results``.
+    busy_s:    total time of the workers in compilations, seconds.
+    compiled, cached: number of results that were compiled, and that were cache hits.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class CompileService:
                         self.results[key_of(task)] = result
                         self._missing.discard(key_of(task))
                         self._changed.notify_all()
-        except BaseException as error:  # raised again in compile()
+        except BaseException as error:  # re-raised in compile()
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
@@ -86,7 +88,8 @@ class CompileService:
         return [task for task in tasks if key_of(task) not in self.results and key_of(task) not in self._queue.taken]
 
     def prefetch(self, tasks: Iterable[CompileTask]) -> None:
-        """Compiles these while no caller waits for others; replaces earlier tasks to prefetch that have not begun."""
+        """Compiles these tasks while no caller waits for others. Replaces earlier prefetch tasks that have not
+        begun."""
         with self._changed:
             self._queue.prefetch(self._new(tasks))
 
@@ -97,18 +100,18 @@ class CompileService:
         until: float = float("inf"),
         look: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Waits until all are compiled, or until ``time.monotonic()`` is ``until``: then False, and tasks that no
-        worker has begun are dropped. One thread waits at a time.
+        """Compiles tasks and waits for them. Returns False if ``time.monotonic()`` reaches ``until`` first; tasks that
+        have not begun are then dropped. Only one thread may wait at a time.
 
-        advance: called with the number of newly finished tasks. look: called a few times a second; it may raise to end
-        the wait.
+        advance: called with the number of newly completed tasks.
+        look:    called a few times a second; it may raise to end the wait.
         Raises what the pool or ``on_result`` raised in the service's thread.
         """
         tasks = list(tasks)
         keys = {key_of(task) for task in tasks}
         with self._changed:
             self._missing = keys - self.results.keys()
-            # A task that waits to be prefetched may be among these, and must not be compiled twice.
+            # A prefetch task may be among these tasks and must not be compiled twice.
             self._queue.prefetch(())
             self._queue.submit(self._new(tasks))
             seen = 0

@@ -1,4 +1,4 @@
-"""What the sizes of a run need compiled, each kernel once, and what the results mean for them."""
+"""Which kernels the sizes of a run need, each compiled once, and how compile results affect the configurations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.source import codegen
 from gemm_tuner.space.size_state import Named, SizeState
 
-# A kernel that spills a few registers can still win; NVIDIA counts bytes of stack, AMD registers.
+# A kernel that spills a few registers can still win. Unit: bytes of stack (NVIDIA), registers (AMD).
 SPILLS_ALLOWED = {"cuda": 64, "hip": 16, "cpu": 0}
 
 Wanted = Iterable[tuple[Problem, Config]]
@@ -29,7 +29,7 @@ def write_scripts(
     target: Target,
     kernels: Iterable[ConsumerKernel] = (),
 ) -> dict[tuple[str, str], Script]:
-    """One script for each family and signature, by these. kernels: servers' own, each a family."""
+    """Writes one script per (family, signature) and returns them by these. kernels: servers' kernels, each a family."""
     of_family = {kernel.family: kernel for kernel in kernels}
     by_script: dict[tuple[str, str], dict[str, Config]] = {}
     classes: dict[str, Problem] = {}
@@ -51,8 +51,8 @@ def tasks_for(
     *,
     longest_first: bool = True,
 ) -> list[CompileTask]:
-    """One task for each binary, longest first or in the order given. Sizes of one ``specialization`` share them, and
-    so do configurations of one ``kernel_symbol``."""
+    """One task per binary, longest first or in the given order. Sizes with equal ``specialization`` and configurations
+    with equal ``kernel_symbol`` share a binary."""
     tasks: dict[TaskKey, tuple[float, CompileTask]] = {}
     for problem, config in wanted:
         task = task_for(scripts, problem, config, target)
@@ -62,13 +62,14 @@ def tasks_for(
 
 
 def task_for(scripts: dict[tuple[str, str], Script], problem: Problem, config: Config, target: Target) -> CompileTask:
-    """Compiles what a size and a configuration run."""
+    """The task that compiles the kernels of a configuration for a size."""
     special = workload_of(problem.kind).specialization(problem, config, target)
     return CompileTask(scripts[config.family, problem.signature], config.kernel_symbol, special, problem)
 
 
 def support_task(like: CompileTask) -> CompileTask:
-    """The kernels of the measurement itself: they must not compile in the profiled process either."""
+    """The task for the kernels of the measurement itself, which must not be compiled in the profiled process either.
+    like: any task of the run; its problem is used."""
     return CompileTask(None, "", "", like.problem)
 
 
@@ -80,10 +81,10 @@ def record_compiles(
     device: Device,
     counted: set[TaskKey],
 ) -> None:
-    """Records in a size's state what compiling the named configurations gave, and which of them cannot run (too much
-    shared memory) or are not worth a try (too many spills; never said of those that the user gave).
+    """Records the compile results of the named configurations in a size's state, and marks those that cannot run (too
+    much shared memory) or are too slow to try (too many spills; never for configurations that the user gave).
 
-    counted: the binaries whose compile seconds some size has already; grows.
+    counted: the binaries whose compile time is already attributed to some size; updated.
     """
     allowed = SPILLS_ALLOWED[device.target.backend]
     for name in names:
@@ -102,7 +103,7 @@ def record_compiles(
             state.record(name, Status.SPILLED, f"spills {result.spills}, more than {allowed}")
 
 
-def in_turn(wanted: Named) -> list[tuple[Problem, Config]]:
-    """The named configurations of these sizes, the sizes in turn: the first of each, then the second."""
+def interleaved(wanted: Named) -> list[tuple[Problem, Config]]:
+    """The named configurations, interleaved over the sizes: the first of each size, then the second of each."""
     rows = [[(state.problem, state.kept[name]) for name in names] for state, names in wanted]
     return [pair for turn in zip_longest(*rows) for pair in turn if pair is not None]

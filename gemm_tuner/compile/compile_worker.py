@@ -1,4 +1,4 @@
-"""One compile worker: a process that compiles what it is given until the tuner is through with it; no GPU."""
+"""The main function of a compile worker process; it uses no GPU."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def serve(
     memory_bytes: int,
     kind: str,
 ) -> None:
-    """Answers CompileTasks with CompileResults until the parent closes the pipe or sends None.
+    """Receives CompileTasks and sends CompileResults until the parent closes the pipe or sends None.
 
-    argument: the language's ``worker_argument``. memory_bytes: what a compile may take beside what the worker has at
-    its start. A text for an answer says that nothing can be written here. scripts_dir: holds the files of the tasks'
-    scripts. kind: of problems, whose workload prepares the worker, too; "" for none.
+    A text instead of a CompileResult means that the cache cannot be written.
+
+    argument:     what the language's ``worker_argument`` returned.
+    memory_bytes: memory that a compilation may use beyond the worker's size at the start.
+    scripts_dir:  folder of the tasks' scripts.
+    kind:         kind of problems, whose workload also prepares the worker; "" for none.
     """
     parent = multiprocess.parent_process()
     own_process_group(parent.pid if parent else os.getppid())
@@ -62,9 +65,10 @@ def serve(
 
 
 def own_process_group(starter: int) -> None:
-    """A group of its own, so that a kill takes ptxas too; dies with its parent; leaves Ctrl-C to it.
+    """Puts this process into its own group, so that a kill includes ptxas; makes it die with its parent and ignore
+    Ctrl-C.
 
-    Nice, since what is timed meanwhile is launched by a process that must not wait for a core.
+    Its priority is lowered, because the process that launches timed kernels meanwhile must not wait for a core.
     """
     os.setsid()
     os.nice(NICENESS)

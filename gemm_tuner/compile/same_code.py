@@ -1,4 +1,4 @@
-"""Finds configurations of a size that have the same machine code and launch, so that only one of them is timed."""
+"""Finds configurations of a size with equal machine code and equal launch, so that only one of them is timed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Launch = tuple[str | int, ...]
 
 
 def duplicates(state: SizeState, num_sms: int) -> dict[str, str]:
-    """Compiled configurations by the name of the equal one that stands for them, which is not in the keys itself.
+    """Maps each redundant configuration to the equal one that is timed in its place (which is not a key itself).
 
-    Equal are those of the same code (CompileResult.binary_hash) and the same launch. One that has ended, timed or not,
-    stands for the others; else the simplest: fewest stages, then warps, then by name.
+    Configurations are equal if both code (CompileResult.binary_hash) and launch are. The representative is one that
+    already has a status, else the simplest: fewest stages, then fewest warps, then by name.
     """
     groups: dict[tuple[str, Launch], list[str]] = {}
     for name, row in state.rows.items():

@@ -1,4 +1,4 @@
-"""The tasks that wait for a compile worker, by priority."""
+"""A priority queue of compile tasks."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Iterable
 
 from gemm_tuner.core.language import CompileTask
 
-TaskKey = tuple[str, str, str]  # Script.kernel_sha, kernel symbol, specialization: one binary, in any folder
+TaskKey = tuple[str, str, str]  # (Script.kernel_sha, kernel symbol, specialization) identifies a binary
 
 
 def key_of(task: CompileTask) -> TaskKey:
-    """What the task's binary is made from; the measurement's own kernels have no script."""
+    """Identifies the task's binary; the measurement's own kernels have no script."""
     return task.script.kernel_sha if task.script else "", task.name, task.specialization
 
 
 class TaskQueue:
-    """Tasks that wait for a worker: submitted ones first, then those to prefetch. Safe to use from any thread.
+    """Waiting tasks: submitted ones first, then those to prefetch. Thread-safe.
 
-    An open queue ends when it is closed, any other when it is empty. taken: the keys of what workers have taken so far.
+    stays_open: the queue ends when it is closed; otherwise it ends when it is empty.
+    taken:      keys of the tasks that workers have taken so far.
     """
 
     def __init__(self, tasks: Iterable[CompileTask] = (), *, stays_open: bool = False) -> None:
@@ -38,26 +39,26 @@ class TaskQueue:
             self._changed.notify()
 
     def prefetch(self, tasks: Iterable[CompileTask]) -> None:
-        """What workers take up when nothing is submitted; replaces what was to be prefetched before."""
+        """Sets the tasks that workers take when no submitted task waits; replaces earlier ones."""
         with self._changed:
             self._likely = deque(tasks)
             self._changed.notify()
 
     def drop(self) -> None:
-        """Drops what waits; it may be submitted again."""
+        """Removes all waiting tasks; they may be submitted again."""
         with self._changed:
             self.taken -= {key_of(task) for task in (*self._submitted, *self._likely)}
             self._submitted.clear()
             self._likely.clear()
 
     def requeue(self, task: CompileTask) -> None:
-        """Puts a task that was taken before all others."""
+        """Puts back a task that was taken, before all others."""
         with self._changed:
             self._submitted.appendleft(task)
             self._changed.notify()
 
     def close(self) -> None:
-        """Drops what waits and ends the queue; compiles that run are not waited for."""
+        """Removes all waiting tasks and ends the queue, without waiting for running compilations."""
         self.drop()
         with self._changed:
             self.open, self.closed = False, True
@@ -73,7 +74,7 @@ class TaskQueue:
             return task
 
     def wait(self) -> bool:
-        """Waits for a task; False when there will be none."""
+        """Waits for a task; False if the queue has ended."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._submitted or self._likely or not self.open))
             return bool(self._submitted or self._likely)

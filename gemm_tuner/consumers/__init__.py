@@ -1,4 +1,5 @@
-"""Readers of tuned configs: the limits of their kernels, default configurations, names and keys of their files."""
+"""Consumers of tuned configurations (vLLM, SGLang, AITER, ...): what their kernels can launch, their defaults, and the
+names and formats of their files."""
 
 from __future__ import annotations
 

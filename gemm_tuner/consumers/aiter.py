@@ -1,7 +1,7 @@
-"""AITER (ROCm): one JSON file per weight shape, with buckets M_LEQ_x for fixed x and ``any`` for the rest.
+"""AITER (ROCm): one JSON file per weight shape, with entries M_LEQ_x for fixed x and ``any`` for larger M.
 
-Its loader uses the nested folder where that has the family's DEFAULT.json, else the legacy folder. A file in both is
-found by every release.
+Its loader uses the nested folder if that has the family's DEFAULT.json, else the legacy folder. Files are written to
+both, so that every release finds them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ EIGHT_BIT = ("fp8_e4m3", "fp8_e4m3_fnuz", "int8")
 
 
 class Aiter(Consumer, Served):
-    """get_gemm_config of AITER's gemm_config_utils, for the families of ``family_of``."""
+    """Follows get_gemm_config of AITER's gemm_config_utils, for the kernel families of ``family_of``."""
 
     name = "aiter"
     takes = "on AMD GPUs, B column-major: bf16 and fp16; fp8 and int8 with --scaling row_col; fp8 with --scaling block"
     splits_k = True
     device_key = "arch"
     grid = (*((f"M_LEQ_{bound}", bound) for bound in BOUNDS), (ANY, 2 * BOUNDS[-1]))
-    floor_stands_in = True
+    uses_smaller_m = True
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         if not arch.startswith("gfx"):
@@ -54,7 +54,7 @@ class Aiter(Consumer, Served):
     def config_fault(self, problem: GemmProblem, config: KernelConfig, arch: str) -> str:
         if problem.scaling == "block" and config.BLOCK_SIZE_K != SCALE_BLOCK:
             return f"has BLOCK_SIZE_K {config.BLOCK_SIZE_K}, and AITER's kernel takes the scale group, {SCALE_BLOCK}"
-        xcds = (1,) if problem.scaling == "block" else (1, 8)  # the others deal tiles to 8 chiplets themselves
+        xcds = (1,) if problem.scaling == "block" else (1, 8)  # the other kernels distribute tiles over 8 chiplets
         return tile_fault(config, split_k=True, xcds=xcds, stream_b=True) or slices_fault(config, problem.k)
 
     def places(self, problem: GemmProblem, target: Target) -> tuple[PurePosixPath, ...]:
@@ -85,16 +85,16 @@ class Aiter(Consumer, Served):
         return {**entry, "kpack": config.kpack} if arch == "gfx942" and config.kpack else entry
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """Keys that the loader never asks for come last."""
+        """Known keys in the order of M; keys that the loader never looks up come last."""
         keys = [name for name, _ in self.grid]
         return (keys.index(key), "") if key in keys else (len(keys), key)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """The largest M of a bucket first: it is the one that the bucket is tuned for."""
+        """The largest M of a bucket comes first, because the bucket's entry is tuned for it."""
         return (-offer.problem.m, output_rank(offer.problem), *super().rank(offer))
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
-        """The entry of the family's DEFAULT file, where -o is a folder that contains AITER."""
+        """The entry of the family's DEFAULT file, if the folder of -o contains AITER; else None."""
         is_legacy = place.parent == PurePosixPath(CONFIGS, "gemm")
         name = re.sub(r"-N=\d+-K=\d+", "", place.name) if is_legacy else "DEFAULT.json"
         path = target.root / place.parent / name
@@ -141,7 +141,7 @@ class Aiter(Consumer, Served):
 
 
 def family_of(problem: GemmProblem) -> str:
-    """AITER's name of the kernel family for a problem; empty when there is none."""
+    """AITER's name of the kernel family for a problem; "" if there is none."""
     if problem.dtype_a != problem.dtype_b:
         return ""
     if problem.dtype_a in ("bf16", "fp16") and problem.scaling == "none":
@@ -158,7 +158,7 @@ def nested_folder(arch: str, family: str) -> PurePosixPath:
 
 
 def active_folder(base: Path, arch: str, family: str) -> Path | None:
-    """The folder that the loader uses for a family: the first with a default file; None without any."""
+    """The folder that the loader uses for a family: the first one with a default file; None without any."""
     nested = family.lower().replace("-", "_")
     for backend in ("triton", "gluon"):
         folder = base / arch / backend / "gemm" / nested
@@ -169,10 +169,10 @@ def active_folder(base: Path, arch: str, family: str) -> Path | None:
 
 
 def slices_fault(config: KernelConfig, k: int) -> str:
-    """Why AITER would launch another config than the one it reads; empty when it would not.
+    """Why AITER would change the configuration that it reads before the launch; "" if it would not.
 
-    It adapts BLOCK_SIZE_K and NUM_KSPLIT to K: a slice is K / NUM_KSPLIT rounded up to whole blocks, and only as many
-    slices are launched as cover K.
+    AITER adapts BLOCK_SIZE_K and NUM_KSPLIT to K: a slice is K / NUM_KSPLIT rounded up to whole blocks, and it launches
+    only as many slices as are needed to cover K.
     """
     slice_k = -(-k // config.SPLIT_K)
     if max(slice_k, 16) < config.BLOCK_SIZE_K:

@@ -1,7 +1,7 @@
-"""Block-scaled fp8 GEMMs of vLLM and SGLang: one JSON for each weight shape, keyed by M; the nearest M is used.
+"""Block-scaled fp8 GEMMs of vLLM and SGLang: one JSON file per weight shape, keyed by M; the nearest M is used.
 
-Both loaders convert every top-level key to int, so only sizes may be keys. Both pass an entry as keyword arguments to
-the kernel's launch, so an entry may hold only the kernel's constants and Triton's options.
+Both loaders convert every top-level key to int, so only values of M may be keys. Both pass an entry as keyword
+arguments to the launch, so an entry may contain only the kernel's constants and Triton's options.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
-# The sizes that vLLM's and SGLang's own tuners write.
+# The values of M that vLLM's and SGLang's own tuners write.
 GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 
 
 class BlockFp8(Consumer, Served):
-    """What the two have in common.
+    """Common base of vLLM and SGLang.
 
-    directories:    below site-packages, one for each known version of the loader.
-    separator:      between the two sizes of the scale block in a file name.
-    default_stages: num_stages of the default config, used without a file.
+    directories:    folders below site-packages, one for each known version of the loader.
+    separator:      text between the two sizes of the scale block in a file name.
+    default_stages: num_stages of the default configuration, which is used without a file.
     """
 
     takes = "e4m3 fp8 with block scales, B column-major: --dtype fp8_e4m3 --scaling block --layout_b col"
@@ -50,7 +50,7 @@ class BlockFp8(Consumer, Served):
 
     @abstractmethod
     def device_name(self, name: str) -> str:
-        """A device's name as the consumer writes it in file names."""
+        """A device's name as in the consumer's file names."""
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         if problem.scaling != "block":
@@ -78,7 +78,7 @@ class BlockFp8(Consumer, Served):
         config, entry = offer.config, tile_entry(offer.config)
         if config.kpack:
             entry |= {"waves_per_eu": config.waves_per_eu, "matrix_instr_nonkdim": config.matrix_instr_nonkdim}
-        if config.kpack > 1:  # 1 is Triton's default, and the only value on gfx950
+        if config.kpack > 1:  # 1 is Triton's default and the only value on gfx950
             entry["kpack"] = config.kpack
         return entry
 
@@ -117,11 +117,11 @@ class BlockFp8(Consumer, Served):
                 raise ValueError(f"the loader stops at the key {key!r}, which is no number") from None
         if not body:
             raise ValueError("the file has no entry")
-        return min(body, key=lambda key: abs(int(key) - m))  # of two equally near, the first in the file
+        return min(body, key=lambda key: abs(int(key) - m))  # in a tie, the first one in the file
 
 
 class Vllm(BlockFp8):
-    """vLLM: get_w8a8_block_fp8_configs of fp8_utils."""
+    """Follows get_w8a8_block_fp8_configs of vLLM's fp8_utils."""
 
     name = "vllm"
     directories = ("vllm/model_executor/layers/quantization/utils/configs",)
@@ -133,7 +133,7 @@ class Vllm(BlockFp8):
 
 
 class Sglang(BlockFp8):
-    """SGLang: get_w8a8_block_fp8_configs of fp8_kernel, which has moved between releases."""
+    """Follows get_w8a8_block_fp8_configs of SGLang's fp8_kernel, whose folder differs between releases."""
 
     name = "sglang"
     directories = ("sglang/kernels/ops/gemm/configs", "sglang/srt/layers/quantization/configs")

@@ -1,4 +1,4 @@
-"""The interface of consumers: what their kernels can launch, how their files are named and filled, and with what."""
+"""The interface of consumers: what their kernels can launch, and the names, keys and entries of their files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gemm_tuner.system.documents import show
 Entry = dict[str, Any]
 Body = dict[str, Entry]
 MAX_NAME_BYTES = 100
-# Results that differ only in the type of C share a file; the type that most models are served in comes first.
+# Results that differ only in the type of C share a file; earlier types are preferred, because most models use them.
 OUTPUT_ORDER = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of files. root: the folder of -o. device: the device's name, not yet in the consumer's spelling.
-    triton: the version that the results are from."""
+    """What files are written for. root: the folder of -o. device: the device's name, as the driver spells it. triton:
+    the Triton version of the results."""
 
     root: Path
     device: str
@@ -36,13 +36,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Offer:
-    """A config that can be exported for a size, with its times.
+    """A configuration that can be exported for a size, with its times.
 
-    problem, config: of the consumer's kind.
-    time_us:   median kernel time at this size; None when the results file gives none.
-    stage:     source of that time: ``results``, or ``finals`` or ``screen`` of the run's table.
-    tuned, tuned_us: name and time of the size's own config, which this one stands in for when it is another.
-    timings:   time by config name of all that the run's table timed for this size.
+    problem, config: of the consumer's kind of problem.
+    time_us:   median kernel time at this size; None if the results file has none.
+    stage:     where the time is from: ``results``, or ``finals`` or ``screen`` of the run's table.
+    tuned, tuned_us: name and time of the size's winner, which may be another configuration.
+    timings:   times by configuration name, for all configurations of this size in the run's table.
     """
 
     problem: Any
@@ -58,66 +58,67 @@ class Offer:
 
 
 class Consumer(ABC):
-    """A reader of tuned configs for problems of one kind. Its files map keys to entries."""
+    """A consumer of tuned configurations for problems of one kind. Its files map keys to entries."""
 
     name: str
     kind = GemmProblem.kind
-    device_key = "device"  # key of a results file's header with the device's name for this consumer; or ""
+    device_key = "device"  # the key of a results file's header that has the device's name for this consumer, or ""
     grid: tuple[tuple[str, int], ...] = ()  # (key, M) of the entries that every file must have
-    takes = ""  # the problems that it takes, in words, for messages
+    takes = ""  # the problems that it accepts, in words, for messages
     splits_k = False  # its kernel may split K over the grid
-    floor_stands_in = False  # a key without a near tuned M takes the config of a smaller M
+    uses_smaller_m = False  # a key without a tuned M nearby gets the configuration of a smaller M
 
     @abstractmethod
     def problem_fault(self, problem: Any, arch: str) -> str:
-        """Why the consumer's kernels do not compute a problem; empty when they do."""
+        """Why the consumer's kernels cannot compute a problem; "" if they can."""
 
-    def belongs_elsewhere(self, problem: Any) -> str:
-        """Why a problem of its kind is tuned for another consumer; empty when it is not."""
+    def other_consumer_fault(self, problem: Any) -> str:
+        """Why a problem of this kind was tuned for another consumer; "" if it was not."""
         return ""
 
     @abstractmethod
     def config_fault(self, problem: Any, config: Any, arch: str) -> str:
-        """Why the consumer cannot launch a config as it is; empty when it can."""
+        """Why the consumer cannot launch a configuration unchanged; "" if it can."""
 
     @abstractmethod
     def places(self, problem: Any, target: Target) -> tuple[PurePosixPath, ...]:
-        """The files for a problem's entry, below the folder of -o: one for each place where a version of it looks."""
+        """The files for a problem's entry, relative to the folder of -o: one for each path that some version of the
+        consumer reads."""
 
     @abstractmethod
     def key(self, problem: Any) -> str:
-        """The key of a problem in its file."""
+        """The key of a problem in the file."""
 
     @abstractmethod
     def entry(self, offer: Offer, arch: str) -> Entry:
-        """The value of the key."""
+        """The value for the key."""
 
     def entry_at(self, place: PurePosixPath, offer: Offer, arch: str) -> Entry:
-        """``entry``, of a consumer with several files for a size."""
+        """``entry`` for one of several files of a size."""
         return self.entry(offer, arch)
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """Sort key of a key in its file. Raises ValueError for a key that the consumer's loader fails on."""
+        """Sort key of an entry's key in its file. Raises ValueError for a key on which the consumer's loader fails."""
         return (key,)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """Sort key of offers; of several for one key the least is taken."""
+        """Sort key of offers; of several offers for one key the smallest is used."""
         return (offer.time_us is None, offer.time_us)
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry | None:
-        """The entry that the consumer uses for an M without a file; None when unknown."""
+        """The entry that the consumer uses for an M if there is no file; None if unknown."""
         return None
 
     def default_config(self, problem: Any, arch: str) -> Any:
-        """``default`` as a configuration of the family that is measured in place of the consumer's kernel."""
+        """``default`` as a configuration of the family that is timed in place of the consumer's kernel."""
         return None
 
     def text(self, body: Body, target: Target) -> str:
-        """A file's text."""
+        """The text of a file."""
         return json.dumps(body, indent=4) + "\n"
 
     def load(self, path: Path) -> Body:
-        """A file's entries. Raises UserError for a file that is not of this form."""
+        """The entries of a file. Raises UserError for a file of another format."""
         return sidecar.read_entries(path)
 
 
@@ -128,20 +129,20 @@ class Served(ABC):
 
     @abstractmethod
     def files(self, root: Path) -> tuple[list[SizeFile], list[str]]:
-        """(files that the consumer's loader would open below a folder; remarks on files that it would not)."""
+        """(files below a folder that the consumer's loader would open, remarks about files that it would not)."""
 
     def entries(self, path: Path) -> Body:
-        """A file's entries. Raises UserError for a file that is not of this form."""
+        """The entries of a file. Raises UserError for a file of another format."""
         return sidecar.read_entries(path)
 
     @abstractmethod
     def look_up(self, body: Mapping[str, Any], m: int) -> str:
-        """The key used for M. Raises ValueError with the reason where the consumer's loader fails."""
+        """The key that the loader uses for M. Raises ValueError with the reason if the loader fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeFile:
-    """One data file. label: such as ``N=7168,K=2048``. remark: under which condition it is read; empty for always."""
+    """One data file. label: such as ``N=7168,K=2048``. remark: the condition under which it is read; "" for always."""
 
     path: Path
     label: str
@@ -153,7 +154,8 @@ def output_rank(problem: GemmProblem) -> int:
 
 
 def plain_gemm_fault(problem: GemmProblem) -> str:
-    """Why a problem is not A @ B.T of a row-major activation and weight, without batch and epilogue."""
+    """Why a problem is not A @ W.T for a row-major activation A and weight W without batch and epilogue; "" if it
+    is."""
     extras = (
         ("batch", problem.batch > 1),
         ("bias", problem.bias),
@@ -175,9 +177,9 @@ def plain_gemm_fault(problem: GemmProblem) -> str:
 
 
 def tile_fault(config: KernelConfig, *, split_k: bool, xcds: tuple[int, ...] = (1,), stream_b: bool = False) -> str:
-    """Why a kernel like gemm_tile (one program for each tile, pointer loads) cannot be launched with a config; or "".
+    """Why a kernel like gemm_tile (one program per tile, pointer loads) cannot be launched with a configuration; or "".
 
-    What the kernel supports: split_k, slices of K; xcds, the values of NUM_XCDS; stream_b, STREAM_B.
+    split_k, stream_b: the kernel supports SPLIT_K, STREAM_B. xcds: the values of NUM_XCDS that it supports.
     """
     if config.family != "gemm_tile":
         return f"is of the family {config.family}, another kernel than the consumer's"
@@ -191,13 +193,13 @@ def tile_fault(config: KernelConfig, *, split_k: bool, xcds: tuple[int, ...] = (
 
 
 def tile_entry(config: KernelConfig) -> Entry:
-    """The six keys that all consumers of tile configs share, in their usual order."""
+    """The six keys that all consumers of tile configurations share, in the usual order."""
     keys = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
     return {key: getattr(config, key) for key in keys}
 
 
 def file_safe(name: str, hint: str) -> str:
-    """A device's name as part of a file name. Raises UserError for one that cannot be."""
+    """A device's name as part of a file name. Raises UserError for a name that is not usable in one."""
     if not name or not name.isprintable() or "/" in name or len(name.encode()) > MAX_NAME_BYTES:
         raise UserError(f"the device's name is {show(name)}", where="--device_name", accepted="a name", hint=hint)
     return name

@@ -1,7 +1,7 @@
-"""``--kernel_from``: a server's own kernel, extracted from its source text. The server is never imported.
+"""``--kernel_from``: extracts a server's own kernel from its source text, without importing the server.
 
-The kernel's function is extracted with the constants and @triton.jit functions of the same file that it uses. They
-become part of a generated script, as a family of their own.
+The kernel function is extracted together with the constants and @triton.jit functions of the same file that it uses.
+They become part of a generated script, as a separate kernel family.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gemm_tuner.gemm.config import KERNEL_FAMILIES
 from gemm_tuner.kernels.taken import functions_of, is_jit, text_of, used_by
 from gemm_tuner.system.input_files import printable, read_text
 
-# The kernel's functions by server, the newest name first.
+# The names of the kernel function by server, newest first.
 FUNCTIONS = {
     "vllm": ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul"),
     "sglang": ("_w8a8_block_fp8_matmul",),
 }
-# Files below site-packages, one for each known version; elsewhere the kernel is searched for.
+# Files below site-packages, one for each known version; if none exists, the package is searched.
 PLACES = {
     "vllm": ("vllm/model_executor/layers/quantization/utils/fp8_utils.py",),
     "sglang": (
@@ -31,25 +31,26 @@ PLACES = {
         "sglang/srt/layers/quantization/fp8_kernel.py",
     ),
 }
-# What templates/block_fp8.py.j2 passes, by name: tensors, sizes and strides, and constants.
+# The arguments that templates/block_fp8.py.j2 passes by name: tensors, sizes and strides, constants.
 ARGUMENTS = (
     *("A", "B", "C", "As", "Bs", "M", "N", "K", "group_n", "group_k"),
     *("stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn"),
     *("stride_As_m", "stride_As_k", "stride_Bs_k", "stride_Bs_n"),
 )
 CONSTANTS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
-OPTIONAL_CONSTANTS = ("needs_masking",)  # not of every version; passed where the kernel has it
+OPTIONAL_CONSTANTS = ("needs_masking",)  # only in some versions; passed if the kernel has it
 MAX_BYTES = 8 * 2**20
 WITHOUT = "without --kernel_from gemm_tile stands in for it"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerKernel:
-    """A server's kernel.
+    """The extracted kernel of a server.
 
-    file:      the name of its file.
-    helpers:   source of what it uses. text: source of its function, from ``def`` on, with NAME as first argument.
-    arguments: its own arguments, in order.
+    file:      name of the source file.
+    helpers:   source of the constants and functions that it uses.
+    text:      source of its function from ``def`` on, with NAME as an additional first argument.
+    arguments: its original arguments, in order.
     sha:       12 hex digits over the extracted source as it is in the file.
     """
 
@@ -70,7 +71,7 @@ class ConsumerKernel:
 
     @property
     def label(self) -> str:
-        """As a results file names it."""
+        """The kernel's name in a results file."""
         return f"{self.file} sha256:{self.sha}"
 
 
@@ -80,8 +81,8 @@ def read_all(given: Mapping[str, Path]) -> dict[str, ConsumerKernel]:
 
 
 def read(consumer: str, path: Path) -> ConsumerKernel:
-    """A server's kernel, from a .py file or the folder of an installed package. Raises UserError for a server whose
-    kernel is not written in Triton, a place without it, and a version with other arguments."""
+    """Extracts a server's kernel from a .py file or the folder of an installed package. Raises UserError if the
+    server's kernel is not a Triton kernel, is not found, or has unknown arguments."""
     if consumer not in FUNCTIONS:
         accepted = f"a file or folder of {' or '.join(FUNCTIONS)}"
         raise UserError(f"the kernels of {consumer} cannot be taken", where="--kernel_from", accepted=accepted)
@@ -108,8 +109,8 @@ def read(consumer: str, path: Path) -> ConsumerKernel:
 
 
 def find(consumer: str, folder: Path) -> Path:
-    """The file of a package that holds a server's kernel. folder: the package's, or site-packages. Raises UserError
-    when there is none or when there are several in unknown places."""
+    """The file that contains a server's kernel. folder: that of the package, or site-packages. Raises UserError if
+    there is none, or if several unknown files contain it."""
     for place in PLACES[consumer]:
         for root in (folder, folder.parent):
             path = root / place
@@ -127,7 +128,7 @@ def find(consumer: str, folder: Path) -> Path:
 
 
 def defines(path: Path, consumer: str) -> bool:
-    """Whether a file contains the definition of a server's kernel, by text search."""
+    """Whether the text of a file contains the definition of a server's kernel."""
     try:
         data = path.read_bytes()
     except OSError:

@@ -1,7 +1,8 @@
-"""Fused MoE of vLLM, SGLang and AITER: tuned files for both GEMMs of a layer.
+"""Fused MoE of vLLM, SGLang and AITER: files with the tuned configurations of both GEMMs of a layer.
 
-vLLM and SGLang have a file a layer, keyed by tokens, of which the nearest serves. SGLang has a second file for the down
-GEMM, and a folder for each version of Triton. AITER has one file an architecture and type, with three buckets.
+vLLM and SGLang have one file per layer, keyed by the number of tokens, of which the nearest is used. SGLang has a
+second file for the down GEMM, and one folder per Triton version. AITER has one file per architecture and type, with
+three entries.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
 from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, GRID, SERVERS
 from gemm_tuner.system.documents import show
 
-# vLLM names these for the family's device, whatever the rest of the name.
+# vLLM uses the same file name for all devices whose names contain one of these.
 FAMILIES_OF_ONE_NAME = ("H200",)
 NAME = re.compile(
     r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^/,]+)(?:,dtype=(?P<dtype>\w+))?"
@@ -33,7 +34,7 @@ NAME = re.compile(
 
 @dataclass(frozen=True)
 class _Named:
-    """What a file's name says."""
+    """The parts of a file's name."""
 
     E: int
     N: int
@@ -52,13 +53,13 @@ class _Named:
 
 
 def ordered(offer: Offer, part: str) -> Entry:
-    """The entry of one GEMM, its keys in the order of the servers' own files."""
+    """The entry of one GEMM, with keys in the order of the servers' own files."""
     own = part_config(dict(offer.config.options()), part)
     return {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
 
 
 class MoeFiles(Consumer, Served):
-    """What vLLM and SGLang have in common. folder: below site-packages."""
+    """Common base of vLLM and SGLang. folder: below site-packages."""
 
     kind = MoeProblem.kind
     grid = tuple((str(m), m) for m in GRID)
@@ -68,7 +69,7 @@ class MoeFiles(Consumer, Served):
     def problem_fault(self, problem: MoeProblem, arch: str) -> str:
         return ""
 
-    def belongs_elsewhere(self, problem: MoeProblem) -> str:
+    def other_consumer_fault(self, problem: MoeProblem) -> str:
         if problem.server == self.server:
             return ""
         return f"was measured in {problem.server}'s kernel; --kernel_from {self.server}=PATH measures this one's"
@@ -86,7 +87,7 @@ class MoeFiles(Consumer, Served):
         return ordered(offer, UP)
 
     def default(self, place: PurePosixPath, m: int, target: Target) -> Entry:
-        """By what the file's name says of the layer; K and topk change no default."""
+        """From the layer's parameters in the file name; the default does not depend on K and topk."""
         named = _Named.of(place.name)
         assert named is not None
         dtype = named.dtype if named.dtype in SCALINGS_OF else "bf16"
@@ -105,7 +106,7 @@ class MoeFiles(Consumer, Served):
 
     @abstractmethod
     def device_name(self, name: str) -> str:
-        """A device's name as the server writes it in names of files."""
+        """A device's name as in the server's file names."""
 
     def file_name(self, problem: MoeProblem, target: Target, block_separator: str) -> str:
         device = file_safe(self.device_name(target.device), "give the name that the server sees by --device_name")
@@ -115,7 +116,7 @@ class MoeFiles(Consumer, Served):
         return f"E={problem.E},N={problem.N},device_name={device}{dtype}{blocks}"
 
     def found(self, paths: Iterable[Path], spelling: str) -> tuple[list[SizeFile], list[str]]:
-        """Those of the files that the server may ask for. spelling: of a comma in block_shape."""
+        """(files that the server may look up, remarks about the others). spelling: the separator in block_shape."""
         files, remarks = [], []
         for path in paths:
             named = _Named.of(path.name)
@@ -131,7 +132,7 @@ class MoeFiles(Consumer, Served):
 
 
 class VllmMoe(MoeFiles):
-    """vLLM: get_moe_configs of fused_moe; $VLLM_TUNED_CONFIG_FOLDER comes before its own folder."""
+    """Follows get_moe_configs of vLLM's fused_moe; $VLLM_TUNED_CONFIG_FOLDER comes before vLLM's own folder."""
 
     name, server = "vllm-moe", "vllm"
     folder = PurePosixPath("vllm/model_executor/layers/fused_moe/configs")
@@ -154,7 +155,8 @@ class VllmMoe(MoeFiles):
 
 
 class SglangMoe(MoeFiles):
-    """SGLang: get_moe_configs of fused_moe_triton_config; the folder of its Triton comes first, then the newest."""
+    """Follows get_moe_configs of SGLang's fused_moe_triton_config: it searches the folder of the installed Triton
+    version first, then the newest one."""
 
     name, server = "sglang-moe", "sglang"
     takes = "fused MoE layers that were tuned in SGLang's kernel"
@@ -190,7 +192,7 @@ class SglangMoe(MoeFiles):
 
 
 class AiterMoe(Consumer):
-    """AITER: get_moe_configs of its moe_config_utils. Its own kernel was not measured: vLLM's stands in for it."""
+    """Follows get_moe_configs of AITER's moe_config_utils. AITER's kernel was not measured; vLLM's was used instead."""
 
     name = "aiter-moe"
     kind = MoeProblem.kind
@@ -198,7 +200,7 @@ class AiterMoe(Consumer):
     folder = PurePosixPath("aiter/ops/triton/configs/moe")
     buckets = (("small_M", 256), ("medium_M", 1024), ("large_M", 0))
     grid = (("small_M", 255), ("medium_M", 1023), ("large_M", 4096))
-    floor_stands_in = True
+    uses_smaller_m = True
     takes = "fused MoE layers that were tuned in vLLM's kernel on an AMD GPU, without block scales"
 
     def problem_fault(self, problem: MoeProblem, arch: str) -> str:
@@ -208,7 +210,7 @@ class AiterMoe(Consumer):
             "" if problem.scaling in ("none", "tensor", "channel") else "has block scales, which its files are not for"
         )
 
-    def belongs_elsewhere(self, problem: MoeProblem) -> str:
+    def other_consumer_fault(self, problem: MoeProblem) -> str:
         return "" if problem.server == "vllm" else "was measured in SGLang's kernel; vLLM's stands in for AITER's"
 
     def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
@@ -232,5 +234,5 @@ class AiterMoe(Consumer):
         return (names.index(key), "") if key in names else (len(names), key)
 
     def rank(self, offer: Offer) -> tuple[Any, ...]:
-        """The largest M of a bucket first: it is the one that the bucket is tuned for."""
+        """The largest M of a bucket comes first, because the bucket's entry is tuned for it."""
         return (-offer.problem.M, *super().rank(offer))

@@ -1,4 +1,4 @@
-"""General formats, keyed by exact size: CSV, JSON, and the arguments of triton.Config."""
+"""General formats with one entry per exact size: CSV, JSON, and the arguments of triton.Config."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gemm_tuner.system.input_files import printable, read_text
 
 
 class Everything(Consumer):
-    """A format for every size and family, with all columns of the results."""
+    """A format that accepts every size and family, and has all columns of the results."""
 
-    device_key = ""  # no file's name has the device
+    device_key = ""  # file names do not contain the device
 
     def problem_fault(self, problem: GemmProblem, arch: str) -> str:
         return ""
@@ -36,7 +36,7 @@ class Everything(Consumer):
         return problem.key
 
     def order(self, key: str) -> tuple[Any, ...]:
-        """By M, N and K, with which a key begins."""
+        """By M, N and K, which are the start of every key."""
         return ([int(number) for number in re.findall(r"\d+", key)], key)
 
     def entry(self, offer: Offer, arch: str) -> Entry:
@@ -50,7 +50,7 @@ class Json(Everything):
 
 
 class Csv(Everything):
-    """One line for each size; cells that are unknown or at their default are empty."""
+    """CSV with one line per size; unknown values and defaults are empty cells."""
 
     name = "csv"
     columns = (
@@ -85,7 +85,7 @@ class Csv(Everything):
 
 
 class TritonConfig(Everything):
-    """``triton.Config(**entry)`` for a kernel with the constants that a plain tile kernel has."""
+    """Arguments for ``triton.Config(**entry)``, for kernels with the usual constants of a tile kernel."""
 
     name = "triton"
 

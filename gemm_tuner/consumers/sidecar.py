@@ -1,7 +1,7 @@
-"""Provenance of exported entries, in a file beside the data files that no consumer opens.
+"""Provenance of exported entries, stored in an extra file that no consumer reads.
 
-An entry of a data file is known only while it equals the one recorded here. One that was edited since, or that came
-with the consumer, is unknown.
+An entry of a data file is known only if it equals the one recorded here. Entries that were edited since, or that came
+with the consumer, are unknown.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ MEASURED_KINDS = (TUNED, TABLE)
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of one entry.
+    """The provenance of one entry.
 
-    kind:     ``tuned``: the size's own config; ``from_table``: the best of the run's table that the consumer can
-              launch; ``stand_in``: the config of a near M; ``far_stand_in``: of a far M; ``default``: the consumer's
-              default.
+    kind:     ``tuned``: the winner of the size; ``from_table``: the best configuration of the run's table that the
+              consumer can launch; ``stand_in``: the configuration of a nearby M; ``far_stand_in``: of a distant M;
+              ``default``: the consumer's default.
     entry:    the entry as written.
-    m:        the M that it was measured at; 0 for a default.
-    time_us:  median kernel time there; None when not known. stage: ``results``, ``served``, ``finals``,
-              ``screen``, or ``model`` where nothing ran.
-    verified: checked on the GPU. check: how else it was checked, a value of records.Verified; empty when it was, and
-              for a default.
-    default_us: time of the consumer's default at the same M in the same finals; None when it was not timed.
-    results:  key of the results file in Sidecar.results.
+    m:        the M at which it was measured; 0 for a default.
+    time_us:  median kernel time at that M; None if unknown.
+    stage:    where the time is from: ``results``, ``served``, ``finals``, ``screen``, or ``model`` if nothing ran.
+    verified: it was checked on the GPU. check: otherwise how it was checked, a value of records.Verified; "" if
+              ``verified``, and for a default.
+    default_us: time of the consumer's default at the same M in the same finals; None if it was not timed.
+    results:  the key of the results file in Sidecar.results.
     """
 
     kind: str
@@ -56,10 +56,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Timed:
-    """The times at one M of a file, with or without an entry.
+    """Times at one M of a file, whether or not the file has an entry for it.
 
-    tuned, tuned_us: name and median time of the config that tuning chose, of whatever family.
-    times_us:        time at this M of the configs of the file, by name, as far as a run timed them.
+    tuned, tuned_us: name and median time of the tuning's winner, of any family.
+    times_us:        times at this M of the file's configurations, by name, for those that a run timed.
     """
 
     tuned: str
@@ -69,8 +69,8 @@ class Timed:
 
 @dataclass
 class Sidecar:
-    """files: notes by data file and key. sizes: by data file and M. results: by consumer and sha256 of a results file
-    its name, its header and what was left out."""
+    """files: notes by data file and key. sizes: times by data file and M. results: by consumer and sha256 of a results
+    file, its name, its header and the sizes that were left out."""
 
     format_version: Count = FORMAT_VERSION
     files: dict[str, dict[str, Note]] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class Sidecar:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def known(self, file: str, body: Mapping[str, object]) -> dict[str, Note]:
-        """The notes of a file's entries by key, without those whose entry was changed since."""
+        """The notes of a file's entries by key, without entries that were changed since."""
         return {key: note for key, note in self.files.get(file, {}).items() if body.get(key) == note.entry}
 
 
 def read(folder: Path) -> Sidecar:
-    """The provenance of a folder's files; empty when there is none. Raises UserError when it cannot be read."""
+    """The provenance of a folder's files; empty if there is none. Raises UserError if it cannot be read."""
     path = folder / FILE_NAME
     if not path.exists():
         return Sidecar()
@@ -119,7 +119,7 @@ def read_entries(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _plain(by_file: Mapping[str, Mapping[str, Note | Timed]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Records as JSON objects, without fields at their default."""
+    """Records as JSON objects, without fields that are at their defaults."""
     return {file: {key: _fields(one) for key, one in records.items()} for file, records in sorted(by_file.items())}
 
 

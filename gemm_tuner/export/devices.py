@@ -64,7 +64,7 @@ def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
     def fault(problem: GemmProblem, config: KernelConfig) -> str:
         columns = prune.columns_of(pd.DataFrame([config.to_dict()]))
         for device in devices:
-            asked = [
+            applicable = [
                 rule
                 for rule in rules
                 if rule.backend in ("", device.target.backend) and (not rule.families or config.family in rule.families)
@@ -72,7 +72,7 @@ def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
             # Block scales change their layout through shared memory: 4 bytes for each row and column of the tile.
             scales_bytes = 4 * (config.BLOCK_SIZE_M + config.BLOCK_SIZE_N) if problem.scaling == "block" else 0
             left = replace(device, shared_memory_bytes=device.shared_memory_bytes - scales_bytes)
-            if not all(prune.ask(rule, columns, problem, left)[0] for rule in asked):
+            if not all(prune.evaluate(rule, columns, problem, left)[0] for rule in applicable):
                 return f"its tiles take more shared memory than {device.name} has, {device.shared_memory_bytes} bytes"
         return ""
 

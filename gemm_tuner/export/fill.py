@@ -40,7 +40,7 @@ def _filling(
     default = consumer.default(place, m, target)
     if default is not None:
         return Note(DEFAULT, default)
-    if consumer.floor_stands_in:
+    if consumer.uses_smaller_m:
         smaller = [tuned for tuned in rows if tuned <= m]
         larger = [tuned for tuned in rows if tuned > m and rows[tuned] <= most_rows(m)]
         if smaller or larger:

@@ -154,7 +154,7 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
     left_out += [elsewhere(row) for row in found.rows if row not in mine]
     for row in mine:
         source, name = found.source_of(row), row.config.name if row.config else ""
-        if other := consumer.belongs_elsewhere(row.problem):
+        if other := consumer.other_consumer_fault(row.problem):
             left_out.append(LeftOut(row.problem.key, name, other, served=True))
             continue
         fault = consumer.problem_fault(row.problem, str(found.header_of(row).get("arch", "")))

@@ -1,1 +1,1 @@
-"""Everything about M, N and K: problem, types, size files, operands, reference, vendor call, model."""
+"""GEMM: problems, configurations, size files, operands, reference, vendor call, performance model."""

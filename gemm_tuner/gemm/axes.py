@@ -1,4 +1,4 @@
-"""The axes of the GEMM kernels: which values a space file may give them, and the configurations that they span."""
+"""The axes of the GEMM kernels: the values that a space file may give, and the table of all configurations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
-# Axes that a family need not name: it does not use them.
+# Axes that a space file may leave out; the family then does not use them.
 OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
 FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "PACK_BLOCK")
 FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
@@ -59,8 +59,8 @@ def _check_axis(axis: str, values: Any, where: str) -> None:
 
 
 def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame:
-    """All configurations of the axes, one row each; the columns are KernelConfig's fields."""
-    import pandas as pd  # slow: processes that compile or launch do without it
+    """All configurations that the axes span, one per row; the columns are the fields of KernelConfig."""
+    import pandas as pd  # slow to import; processes that compile or launch do not need it
 
     parts = []
     for family, axes in families.items():
@@ -81,7 +81,7 @@ def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
 
 
 def names(configs: pd.DataFrame) -> pd.Series:
-    """The canonical name of every row; equal to ``KernelConfig.name`` (tested)."""
+    """``KernelConfig.name`` of every row, computed on columns."""
     import pandas as pd
 
     on_amd = configs["kpack"].to_numpy() != 0
@@ -94,7 +94,7 @@ def names(configs: pd.DataFrame) -> pd.Series:
 
 
 def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
-    """The part of the names that an axis adds, shape (configurations,); "" where the value is ``unused``."""
+    """What an axis adds to the names, shape (configurations,); "" where its value is ``unused``."""
     import pandas as pd
 
     place, different = pd.factorize(values)

@@ -1,4 +1,4 @@
-"""Checks the result of a configuration: against a reference of higher precision, and for equal bits when repeated."""
+"""Checks a configuration: its result against a reference of higher precision, and repeated calls for equal bits."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from gemm_tuner.languages.scratch import Scratch, count_sms
 
 # Elements of A, B or C in one comparison: 0.5 GiB in float64.
 COMPARE_ELEMENTS = 2**26
-# Calls on a GPU that must give the same bits, to detect races. The interpreter is sequential and needs one.
+# Number of calls on a GPU that must give equal bits, to detect races. The interpreter is sequential and needs one.
 REPEATS = 5
 
 
 def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: str, *, first_row: int = 0) -> Verdict:
-    """The verdict on the rows of C from ``first_row`` on, counted through the batch.
+    """Compares rows of C, from ``first_row`` on (rows are counted across the batch), with the reference.
 
-    A NaN is wrong where the reference has none. An infinity is wrong unless a result within the bound would overflow
-    dtype_c. actual: (rows, n) in dtype_c. expected, slack: (rows, n), as ``reference`` returns them.
+    A NaN is wrong unless the reference has it too. An infinity is wrong unless a result within the bound would overflow
+    dtype_c.
+
+    actual: (rows, n) in dtype_c. expected, slack: (rows, n), as ``reference`` returns them.
     """
     import torch
 
@@ -49,14 +51,17 @@ def compare(actual: Any, expected: Any, slack: Any, problem: GemmProblem, name: 
 
 
 def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device: str) -> Verdict:
-    """Runs one configuration on two kinds of operands, with C filled by ``unwritten``, and checks C.
+    """Runs one configuration on two kinds of operands and checks C, which ``unwritten`` fills beforehand.
 
-    N(0, 1): compared with the reference within its error bound; on a GPU the same call runs REPEATS times on the same
-    scratch and must give the same bits, else the verdict is not stable. Then all sets of ``exact_operands``, compared
-    for equality. The errors in the verdict are those of N(0, 1).
+    1. N(0, 1) operands: C must be within the error bound of the reference. On a GPU the same call runs REPEATS times
+       with the same scratch and must give equal bits; otherwise the verdict is unstable.
+    2. Every set of ``exact_operands``: C must be equal. This finds single missing terms at large K, which hide within
+       the error bound of random operands.
 
-    Rows in the verdict are counted through the batch: row r of matrix i is i * m + r. C is compared in blocks of about
-    COMPARE_ELEMENTS elements.
+    The errors in the verdict are those of the N(0, 1) operands.
+
+    Rows are counted across the batch: row r of matrix i is i * m + r. C is compared in blocks of about COMPARE_ELEMENTS
+    elements.
     """
     caller = Caller.of(script, problem, name, device)
     verdict = check_random(caller, problem, name, seed)
@@ -69,7 +74,7 @@ def check(script: ModuleType, problem: GemmProblem, name: str, seed: int, device
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Makes the launches of one configuration, all with the same scratch."""
+    """Creates the launches of one configuration; all use the same scratch memory."""
 
     script: ModuleType
     config: dict[str, Any]
@@ -83,19 +88,19 @@ class Caller:
         return cls(script, config, make_scratch(script, config, problem, device, num_sms), num_sms, device)
 
     def launches(self, problem: GemmProblem, operands: Operands) -> tuple[list[Launch], Any]:
-        """(the launches of one call, the C that they write). In the interpreter, C and operands are wider copies."""
+        """(the launches of one call, the C that they write). In the interpreter these use copies of wider types."""
         given = interpretable(operands) if self.device == "cpu" else operands
         return self.script.calls(self.config, call_size(problem), given, self.scratch, self.num_sms), given.c
 
     def result(self, problem: GemmProblem, operands: Operands) -> Any:
-        """C of one call, (matrices, m, n)."""
+        """C of one call, shape (matrices, m, n)."""
         launches, c = self.launches(problem, operands)
         launch_all(launches)
         return batched(c.to(operands.c.dtype))
 
 
 def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> Verdict:
-    """The verdict on N(0, 1) operands."""
+    """The check with N(0, 1) operands."""
     operands = make_operands(problem, "randn", seed, caller.device)
     launches, c = caller.launches(problem, operands)
     launch_all(launches)
@@ -115,8 +120,8 @@ def check_random(caller: Caller, problem: GemmProblem, name: str, seed: int) -> 
 
 
 def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: int, seed: int) -> Verdict:
-    """``verdict``, the one on random operands, when C is exact for this set of operands; else a wrong one with the
-    element."""
+    """The check with set ``number`` of the exact operands: returns ``verdict`` (that of the random operands) if C is
+    exact, else a failed verdict with the wrong element."""
     problem = with_exact_factors(problem)
     operands = make_exact_operands(problem, number, seed, caller.device)
     found = exact_difference(caller.result(problem, operands), problem, operands)
@@ -128,7 +133,7 @@ def check_exact(caller: Caller, problem: GemmProblem, verdict: Verdict, number: 
 
 
 def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> Wrong | None:
-    """``exact_fault`` of the whole of C, shape (matrices, m, n); rows are counted through the batch."""
+    """``exact_fault`` for all of C, shape (matrices, m, n); rows are counted across the batch."""
     for matrices, rows in blocks(problem):
         part = actual[matrices, rows].reshape(-1, problem.n)
         found = exact_fault(part, problem, operands, rows, matrices)
@@ -139,13 +144,13 @@ def exact_difference(actual: Any, problem: GemmProblem, operands: Operands) -> W
 
 
 def first_row(problem: GemmProblem, matrices: slice, rows: slice) -> int:
-    """The first row of a block, counted through the batch."""
+    """The first row of a block, counted across the batch."""
     return int((matrices.start or 0) * problem.m + (rows.start or 0))
 
 
 def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProblem, verdict: Verdict) -> Verdict:
-    """``verdict`` when REPEATS calls all give the bits of ``first``, shape (matrices, m, n); else a verdict that is not
-    stable, with the first element that differs."""
+    """``verdict`` if REPEATS calls all give the bits of ``first``, shape (matrices, m, n); else an unstable verdict
+    with the first element that differs."""
     for turn in range(2, REPEATS + 1):
         c.copy_(unwritten(c.shape, problem.dtype_c, c.device))
         launch_all(launches)
@@ -162,7 +167,7 @@ def repeated(launches: Sequence[Launch], c: Any, first: Any, problem: GemmProble
 
 
 def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
-    """(matrices of the batch, rows of each) of each comparison: several matrices, or some rows of one."""
+    """The blocks in which C is compared: (matrices of the batch, rows), several matrices or some rows of one."""
     largest = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
     together = COMPARE_ELEMENTS // largest
     if together > 1:
@@ -176,6 +181,6 @@ def blocks(problem: GemmProblem) -> Iterator[tuple[slice, slice]]:
 
 
 def worse(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict with the larger error over bound, with the larger absolute error of both."""
+    """The verdict with the larger error_over_bound; its max_abs_error is the larger one of both."""
     error = max(one.max_abs_error, other.max_abs_error)
     return replace(max((one, other), key=lambda verdict: verdict.error_over_bound), max_abs_error=error)

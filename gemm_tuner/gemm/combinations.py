@@ -1,4 +1,4 @@
-"""Which types, scales and epilogues go together: a table of checks, each with what would have been right."""
+"""Valid combinations of types, scales and epilogues: a table of checks, each with the values it would accept."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from gemm_tuner.gemm.problem import GemmProblem
 class Check:
     """One reason to refuse a problem.
 
-    broken: whether the problem has this fault.
-    what:   the fault in words; {p} is the problem.
+    broken:   whether a problem has this fault.
+    what:     the fault in words; {p} is the problem.
+    accepted, hint: as in UserError.
     """
 
     broken: Callable[[GemmProblem], bool]
@@ -26,13 +27,13 @@ class Check:
 
 
 def multiply(dtype_a: str, dtype_b: str) -> bool:
-    """Whether a kernel multiplies these types: one type, or two fp8 types of one kind (OCP's, or fnuz)."""
+    """Whether a kernel can multiply these types: equal types, or two fp8 types of one encoding (OCP or fnuz)."""
     both_fp8 = DTYPES[dtype_a].is_fp8 and DTYPES[dtype_b].is_fp8
     return dtype_a == dtype_b or (both_fp8 and dtype_a.endswith("_fnuz") == dtype_b.endswith("_fnuz"))
 
 
 def needs_float(problem: GemmProblem) -> bool:
-    """Whether alpha, beta, an activation or scales make fractions of the sums."""
+    """Whether alpha, beta, an activation or scales make non-integer results of integer sums."""
     return problem.has_alpha or problem.reads_c or problem.activation != "none" or problem.scaling != "none"
 
 
@@ -83,7 +84,7 @@ CHECKS = (
 
 
 def first_fault(problem: GemmProblem) -> UserError | None:
-    """The first reason to refuse a problem, as an error that names no place; None when it is meaningful."""
+    """The first fault of a problem as an error without ``where``; None for a valid problem."""
     for check in CHECKS:
         if check.broken(problem):
             return UserError(check.what.format(p=problem), accepted=check.accepted, hint=check.hint)
@@ -91,7 +92,7 @@ def first_fault(problem: GemmProblem) -> UserError | None:
 
 
 def refuse_meaningless(problem: GemmProblem, where: str) -> None:
-    """Raise UserError, with the place, unless the parts of a problem go together."""
+    """Raise UserError for a problem with a fault. where: its place in the input."""
     fault = first_fault(problem)
     if fault:
         raise UserError(fault.what, where=where, accepted=fault.accepted, hint=fault.hint)
@@ -101,9 +102,9 @@ _FNUZ = "_fnuz"
 
 
 def type_fault(problem: GemmProblem, device: Device) -> UserError | None:
-    """Why the architecture cannot multiply the types of a problem, with what it can; None when it can.
+    """Why the device cannot multiply the types of a problem, and which it can; None when it can.
 
-    The types of an architecture are those that its space file gives a rate for (``matmul_tflops``).
+    An architecture supports the types that its space file gives a rate for (``matmul_tflops``).
     """
     rates, arch = dict(device.matmul_tflops), device.target.arch
     needed = [problem.rate_key, *([problem.dtype_b] if problem.dtype_b != problem.dtype_a else [])]

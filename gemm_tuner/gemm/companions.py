@@ -1,4 +1,4 @@
-"""Problems of other sizes, at which a configuration is checked beside the tuned one."""
+"""Companion problems: other sizes at which a configuration is checked in addition to the tuned one."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
-# Rows that are loaded through TMA descriptors are multiples of 16 bytes; so many elements are, whatever the type.
+# TMA descriptors need rows of a multiple of 16 bytes; this many elements are one for every type.
 WHOLE_ROWS = 16
-# Matrices of a batch that are checked.
+# Number of matrices in the batch of a companion.
 COMPANION_BATCH = 2
 
 
 def check_problems(
     problem: GemmProblem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
 ) -> tuple[GemmProblem, ...]:
-    """The sizes at which a configuration is checked; the arguments are those of ``core.workload.Workload``."""
+    """The sizes at which a configuration is checked; see ``core.workload.Workload.check_problems``."""
     return small_companion(problem, config) if interpreted else problem, odd_companion(problem, config, descriptors)
 
 
 def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: bool) -> GemmProblem:
-    """A small problem of odd sizes that the same tile covers with a ragged edge on every side: just over one tile in
-    M and N, and a K that no BLOCK_SIZE_K or SPLIT_K divides.
+    """A small problem that leaves partial tiles on every side: M and N just over one tile, and a K that neither
+    BLOCK_SIZE_K nor SPLIT_K divides.
 
-    descriptors: the kernel loads through TMA descriptors; sizes that rows are made of are then multiples of 16.
-    A family that keeps the smaller side whole keeps it here.
+    descriptors: the kernel loads through TMA descriptors; row lengths are then multiples of 16 elements.
+    For a family that keeps the smaller of M and N in one tile, that side keeps its size.
     """
     whole_m = descriptors and problem.layout_a == Layout.COL
     m = config["BLOCK_SIZE_M"] + (WHOLE_ROWS if whole_m else 13)
@@ -38,7 +38,7 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
 
 
 def small_companion(problem: GemmProblem, config: dict[str, Any]) -> GemmProblem:
-    """An even problem of two tiles by two and a few blocks of K, for Triton's interpreter."""
+    """A problem of 2 x 2 whole tiles and a few blocks of K, for Triton's interpreter."""
     m, n = min(problem.m, 2 * config["BLOCK_SIZE_M"]), min(problem.n, 2 * config["BLOCK_SIZE_N"])
     if family_of(config["family"]).by_small_side:
         small, large = sorted((problem.m, problem.n))

@@ -1,4 +1,4 @@
-"""A configuration of the GEMM kernels: its fields, its names, and which values are legal."""
+"""A configuration of the GEMM kernels: fields, names, and legal values."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gemm_tuner.core.records import Config
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """One point of the space. Field names are those of the published tuned-config files.
+    """One configuration. The field names are those of published tuned configuration files.
 
-    The fields after num_stages are not for every family and GPU; their defaults say "not used".
+    The fields after num_stages are not used by every family and GPU; their defaults mean "not used".
 
     EPILOGUE_SUBTILE: C is stored in this many parts of BLOCK_SIZE_N / EPILOGUE_SUBTILE columns.
-    PROGRAMS_PER_SM:  of a persistent grid; 0 starts one program a tile.
-    WARP_SPECIALIZE:  1: loading and multiplying are shared out between warps.
-    NUM_XCDS:         tiles that lie together go to one of this many chiplets (AMD).
-    STREAM_B:         1: B is loaded past the nearest cache (.cg), which then keeps A.
-    ROW_STEP:         a tile has every so-many-th row of C; with 8, TMA stores C wherever its rows start.
-    PACK_BLOCK:       elements of an operand that one program packs; 0: the family packs none.
-    waves_per_eu, matrix_instr_nonkdim and kpack mean something on AMD only and are 0 elsewhere.
+    PROGRAMS_PER_SM:  programs per SM of a persistent grid; 0: one program per tile.
+    WARP_SPECIALIZE:  1: some warps load, others multiply.
+    NUM_XCDS:         neighbouring tiles are assigned to the same one of this many chiplets (AMD).
+    STREAM_B:         1: loads of B bypass L1 (.cg), which then keeps A.
+    ROW_STEP:         a tile has every ROW_STEP-th row of C. With 8, TMA can store C at any row alignment.
+    PACK_BLOCK:       elements of an operand that one program packs; 0: the family does not pack.
+    waves_per_eu, matrix_instr_nonkdim and kpack apply to AMD only and are 0 elsewhere.
     """
 
     family: str
@@ -46,14 +46,14 @@ class KernelConfig:
 
     @property
     def name(self) -> str:
-        """The canonical name; looked up, never parsed back."""
+        """The canonical name; only compared, never parsed."""
         return _joined(self.family, self._parts())
 
     @property
     def kernel_symbol(self) -> str:
-        """The kernel's symbol. Configurations that differ in launch arguments alone share their kernel: the name has
-        no GROUP_SIZE_M, which is a constant in servers' own kernels only, and of PROGRAMS_PER_SM only that there are
-        any."""
+        """The kernel's symbol. Configurations that differ only in launch arguments share a kernel, so the symbol leaves
+        out GROUP_SIZE_M (a constant only in kernels of servers), and of PROGRAMS_PER_SM it only tells whether it is
+        0."""
         parts: dict[str, int | str] = {**self._parts()}
         if not self.is_of_a_server:
             del parts["GM"]
@@ -63,7 +63,7 @@ class KernelConfig:
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """Fewer kernels and programs, then fewer stages and warps, then the smaller tile."""
+        """Sort key: fewer kernels and programs first, then fewer stages and warps, then smaller tiles."""
         return (
             *(self.SPLIT_K, self.WARP_SPECIALIZE, self.num_stages, self.num_warps),
             *(self.EPILOGUE_SUBTILE, self.GROUP_SIZE_M),
@@ -72,11 +72,11 @@ class KernelConfig:
 
     @property
     def is_of_a_server(self) -> bool:
-        """Whether its kernel is a server's own, which nothing but that server launches."""
+        """Whether the kernel belongs to a server (--kernel_from), and only that server can launch it."""
         return self.family in KERNEL_FAMILIES.values()
 
     def _parts(self) -> dict[str, int]:
-        """The values that the name shows, by their short names."""
+        """The values in the name, by their short names."""
         used = [(field, short) for field, short in FAMILY_NAME_PARTS if getattr(self, field) != UNUSED[field]]
         amd = AMD_NAME_PARTS if self.kpack else ()
         return {short: getattr(self, field) for field, short in (*NAME_PARTS, *used, *amd)}
@@ -85,7 +85,7 @@ class KernelConfig:
         return asdict(self)
 
     def options(self) -> dict[str, int]:
-        """The fields as a results file shows them: those that are not used left out."""
+        """The fields as in a results file, without unused ones."""
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "family"}
         unused = [field for field, _ in FAMILY_NAME_PARTS if row[field] == UNUSED[field]]
         unused += [field for field, _ in AMD_NAME_PARTS if not self.kpack]
@@ -96,7 +96,7 @@ def _joined(family: str, parts: Mapping[str, int | str]) -> str:
     return "_".join([family, *(f"{short}{value}" for short, value in parts.items())])
 
 
-# The families of servers' own kernels (--kernel_from), by server.
+# The families of kernels that belong to servers (--kernel_from), by server.
 KERNEL_FAMILIES = {"vllm": "vllm_block_fp8", "sglang": "sglang_block_fp8"}
 NAME_PARTS = (
     ("BLOCK_SIZE_M", "BM"),
@@ -107,7 +107,7 @@ NAME_PARTS = (
     ("num_warps", "W"),
     ("num_stages", "S"),
 )
-# Not for every family: named where they are not at their defaults.
+# Not used by every family: in the name only when not at their defaults.
 FAMILY_NAME_PARTS = (
     ("EPILOGUE_SUBTILE", "ES"),
     ("PROGRAMS_PER_SM", "PS"),
@@ -118,7 +118,7 @@ FAMILY_NAME_PARTS = (
     ("PACK_BLOCK", "PB"),
 )
 AMD_NAME_PARTS = (("waves_per_eu", "EU"), ("matrix_instr_nonkdim", "MI"), ("kpack", "KP"))
-# Fields that are powers of two; those of THIRDS may be three times one (docs/rules.md).
+# Fields that must be powers of two; those in THIRDS may also be three times a power of two (docs/rules.md).
 POWERS_OF_TWO = (
     *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "EPILOGUE_SUBTILE"),
     *("ROW_STEP", "PACK_BLOCK"),
@@ -127,14 +127,14 @@ THIRDS = ("BLOCK_SIZE_N", "EPILOGUE_SUBTILE")
 
 
 def has_legal_shape(field: str, value: int) -> bool:
-    """Whether a positive value of a field is a power of two where it must be."""
+    """Whether a positive value of a field satisfies POWERS_OF_TWO and THIRDS."""
     if field in THIRDS and value % 3 == 0:
         value //= 3
     return field not in POWERS_OF_TWO or value & (value - 1) == 0
 
 
 def legal_shapes(field: str) -> str:
-    """What ``has_legal_shape`` takes, in words; empty where that is anything."""
+    """The values that ``has_legal_shape`` accepts, in words; "" if it accepts all."""
     if field not in POWERS_OF_TWO:
         return ""
     return "a power of two, or three times one" if field in THIRDS else "a power of two"
@@ -145,7 +145,7 @@ UNUSED: dict[str, int] = {f.name: f.default for f in fields(KernelConfig) if isi
 
 
 def tile(config: Config) -> KernelConfig:
-    """The configuration as one of this kind. Raises TypeError for another."""
+    """``config`` as a KernelConfig. Raises TypeError for another type."""
     if not isinstance(config, KernelConfig):
         raise TypeError(f"{config.name} is no configuration of a GEMM")
     return config

@@ -1,4 +1,4 @@
-"""The keys of an entry that say how: the tuned config of a row, each field with its own check."""
+"""Reads the tuned configuration of an entry of a size file or results file, and validates each field."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gemm_tuner.gemm.config import AMD_NAME_PARTS, CONFIG_FIELDS, UNUSED, Kernel
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import integer
 
-MAX_CONFIG_VALUE = 2**20  # elements: the largest tile that Triton takes
-CONFIG_KEYS = (*CONFIG_FIELDS, "schedule_hint")  # schedule_hint: ROCm's, read and left alone
+MAX_CONFIG_VALUE = 2**20  # elements; Triton's limit for a tile
+CONFIG_KEYS = (*CONFIG_FIELDS, "schedule_hint")  # schedule_hint: a key of ROCm's files, accepted and ignored
 
 _OPTIONAL_CONFIG: dict[str, Any] = {"family": "gemm_tile", "GROUP_SIZE_M": 1, "SPLIT_K": 1, **UNUSED}
 _AMD_FIELDS = tuple(field for field, _ in AMD_NAME_PARTS)
-# (lowest, highest) of the fields that are not from 1 to MAX_CONFIG_VALUE.
+# (lowest, highest) of the fields whose range is not 1 to MAX_CONFIG_VALUE.
 _RANGES = {
     "EPILOGUE_SUBTILE": (1, 4),
     "PROGRAMS_PER_SM": (0, 64),
@@ -28,13 +28,13 @@ _RANGES = {
 
 
 def config_form() -> str:
-    """The fields of a config, those that must be there first."""
+    """The fields of a configuration in words, required ones first."""
     required = [f for f in CONFIG_FIELDS if f not in _OPTIONAL_CONFIG]
     return f"{', '.join(required)}; optional {', '.join(_OPTIONAL_CONFIG)}"
 
 
 def config_of(entry: dict[Any, Any], where: str) -> KernelConfig | None:
-    """The config that an entry carries; None when it has no field of one. Raises UserError."""
+    """The configuration in an entry; None if the entry has no such field. Raises UserError."""
     if not any(field in entry for field in CONFIG_FIELDS):
         return None
     values = {**_OPTIONAL_CONFIG, **{f: _config_value(entry, f, where) for f in CONFIG_FIELDS if f in entry}}
@@ -47,7 +47,7 @@ def config_of(entry: dict[Any, Any], where: str) -> KernelConfig | None:
                 hint="or delete the config's keys to have the size tuned",
             )
     if any(values[field] for field in _AMD_FIELDS) and not values["kpack"]:
-        # A silent row has Triton's default, 1; an explicit 0 says "not AMD" and contradicts the others.
+        # Without a value it is Triton's default, 1. An explicit 0 means "not AMD" and contradicts the other fields.
         if "kpack" in entry:
             raise UserError("kpack is 0 beside other AMD options", where=where, accepted="1 or more")
         values["kpack"] = 1

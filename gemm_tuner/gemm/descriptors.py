@@ -1,4 +1,4 @@
-"""Where kernels load tiles through TMA descriptors: families, and the rows that descriptors take."""
+"""Which kernels load tiles through TMA descriptors, and which matrices descriptors can describe."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from gemm_tuner.core.records import Target
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import GemmProblem
 
-CHUNK_BYTES = 16  # rows start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)
+CHUNK_BYTES = 16  # rows must start at multiples of it (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)
 
 
 def loads_by_descriptor(family: str, target: Target) -> bool:
-    """Whether a family's kernels load A and B as they are through TMA descriptors, which not all rows fit."""
+    """Whether a family's kernels load A and B, uncopied, through TMA descriptors, which need aligned rows."""
     return family_of(family).by_descriptors and target.facts.tma
 
 
 def whole_rows(problem: GemmProblem) -> tuple[bool, bool, bool]:
-    """Whether the rows of A, of B and of C, as they lie in memory, are whole CHUNK_BYTES."""
+    """For A, B and C: whether its rows, as stored in memory, are a multiple of CHUNK_BYTES."""
     a = problem.k if problem.layout_a == "row" else problem.m, problem.dtype_a
     b = problem.n if problem.layout_b == "row" else problem.k, problem.dtype_b
     return _is_whole(*a), _is_whole(*b), _is_whole(problem.n, problem.dtype_c)
@@ -27,5 +27,5 @@ def _is_whole(extent: int, dtype: str) -> bool:
 
 
 def rows_fit_descriptors(problem: GemmProblem) -> bool:
-    """Whether the rows of all matrices are whole CHUNK_BYTES."""
+    """Whether the rows of all matrices are multiples of CHUNK_BYTES."""
     return all(whole_rows(problem))

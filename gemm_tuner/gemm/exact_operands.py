@@ -1,16 +1,15 @@
-"""Operands whose sums of products are exact in any order, so that C is compared for equality.
+"""Operands whose sums of products are exact in any order of summation, so that C can be compared for equality.
 
-Elements of A and B are -1, 0 or 1. In every set, the terms k of the sum are dealt out to classes; a term of class
-(r, c) is non-zero in the rows i of A with i % row_period == r and in the columns j of B with j % column_period == c.
-So C[i, j] sums the terms of one class, +1 or -1 each before scaling, and changes when any of them is left out.
+Elements of A and B are -1, 0 or 1. In every set of operands, each term k of the sum is assigned to a class (r, c). It
+is non-zero in the rows i of A with i % row_period == r and the columns j of B with j % column_period == c. So C[i, j]
+is the sum of the terms of one class, each +1 or -1 before scaling, and changes if any single one of them is left out.
 
-* Any partial sum: a class has at most ``most_terms`` members, which the narrowest accumulator counts exactly.
-* C: all but a few members of a class come in pairs whose terms cancel in every element of C. So
-  |C| stays within the integers that dtype_c holds, and so does C with one term left out.
-* Each term is in one class of one set, so the sets together see every k.
+* Partial sums are exact: a class has at most ``most_terms`` members, a count that the narrowest accumulator holds.
+* C is exact: all but a few members of a class come in pairs whose terms cancel in every element of C. So |C|, with or
+  without one term, stays within the range of exact integers of dtype_c.
+* Each term is in one class of one set, so that all sets together test every k.
 
-With an activation every set is made twice, the second time with B, bias and C_in negated: where relu hides one, it
-shows the other.
+With an activation, every set is used a second time with B, bias and C_in negated, because relu hides negative values.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ from gemm_tuner.gemm.operands import Operands, torch_dtype, unwritten
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem, Layout
 from gemm_tuner.gemm.reference import ACTIVATION_ROUNDOFF, ALL, EPILOGUE_ROUNDOFF, SLOPES, activated, batched, scaled
 
-# Terms of +-1 that a sum of fp32 (2**24) or int32 holds with scales of up to LARGEST_SCALE multiplied in.
+# Number of terms +-1, times scales of up to LARGEST_SCALE, that fp32 (2**24) or int32 sums exactly.
 MOST_TERMS = 2**22
 # Hopper's tensor cores keep about 14 bits of a sum of fp8 (DeepSeek-V3 Technical Report, 2024, sec. 3.3.2).
 MOST_TERMS_FP8 = 2**13
 # Every scale is 1 or 2.
 LARGEST_SCALE = 4
-# What stands for an alpha or beta that is not 1 or 0.
+# Used in place of an alpha that is not 1 and a beta that is not 0.
 ALPHA, BETA = 0.5, 2.0
-# Bias and C_in are integers up to this.
+# Bias and C_in are integers of at most this absolute value.
 LARGEST_ADDED = 2
-# Blocks of K have one of so many patterns of block scales; the terms of a pair lie in blocks of one pattern.
+# Number of patterns of block scales along K; the two terms of a pair are in blocks of the same pattern.
 SCALE_PATTERNS = 4
-# Up to here the error of gelu and silu stays far under 1.
+# Up to this value the error of gelu and silu is far below 1.
 LARGEST_ACTIVATED = 2**12
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """How the terms of a problem are dealt out.
+    """How the terms of a problem are assigned to sets and classes.
 
-    sets:                      sets that the terms need, less those that are negated.
-    row_period, column_period: distance of the rows of A, and of the columns of B, that a term is non-zero in.
-    unpaired:                  members of a class, in blocks of one scale pattern, that need not cancel.
+    sets:                      number of sets, without the negated ones.
+    row_period, column_period: distance between the rows of A, and the columns of B, in which a term is non-zero.
+    unpaired:                  members of a class, per scale pattern, that need not be paired.
     """
 
     sets: int
@@ -56,7 +55,7 @@ class Cover:
 
 
 def cover(problem: GemmProblem) -> Cover:
-    """Few sets, and few zeros in each: one set unless M * N is smaller than K / most_terms."""
+    """The assignment with the fewest sets and zeros: one set unless M * N is smaller than K / most_terms."""
     classes = math.ceil(problem.k / most_terms(problem))
     rows = min(problem.m, math.isqrt(classes - 1) + 1)
     columns = min(problem.n, math.ceil(classes / rows))
@@ -66,14 +65,14 @@ def cover(problem: GemmProblem) -> Cover:
 
 
 def most_terms(problem: GemmProblem) -> int:
-    """Terms of +-1 whose partial sums are exact in any order. With block scales the tensor cores sum the terms of one
-    block alone, and fp32 the blocks."""
+    """Number of terms +-1 whose partial sums are exact in any order. With block scales the tensor cores sum only the
+    terms of one block, and the blocks are summed in fp32."""
     narrow = DTYPES[problem.dtype_a].is_fp8 and problem.scaling != "block"
     return MOST_TERMS_FP8 if narrow else MOST_TERMS
 
 
 def largest_sum(problem: GemmProblem) -> int:
-    """Largest |sum of terms| with which C, with and without one term, is an exact multiple of alpha in dtype_c."""
+    """Largest |sum of terms| for which C, with and without one of the terms, is exact in dtype_c."""
     roundoff = DTYPES[problem.dtype_c].unit_roundoff or 2.0**-24
     exact = int(1 / roundoff)
     if problem.activation in ("gelu", "silu"):
@@ -84,18 +83,18 @@ def largest_sum(problem: GemmProblem) -> int:
 
 
 def count_sets(problem: GemmProblem) -> int:
-    """Sets that see every term, with those that are negated."""
+    """Number of sets that together test every term, including the negated ones."""
     return cover(problem).sets * (1 if problem.activation == "none" else 2)
 
 
 def with_exact_factors(problem: GemmProblem) -> GemmProblem:
-    """The problem with alpha and beta 1 or powers of two; of the same class."""
+    """The problem with alpha 1 or ALPHA and beta 0 or BETA; its signature is the same."""
     alpha, beta = ALPHA if problem.has_alpha else 1.0, BETA if problem.reads_c else 0.0
     return replace(problem, alpha=alpha, beta=beta)
 
 
 def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: str) -> Operands:
-    """Set ``number`` of ``count_sets`` for a problem ``with_exact_factors``; C is as ``unwritten`` says."""
+    """Operands of set ``number``, below ``count_sets``, of a problem ``with_exact_factors``; ``unwritten`` fills C."""
     import torch
 
     plan = cover(problem)
@@ -111,7 +110,7 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
         return integers(0, 1, shape, torch.int8).mul_(2).sub_(1)
 
     patterns = patterns_of_k(problem, draw)
-    classes, source, sign = (each.to(device) for each in dealt_out(k, plan, patterns, draw))
+    classes, source, sign = (each.to(device) for each in assign_terms(k, plan, patterns, draw))
     sign = -sign if number >= plan.sets else sign
     within = classes // (plan.row_period * plan.column_period) == number % plan.sets
     row_of, column_of = classes % plan.row_period, classes // plan.row_period % plan.column_period
@@ -140,12 +139,13 @@ def make_exact_operands(problem: GemmProblem, number: int, seed: int, device: st
 
 
 def stored(matrix: Any, layout: Layout) -> Any:
-    """A matrix with its last two axes as it lies in memory."""
+    """A matrix (..., rows, columns) as it is stored in memory with this layout."""
     return (matrix if layout == Layout.ROW else matrix.transpose(-1, -2)).contiguous()
 
 
 def patterns_of_k(problem: GemmProblem, draw: Any) -> Any:
-    """The scale pattern of each block of K, (ceil(k / 128),): bit 0 alternates, bit 1 is random. 0 without blocks."""
+    """The scale pattern of each block of K, shape (ceil(k / 128),): bit 0 alternates, bit 1 is random. All 0 without
+    block scales."""
     import torch
 
     blocks = -(-problem.k // SCALE_BLOCK)
@@ -154,9 +154,14 @@ def patterns_of_k(problem: GemmProblem, draw: Any) -> Any:
     return torch.arange(blocks) % 2 + 2 * torch.randint(0, 2, (blocks,), generator=draw)
 
 
-def dealt_out(k: int, plan: Cover, patterns: Any, draw: Any) -> tuple[Any, Any, Any]:
-    """(class, source, sign) of each term, (k,) each: its column of A is that of ``source``, and so is its row of B,
-    times ``sign``. All are at random, so that the terms of a slice of K are in many classes and pairs."""
+def assign_terms(k: int, plan: Cover, patterns: Any, draw: Any) -> tuple[Any, Any, Any]:
+    """Returns (class, source, sign) of each term, shape (k,) each. The term's column of A is a copy of column
+    ``source``, and its row of B a copy of row ``source`` times ``sign``: two terms with one source and opposite signs
+    cancel.
+
+    The assignment is random, so that the terms of a slice of K are in many classes and pairs, and the loss of a whole
+    slice does not cancel.
+    """
     import torch
 
     order = torch.randperm(k, generator=draw)
@@ -174,9 +179,12 @@ def dealt_out(k: int, plan: Cover, patterns: Any, draw: Any) -> tuple[Any, Any, 
 
 
 def exact_scales(problem: GemmProblem, patterns: Any, generator: Any, device: str) -> tuple[Any, Any]:
-    """Scales of 1 and 2, and 2 for a whole tensor. Those of a block of K depend on its row or column and its pattern,
-    so that terms of blocks of one pattern have one factor in every element of C; in the first row and column those of
-    neighbouring blocks differ."""
+    """Scales of 1 or 2; 2 for a whole tensor.
+
+    A block scale depends only on the row (or column) and on the pattern of the block of K, so that paired terms, which
+    are in blocks of one pattern, have the same factor and still cancel. In the first row and column the scales of
+    neighbouring blocks differ, so that a wrong block index shows.
+    """
     import torch
 
     found = []
@@ -198,11 +206,11 @@ def exact_fault(
 ) -> Wrong | None:
     """((row, column), message) of the first element that is not exact; None when all are.
 
-    actual: (matrices * rows, n) in dtype_c; rows are counted from its first one.
+    actual: (matrices * rows, n) in dtype_c; rows are counted from its first row.
     """
     a, b, x = before_activation(problem, operands, rows, matrices)
     low, high = exact_range(x, problem)
-    wrong = ~((actual >= low) & (actual <= high))  # NaN is wrong
+    wrong = ~((actual >= low) & (actual <= high))  # also true for NaN
     if not bool(wrong.any()):
         return None
     row, column = divmod(int(wrong.flatten().byte().argmax()), problem.n)
@@ -215,9 +223,9 @@ def exact_fault(
 
 
 def before_activation(problem: GemmProblem, operands: Operands, rows: slice, matrices: slice) -> tuple[Any, Any, Any]:
-    """(A, B, C before activation) in fp32, with scales multiplied into A and B; C is (matrices * rows, n).
+    """(A, B, C before the activation) in fp32, with scales multiplied into A and B; C is (matrices * rows, n).
 
-    fp32 is wide enough: every partial sum is exact in it.
+    fp32 suffices because every partial sum is exact in it.
     """
     import torch
 
@@ -232,8 +240,8 @@ def before_activation(problem: GemmProblem, operands: Operands, rows: slice, mat
 
 
 def exact_range(x: Any, problem: GemmProblem) -> tuple[Any, Any]:
-    """(smallest, largest) correct C in dtype_c. x: C before activation. They differ for gelu and silu only, by the
-    errors of exp and erf."""
+    """(smallest, largest) correct C in dtype_c. x: C before the activation. They differ only for gelu and silu, by the
+    errors of a GPU's exp and erf."""
     kind = torch_dtype(problem.dtype_c)
     if problem.activation in ("none", "relu"):
         exact = activated(problem.activation, x).to(kind)
@@ -245,9 +253,10 @@ def exact_range(x: Any, problem: GemmProblem) -> tuple[Any, Any]:
 
 
 def suspect(actual: Any, a: Any, b: Any, x: Any, problem: GemmProblem) -> str:
-    """Names the k whose product is missing or counted twice, where a single one explains the whole error; else "".
+    """A message that names the k whose product is missing or counted twice, if a single one explains the error; else
+    "".
 
-    Of a pair of terms that cancel, one missing gives the same error as the other counted twice: both are named.
+    For a pair of cancelling terms, one missing gives the same error as the other counted twice, so both are named.
     """
     import torch
 

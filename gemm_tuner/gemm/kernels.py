@@ -1,4 +1,4 @@
-"""Launches of a GEMM: what a generated script is called with, and blank operands for compiling."""
+"""The arguments of a generated GEMM script, and placeholder operands for compilation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemm_tuner.languages.scratch import STAND_IN_SMS, Scratch, partial_sums, ze
 def blank_calls(
     script: ModuleType, config: dict[str, Any], problem: GemmProblem, blank: Callable[[str, int], Any]
 ) -> list[Launch]:
-    """The launches of one GEMM with operands that have no memory: ``blank`` of a type and a number of elements."""
+    """The launches of one GEMM with placeholder operands, which ``blank(dtype, elements)`` creates."""
     size = call_size(problem)
     elements, locks = script.scratch(config, size, STAND_IN_SMS)
     scratch = Scratch(
@@ -27,7 +27,7 @@ def blank_calls(
 
 
 def blank_operands(problem: GemmProblem, blank: Callable[[str, int], Any]) -> Operands:
-    """Operands of the right types and extents, without memory."""
+    """Placeholder operands of the right types and extents."""
     m, n, k, batch = call_size(problem)
     scales = [blank("fp32", rows * columns) for rows, columns in problem.scale_shapes]
     return Operands(
@@ -44,13 +44,13 @@ def blank_operands(problem: GemmProblem, blank: Callable[[str, int], Any]) -> Op
 
 
 def call_size(problem: GemmProblem) -> tuple[int, int, int, int]:
-    """(M, N, K, batch), as generated scripts take it."""
+    """(M, N, K, batch), the size argument of generated scripts."""
     return problem.m, problem.n, problem.k, problem.batch
 
 
 def make_scratch(
     script: ModuleType, config: dict[str, Any], problem: GemmProblem, device: str, num_sms: int
 ) -> Scratch:
-    """Fresh scratch of one call."""
+    """New scratch memory for one call."""
     elements, locks = script.scratch(config, call_size(problem), num_sms)
     return Scratch(partial_sums(elements, device), zero_locks(locks, device))

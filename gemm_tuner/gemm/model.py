@@ -1,26 +1,26 @@
-"""Predicts kernel time from the configuration alone, to rank before anything is timed and to estimate a run's
-duration. A prediction is never reported as a measurement.
+"""An analytical model of kernel time, to rank configurations before any is timed and to estimate the duration of a
+run. A prediction is never reported as a measurement.
 
     t = norm(waves * (blocks_of_k * norm(compute, l2, latency) + tile_end), memory, roofline) + start + pack + split_k
 
-    norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a maximum without a corner
+    norm(a, b, ...) = (a^p + b^p + ...)^(1 / p), a smooth maximum
 
 * waves: tiles over (SMs * resident blocks), rounded up: wave quantisation, "Matrix Multiplication
-  Background User's Guide", NVIDIA, sec. "Wave Quantization". Not rounded for families that share out the last
+  Background User's Guide", NVIDIA, sec. "Wave Quantization". Not rounded up for families that distribute the last
   wave over all SMs.
-* compute: 2 BM BN BK over one SM's share of the matrix rate, divided by how well a tile feeds the
-  matrix unit; as in Triton's former ops/matmul_perf_model.py (compute, load and store estimates). Some
-  families compute on the ordinary cores, at the rate of fp32.
+* compute: 2 BM BN BK over one SM's share of the matrix rate, divided by the tile's efficiency
+  (``tile_efficiency``); as in Triton's former ops/matmul_perf_model.py. Some families compute with ordinary
+  instructions, at the fp32 rate.
 * l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
-* latency: one trip to memory divided by the stages that hide it.
-* tile_end: storing a tile of C, as far as it does not overlap with the next tile.
-* memory: the bytes over the bandwidth, of which few tiles reach only a part.
-* roofline: the larger of operations over the rate and bytes over the bandwidth, at the shares that kernels reach.
-* pack: the kernel before, which copies operands whose rows do not start at multiples of 16 bytes.
+* latency: one memory latency divided by the number of stages that hide it.
+* tile_end: the time to store a tile of C that does not overlap with the next tile.
+* memory: bytes over bandwidth; few tiles reach only a part of the bandwidth.
+* roofline: the larger of operations over rate and bytes over bandwidth, at the shares that kernels reach.
+* pack: the preceding kernel that copies operands with unaligned rows.
 * start, split_k: start and drain of the kernel; the second kernel or the wait for the last slice, and partial sums.
 
-The constants below were fitted to timings of an H200; docs/model.md says how, and how well it ranks. ``features`` are
-for the search's regression, which learns from the times of a run.
+The constants below were fitted to timings of an H200; docs/model.md says how, and how well the model ranks.
+``features`` are the inputs of the search's regression, which learns from the times of a run.
 """
 
 from __future__ import annotations
@@ -42,47 +42,48 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-# One trip to device memory under load; microbenchmarks of A100 and H100 give 0.5 to 0.9 us.
+# Latency of device memory under load; microbenchmarks of A100 and H100 give 0.5 to 0.9 us.
 MEMORY_LATENCY_US = 0.85
 # Shares of the datasheet rates that kernels reach: 790 of 989 TFLOP/s and 4.3 of 4.8 TB/s were measured
 # on an H200 with torch, 2026-10.
 RATE_REACHED = 0.8
 BANDWIDTH_REACHED = 0.9
-# Fitted: operands reach the SMs at this multiple of l2_gbps, since programs that run in step load the same tiles.
+# Fitted: operands reach the SMs at this multiple of l2_gbps, because programs that run in step load the same tiles.
 L2_REUSE = 3.6
-# Fitted: BM BN / (BM + BN) from which on a tile keeps the matrix unit busy: that of 128 x 128.
+# Fitted: the BM BN / (BM + BN) above which a tile keeps the matrix unit busy; that of a 128 x 128 tile.
 FULL_INTENSITY = 64.0
-# Fitted: share of the rate without a warp group's instructions, which need 64 rows and four warps.
+# Fitted: share of the rate without warp-group instructions, which need 64 rows and four warps.
 WITHOUT_WARPGROUP = 0.73
-# Share of the rate when the accumulators alone exceed the registers.
+# Assumed share of the rate when the accumulators alone exceed the registers.
 SPILLING = 0.2
-# Fitted: end of a tile without its stores; the share of it that is not hidden by another block of the SM, or by a
-# persistent loop; the factor for storing in parts.
+# Fitted: end of a tile without its stores; the share of it that neither another block on the SM nor a persistent loop
+# hides; the factor for storing in parts.
 TILE_END_US = 0.22
 NOT_HIDDEN = 0.7
 SUBTILED = 1.35
-# Fitted: start and drain of a kernel; the second kernel of a call; waiting for the last slice in one launch.
+# Fitted: start and drain of a kernel; the second kernel of a call; the wait for the last slice in one launch.
 START_US = 1.0
 SECOND_KERNEL_US = 1.3
 LAST_SLICE_US = 2.0
-# Not fitted: storing a tile element by element, where rows of C start anywhere and no descriptor takes them.
+# Not fitted: the factor for storing a tile element by element, when rows of C are not aligned for descriptors.
 BY_ELEMENTS = 3.0
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
-# Registers of one thread without its accumulators: pointers and operands in flight.
+# Registers of one thread besides its accumulators: pointers and operands in flight.
 REGISTERS_BESIDE = 48
 
 
 def roofline_us(problem: GemmProblem, device: Device) -> float:
-    """Lower bound by the data sheet, microseconds: the larger of arithmetic and memory time."""
+    """Lower bound of the time from data sheet rates, microseconds: the larger of arithmetic and memory time."""
     compute_us = problem.flops / (device.tflops(problem.rate_key) * 1e6)
     memory_us = problem.bytes_moved / (device.dram_gbps * 1e3)
     return max(compute_us, memory_us)
 
 
 def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
-    """Thread blocks of each configuration that are resident on one SM, at least 1. Shape (configurations,)."""
+    """Number of thread blocks of each configuration that are resident on one SM, at least 1. Shape
+    (configurations,)."""
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
     ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b) * np.maximum(1, c.num_stages - 1)
     threads = device.target.warp_size * c.num_warps
@@ -98,7 +99,7 @@ def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
 def tile_efficiency(c: Any, device: Device) -> Floats:
     """Share of the matrix rate that a tile can reach, shape (configurations,). Small tiles and few warps reach less.
 
-    A tile does BM x BN / (BM + BN) multiply-adds for each element that it loads.
+    A tile does BM x BN / (BM + BN) multiply-adds per element that it loads.
     """
     intensity = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (c.BLOCK_SIZE_M + c.BLOCK_SIZE_N)
     accumulators = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)
@@ -109,7 +110,7 @@ def tile_efficiency(c: Any, device: Device) -> Floats:
 
 
 def norm(*terms: Any) -> Floats:
-    """The p-norm of the terms, p = SHARPNESS: a smooth maximum, so that the second largest term also counts."""
+    """The p-norm of the terms, p = SHARPNESS: a smooth maximum, in which the second largest term also counts."""
     total: Floats = sum(term**SHARPNESS for term in terms) ** (1 / SHARPNESS)
     return total
 
@@ -141,13 +142,13 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
 
 
 def rows_of_tiles(c: Any, problem: GemmProblem) -> Floats:
-    """Tiles along M of each configuration."""
+    """Number of tiles along M for each configuration."""
     rows: Floats = np.ceil(np.ceil(problem.m / c.ROW_STEP) / c.BLOCK_SIZE_M) * c.ROW_STEP
     return rows
 
 
 def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
-    """Time of copying A, B or both before they are multiplied, microseconds; 0 where nothing is packed."""
+    """Time of copying A, B or both before the multiplication, microseconds; 0 where nothing is packed."""
     whole_a, whole_b, _ = whole_rows(problem)
     bytes_a = problem.batch * problem.m * problem.k * DTYPES[problem.dtype_a].size_bytes
     bytes_b = problem.batch * problem.k * problem.n * DTYPES[problem.dtype_b].size_bytes
@@ -201,7 +202,8 @@ def families_of(tables: Sequence[pd.DataFrame]) -> tuple[str, ...]:
 
 
 def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]) -> Floats:
-    """Shape (candidates, features); the same columns for every size of a run. families: of all sizes."""
+    """Features of the search's regression, shape (candidates, features), with the same columns for every size of a run.
+    families: the kernel families of all sizes of the run."""
     c = candidates
     m, n, k = problem.m, problem.n, problem.k
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes

@@ -1,4 +1,4 @@
-"""Operands for timing and checking."""
+"""Creates the operands for timing and checking."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
 INIT_TYPES = ("randn", "hpl", "trig_float", "zeros")
-# Integers are drawn from -INT8_LARGEST to INT8_LARGEST, which is symmetric, so that their mean is zero.
+# Integers are drawn from -INT8_LARGEST to INT8_LARGEST: a symmetric range, so that their mean is zero.
 INT8_LARGEST = 127
-# Initial content of an int32 C, which has no NaN: no sum of products of int8 reaches it.
+# Initial content of an int32 C, since int32 has no NaN; no sum of int8 products reaches this value.
 INT32_SENTINEL = -(2**31)
-# Range of the scales. A draw is never exactly 1, so that a scale that a kernel omits is noticed.
+# Range of the scales. A draw is never exactly 1, so that a kernel that omits a scale gives a wrong result.
 SCALE_RANGE = (0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Tensors and factors of one call; tensors that the problem does not have are None.
+    """Tensors and scale factors of one call; tensors that the problem does not have are None.
 
-    All are contiguous as stored, as the problem's layouts say: a is (m, k) when row-major and (k, m) when
-    column-major; b likewise; c and c_in are (m, n). Before these comes the batch, unless it is 1.
+    All tensors are contiguous. a is (m, k) if row-major and (k, m) if column-major; b likewise; c and c_in are (m, n).
+    A batch of more than 1 is an additional first dimension.
     bias: (n,) of dtype_c. scale_a, scale_b: fp32, (1,) each, (m,) and (n,), or (m, ceil(k / 128)) and
     (ceil(n / 128), ceil(k / 128)); the same for every matrix of a batch.
     """
@@ -39,7 +39,7 @@ class Operands:
     beta: float = 0.0
 
     def logical(self, problem: GemmProblem) -> tuple[Any, Any]:
-        """A as (batch, m, k) and B as (batch, k, n), without the batch when it is 1, as views."""
+        """Views of A as (batch, m, k) and B as (batch, k, n); without the first dimension if the batch is 1."""
         a = self.a if problem.layout_a == Layout.ROW else self.a.transpose(-1, -2)
         b = self.b if problem.layout_b == Layout.ROW else self.b.transpose(-1, -2)
         return a, b
@@ -54,7 +54,7 @@ def torch_dtype(name: str) -> Any:
 def fill(shape: tuple[int, ...], dtype: str, init_type: str, generator: Any, device: str) -> Any:
     """A tensor of one of INIT_TYPES: N(0, 1), uniform in [-0.5, 0.5), sin(index), or zeros.
 
-    Integers: uniform for randn and hpl, 127 sin(index), or zeros. fp8: what is beyond the largest number becomes it.
+    Integers: uniform for randn and hpl, 127 sin(index), or zeros. fp8: values beyond the largest number are clamped.
     """
     import torch
 
@@ -74,7 +74,7 @@ def fill(shape: tuple[int, ...], dtype: str, init_type: str, generator: Any, dev
         raise ValueError(f"init_type {init_type!r} is none of {INIT_TYPES}")
     if not kind.is_floating_point:
         values.mul_(INT8_LARGEST).round_()
-    if DTYPES[dtype].is_fp8:  # a cast alone gives NaN or Inf there
+    if DTYPES[dtype].is_fp8:  # a cast alone would give NaN or Inf
         values.clamp_(-torch.finfo(kind).max, torch.finfo(kind).max)
     return values.to(kind)
 
@@ -82,7 +82,7 @@ def fill(shape: tuple[int, ...], dtype: str, init_type: str, generator: Any, dev
 def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) -> Operands:
     """New operands; the same seed gives the same values on the same kind of device.
 
-    A, B, c_in and bias are of init_type, scales uniform in SCALE_RANGE, C filled by ``unwritten``.
+    A, B, c_in and bias are filled by init_type, scales are uniform in SCALE_RANGE, C is filled by ``unwritten``.
     """
     import torch
 
@@ -108,7 +108,7 @@ def make_operands(problem: GemmProblem, init_type: str, seed: int, device: str) 
 
 
 def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
-    """A tensor whose elements show that they were not written: NaN, or INT32_SENTINEL for int32."""
+    """A tensor filled with a value that no kernel writes: NaN, or INT32_SENTINEL for int32."""
     import torch
 
     kind = torch_dtype(dtype)
@@ -116,20 +116,20 @@ def unwritten(shape: tuple[int, ...], dtype: str, device: str) -> Any:
 
 
 def rotation(problem: GemmProblem, rotating_bytes: int, init_type: str, seed: int, device: str) -> list[Operands]:
-    """As many sets of operands as ``rotation_count`` says."""
+    """``rotation_count`` sets of operands."""
     count = rotation_count(problem, rotating_bytes)
     return [make_operands(problem, init_type, seed + i, device) for i in range(count)]
 
 
 def rotation_count(problem: GemmProblem, rotating_bytes: int) -> int:
-    """How many sets of operands fit into rotating_bytes, at least 1, at most 64."""
+    """How many sets of operands fit into rotating_bytes; at least 1, at most 64."""
     return max(1, min(64, rotating_bytes // problem.bytes_moved))
 
 
 def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> None:
-    """Raises MemoryError when the operands will not fit, before torch tries to allocate them.
+    """Raises MemoryError if the operands will not fit, before torch tries to allocate them.
 
-    What torch calls after a failed allocation ends the trace of an nsys that is older than the CUDA runtime.
+    After a failed allocation torch makes calls that end the trace of an nsys that is older than the CUDA runtime.
     """
     import torch
 
@@ -145,7 +145,7 @@ def require_memory(problem: GemmProblem, rotating_bytes: int, device: str) -> No
 
 
 def interpretable(operands: Operands) -> Operands:
-    """The same values in types that Triton's interpreter multiplies correctly: bf16 as fp32, fp8 as fp16, both exact.
+    """The same values in types that Triton's interpreter multiplies correctly: bf16 as fp32, fp8 as fp16.
 
     tl.dot of the interpreter multiplies the bit patterns of bf16 (triton-lang/triton issue 11584), truncates results
     that a GPU rounds, and turns NaN and Inf of fp8 into numbers. Products of bf16 and fp8 are exact in fp32 and the

@@ -1,4 +1,4 @@
-"""What is to be computed: one GEMM with its types, layouts, scales and epilogue.
+"""The problem record of a GEMM: sizes, types, layouts, scales and epilogue.
 
 Sizes are in elements unless a name ends in a unit.
 """
@@ -18,21 +18,21 @@ from gemm_tuner.core.records import Problem
 
 
 class Layout(str, Enum):
-    """How a matrix lies in memory: ROW has its columns next to each other, COL its rows."""
+    """How a matrix is stored: ROW is row-major (elements of a row are adjacent), COL is column-major."""
 
     ROW = "row"
     COL = "col"
 
 
 ACTIVATIONS = ("none", "relu", "gelu", "silu")
-# none; one factor a matrix; one a row of A and a column of B; one for 1 x 128 of A and 128 x 128 of B.
+# One scale per matrix; per row of A and column of B; or per block of 1 x 128 of A and 128 x 128 of B.
 SCALINGS = ("none", "tensor", "row_col", "block")
 SCALE_BLOCK = 128
 PRECISIONS = ("ieee", "tf32")
 MAX_DIMENSION = 2**31 - 1
-MAX_BATCH = 65535  # most programs along the axis of the grid that a batch takes
+MAX_BATCH = 65535  # limit of the grid axis that the batch uses
 
-# What ``GemmProblem.from_dict`` takes.
+# Types of the values that ``GemmProblem.from_dict`` accepts.
 _Dimension = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
 _Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})\\Z")]
 _Factor = Annotated[float, Meta(gt=-3.5e38, lt=3.5e38)]  # of fp32
@@ -40,14 +40,16 @@ _Factor = Annotated[float, Meta(gt=-3.5e38, lt=3.5e38)]  # of fp32
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """C[m, n] = activation(alpha * (scaled A[m, k] @ scaled B[k, n]) + beta * C_in[m, n] + bias[n]), ``batch`` times.
+    """C[m, n] = activation(alpha * (scaled A[m, k] @ scaled B[k, n]) + beta * C_in[m, n] + bias[n]), for ``batch``
+    matrices.
 
-    Products are summed in fp32, those of int8 in int32. The bias, of dtype_c, is the same for every matrix of a batch.
+    Products are summed in fp32; int8 products in int32. The bias has dtype_c and is the same for all matrices of a
+    batch.
 
-    activation: one of ACTIVATIONS; gelu is the exact one, by erf.
+    activation: one of ACTIVATIONS; gelu is the exact one, with erf.
     scaling:    one of SCALINGS. Scales are fp32: scale_a is (1,), (m,) or (m, ceil(k / 128)), scale_b is (1,), (n,)
                 or (ceil(n / 128), ceil(k / 128)).
-    precision:  how fp32 is multiplied: ieee, or tf32, which keeps 10 bits of each fraction. ieee for other types.
+    precision:  how fp32 is multiplied: ieee, or tf32, which keeps 10 fraction bits. Always ieee for other types.
     """
 
     kind: ClassVar[str] = "gemm"
@@ -69,12 +71,12 @@ class GemmProblem:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the product: one multiply and one add a term."""
+        """Floating-point operations of the product: one multiplication and one addition per term."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
     def bytes_moved(self) -> int:
-        """Fewest bytes through device memory: A, B, C_in, bias and scales read once, C written once."""
+        """Least traffic to device memory: A, B, C_in, bias and scales read once, C written once."""
         size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (self.dtype_a, self.dtype_b, self.dtype_c))
         matrices = self.m * self.k * size_a + self.k * self.n * size_b + self.m * self.n * size_c
         if self.reads_c:
@@ -93,7 +95,7 @@ class GemmProblem:
 
     @property
     def rate_key(self) -> str:
-        """The key of Device.matmul_tflops that its products run at."""
+        """The key of Device.matmul_tflops for the rate of its products."""
         return "tf32" if self.precision == "tf32" else self.dtype_a
 
     @property
@@ -115,13 +117,13 @@ class GemmProblem:
 
     @property
     def shape(self) -> str:
-        """M, N and K, such as ``512 x 512 x 512``, and of how many matrices."""
+        """M, N and K, such as ``512 x 512 x 512``, and the batch if it is not 1."""
         batch = f"{self.batch} of " if self.batch > 1 else ""
         return f"{batch}{self.m} x {self.n} x {self.k}"
 
     @property
     def signature(self) -> str:
-        """Names what is compiled into a kernel and not passed to it: types, layouts, scales, epilogue."""
+        """Identifies what is compiled into a kernel instead of passed to it: types, layouts, scales, epilogue."""
         types = (
             self.dtype_a
             if self.dtype_a == self.dtype_b == self.dtype_c
@@ -137,14 +139,14 @@ class GemmProblem:
 
     @property
     def key(self) -> str:
-        """A file-name-safe name, such as ``4096x4096x4096_bf16_nn``; no two problems share one."""
+        """A unique name that is valid as a file name, such as ``4096x4096x4096_bf16_nn``."""
         batch = f"{self.batch}x" if self.batch > 1 else ""
         factors = f"_{self.alpha!r}" if self.has_alpha else ""
         factors += f"_{self.beta!r}" if self.reads_c else ""
         return f"{batch}{self.m}x{self.n}x{self.k}_{self.signature}{factors}"
 
     def as_class(self) -> GemmProblem:
-        """The problem with blank sizes and factors: what the kernel's text may depend on."""
+        """The problem with neutral sizes and factors: the properties that the kernel's source may depend on."""
         alpha, beta = 2.0 if self.has_alpha else 1.0, 1.0 if self.reads_c else 0.0
         return replace(self, m=0, n=0, k=0, batch=2 if self.batch > 1 else 1, alpha=alpha, beta=beta)
 
@@ -153,9 +155,9 @@ class GemmProblem:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> GemmProblem:
-        """What ``to_dict`` gave, with or without ``kind``.
+        """The inverse of ``to_dict``, with or without ``kind``.
 
-        Raises ValueError for a row that no problem is: its name becomes part of paths.
+        Raises ValueError for an invalid row; keys of problems become parts of paths.
         """
         values = {key: value for key, value in row.items() if key != "kind"}
         unknown = [key for key in values if key not in [field.name for field in fields(cls)]]
@@ -169,7 +171,7 @@ class GemmProblem:
 
 
 def as_gemm(problem: Problem) -> GemmProblem:
-    """The problem as a GEMM. Raises TypeError for one of another kind."""
+    """``problem`` as a GemmProblem. Raises TypeError for another kind."""
     if not isinstance(problem, GemmProblem):
         raise TypeError(f"{problem.key} is a problem of the kind {problem.kind}, not {GemmProblem.kind}")
     return problem

@@ -1,4 +1,4 @@
-"""The keys of an entry that say what is to be computed: read here, and written here for ``results``."""
+"""Reads and writes the keys of an entry that describe the problem (size files, results files)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import choice, did_you_mean, factor, integer
 
 _CHOICES = {"activation": ACTIVATIONS, "scaling": SCALINGS, "precision": PRECISIONS}
-# Written into a row only where they say something.
+# Written only when they differ from their defaults.
 _EXTRA_KEYS = ("batch", "activation", "alpha", "beta", "scaling", "precision")
 SIZE_KEYS = (
     *("M", "N", "K", "dtype", "dtype_a", "dtype_b", "dtype_c"),
@@ -27,9 +27,9 @@ _LAYOUTS = {layout.value: layout for layout in Layout}
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the command line says, for the entries that are silent on it.
+    """Values from the command line for keys that an entry leaves out.
 
-    dtype_c: empty for what follows from A: see ``dtype_c_for``.
+    dtype_c: empty means that it follows from A (``dtype_c_for``).
     """
 
     dtype_a: str = "bf16"
@@ -47,7 +47,7 @@ class Defaults:
 
 
 def dtype_c_for(problem: GemmProblem) -> str:
-    """The default type of C: that of A; bf16 for fp8; for int8 int32, or bf16 where C has fractions."""
+    """The default type of C: that of A; bf16 for fp8; int32 for int8, or bf16 if C has non-integer values."""
     if DTYPES[problem.dtype_a].is_fp8:
         return "bf16"
     if problem.dtype_a == "int8":
@@ -56,7 +56,7 @@ def dtype_c_for(problem: GemmProblem) -> str:
 
 
 def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults) -> GemmProblem:
-    """The problem of an entry, every key checked and all of them together. Raises UserError."""
+    """The problem of an entry; each key and their combination are validated. Raises UserError."""
     m, n, k = (integer(entry, key, where, 1, MAX_DIMENSION) for key in ("M", "N", "K"))
     values = {key: getattr(defaults, key) for key in ("bias", *_EXTRA_KEYS)}
     if "bias" in entry:
@@ -78,7 +78,7 @@ def problem_of(entry: dict[Any, Any], where: str, defaults: Defaults) -> GemmPro
 
 
 def problem_row(problem: GemmProblem) -> dict[str, Any]:
-    """The keys of a row that say which problem it is for, in plain values, as ``problem_of`` reads them."""
+    """The keys of a row that describe its problem, as plain values; ``problem_of`` is the inverse."""
     row = {
         "M": int(problem.m),
         "N": int(problem.n),
@@ -95,7 +95,7 @@ def problem_row(problem: GemmProblem) -> dict[str, Any]:
 
 
 def _dtypes(entry: dict[Any, Any], where: str, defaults: Defaults) -> tuple[str, str, str]:
-    """The types of A, B and C; that of C empty when neither entry nor command line gives it."""
+    """The types of A, B and C; C's is "" if neither the entry nor the command line gives it."""
     keys = ("dtype_a", "dtype_b", "dtype_c")
     _refuse_both(entry, "dtype", keys, where)
     if "dtype" in entry:
@@ -152,7 +152,7 @@ _USED_BY = {**dict.fromkeys(_E4M3 + _E5M2, " (OCP)"), **dict.fromkeys((_E4M3[1],
 
 
 def dtype_hint(name: str, accepted: tuple[str, ...]) -> str:
-    """What to write in place of a name that is not accepted; empty when nothing is near.
+    """A hint with the accepted name for a name of another tool or a misspelt one; "" if none is similar.
 
     accepted: INPUT_DTYPES or OUTPUT_DTYPES.
     """

@@ -1,4 +1,4 @@
-"""The reference for C, and the error bound of a correct result."""
+"""The reference result and the error bound of a correct result."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.operands import Operands
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
-# Products of fp16 and bf16 are exact in fp32; sums round or, on tensor cores, truncate: one ulp each.
+# Products of fp16 and bf16 are exact in fp32; each addition rounds or, on tensor cores, truncates: at most one ulp.
 ACCUMULATOR_ROUNDOFF = 2.0**-23
 # Hopper's tensor cores keep about 14 bits of a sum of fp8 (DeepSeek-V3 Technical Report, 2024, sec. 3.3.2).
 FP8_ACCUMULATOR_ROUNDOFF = 2.0**-13
-# Failure probability of the probabilistic bound falls as exp(-lambda^2 / 2); 6 leaves 1e-8.
+# The probabilistic bound fails with a probability of about exp(-lambda^2 / 2); 6 gives 1e-8.
 ROUNDING_LAMBDA = 6.0
-# Errors of truncation all have the same sign, so they add up. Measured on an H200 (docs/checking.md): 0.05.
+# Truncation errors all have the same sign, so they add up. Measured on an H200: 0.05 (docs/checking.md).
 TRUNCATION_FACTOR = 0.25
-# tf32 has 10 bits of fraction; both factors of a product are cut off.
+# tf32 has 10 fraction bits; both factors of a product are truncated.
 TF32_PRODUCT_ROUNDOFF = 2 * 2.0**-10
 # Scales, alpha, beta C_in, bias and the conversion from int32: at most eight roundings in fp32.
 EPILOGUE_ROUNDOFF = 8 * 2.0**-24
 # Largest slope of each activation, and its error relative to |x|, from the exp and erf of GPUs.
 SLOPES = {"none": 1.0, "relu": 1.0, "gelu": 1.13, "silu": 1.1}
 ACTIVATION_ROUNDOFF = {"none": 0.0, "relu": 0.0, "gelu": 1e-6, "silu": 1e-6}
-# Of a float64 sum of scaled int8, each scaled operand rounded twice.
+# For a float64 sum of scaled int8, each of whose operands is rounded twice.
 REFERENCE_ROUNDOFF = 4 * 2.0**-53
-# Half of the distance of two integers.
+# Half the distance between two integers.
 INTEGER_ERROR = 0.5
-# A float64 reference up to this many multiply-adds, for int8 or on the CPU, float32 above.
+# The reference is computed in float64 up to this many multiply-adds, for int8 and on the CPU; in float32 above.
 FLOAT64_LIMIT = 2**37
 ALL = slice(None)
 
 
 def reference(problem: GemmProblem, operands: Operands, rows: slice = ALL, matrices: slice = ALL) -> tuple[Any, Any]:
-    """(C before rounding to dtype_c, error bound of a correct C) of some rows of some matrices of the batch.
+    """Returns (C before rounding to dtype_c, error bound without that rounding) for some rows of some matrices of the
+    batch.
 
     Both are (matrices * rows, n), in float64 up to FLOAT64_LIMIT multiply-adds and for int8, else in float32.
-    Sums of products of int8 are exact; they stay within int32 for K below 133000.
+    Sums of int8 products are exact; they stay within int32 for K below 133000.
     """
     import torch
 
@@ -60,12 +61,12 @@ def reference(problem: GemmProblem, operands: Operands, rows: slice = ALL, matri
     slack += EPILOGUE_ROUNDOFF * magnitude
     slack *= SLOPES[problem.activation]
     slack += ACTIVATION_ROUNDOFF[problem.activation] * expected.abs()
-    slack.masked_fill_(expected.isinf(), 0.0)  # Inf must be exact
+    slack.masked_fill_(expected.isinf(), 0.0)  # an infinity must be equal
     return activated(problem.activation, expected), slack
 
 
 def batched(matrix: Any) -> Any:
-    """A view with the batch as first axis."""
+    """A view with the batch as the first axis."""
     return matrix if matrix.dim() == 3 else matrix.unsqueeze(0)
 
 
@@ -86,14 +87,15 @@ def scaled(problem: GemmProblem, operands: Operands, rows: slice, matrices: slic
 
 
 def stretched(scales: Any, extent: int, axis: int) -> Any:
-    """Scales repeated along an axis: from one for each SCALE_BLOCK elements to one for each element."""
+    """Scales repeated along an axis: from one per SCALE_BLOCK elements to one per element."""
     return scales.repeat_interleave(SCALE_BLOCK, dim=axis).narrow(axis, 0, extent)
 
 
 def activated(name: str, x: Any) -> Any:
-    """One of ACTIVATIONS. NaN stays NaN, and gelu and silu make NaN of -Inf, as on a GPU.
+    """Applies one of ACTIVATIONS. NaN stays NaN, and gelu and silu turn -Inf into NaN, as on a GPU.
 
-    By formula: torch's own gelu on the CPU makes NaN of +Inf too, where it uses vector instructions."""
+    Written out because torch's gelu on the CPU also turns +Inf into NaN when it uses vector instructions.
+    """
     import torch
 
     if name == "relu":
@@ -106,19 +108,21 @@ def activated(name: str, x: Any) -> Any:
 
 
 def sum_error(spread: Any, problem: GemmProblem) -> Any:
-    """Largest error of the sum of the products, element by element, for operands of mean zero.
+    """Bound of the error of the sums of products, per element, for operands of mean zero.
 
-    u sqrt(k) (6 + sqrt(k) / 4) * spread for the sum of k products, u = 2**-23 for fp32. The 6 stands for rounding:
-    for random terms of mean zero the errors of the partial sums, which grow like sqrt(i), add up like
-    a random walk (Higham and Mary, "Sharper Probabilistic Backward Error Analysis for Basic Linear
-    Algebra Kernels with Random Data", SIAM J. Sci. Comput. 42(5), 2020). The sqrt(k) / 4 stands for the
-    truncation of tensor cores (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
-    cores", PeerJ Comput. Sci. 7, 2021), whose size was measured. Sums of fp8 have a larger u.
-    In tf32 every product is off by up to 2 * 2**-10 of itself, and these errors are a random walk
-    too: 6 * 2 * 2**-10 * spread. Sums of products of int8 have no error; that of the reference, whose operands are
-    scaled before they are multiplied, is left: where the sum is 0, it is not.
+    u sqrt(k) (6 + sqrt(k) / 4) * spread for a sum of k products; u = 2**-23 for fp32, larger for fp8.
 
-    spread: the root of the sum of the squared terms, (rows, n).
+    * 6 is for rounding: with random terms of mean zero, the errors of the partial sums, which grow like sqrt(i), add up
+      like a random walk (Higham and Mary, "Sharper Probabilistic Backward Error Analysis for Basic Linear Algebra
+      Kernels with Random Data", SIAM J. Sci. Comput. 42(5), 2020).
+    * sqrt(k) / 4 is for the truncation of tensor cores (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of
+      NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021); its size was measured.
+    * tf32: every product has a relative error of up to 2 * 2**-10, again a random walk: 6 * 2 * 2**-10 * spread is
+      added.
+    * int8: the kernel's sums are exact. What remains is the error of the reference, which scales the operands before it
+      multiplies, so that a sum of exactly 0 may come out as not quite 0.
+
+    spread: square root of the sum of the squared terms, (rows, n).
     """
     if problem.sum_dtype == "int32":
         return ROUNDING_LAMBDA * REFERENCE_ROUNDOFF * spread
@@ -131,15 +135,16 @@ def sum_error(spread: Any, problem: GemmProblem) -> Any:
 
 
 def error_bound(expected: Any, slack: Any, problem: GemmProblem) -> Any:
-    """Largest distance of a correct element of C from ``expected``: ``slack`` plus one rounding to dtype_c, u_c * |C|.
+    """Largest distance between a correct element of C and ``expected``: ``slack`` plus one rounding to dtype_c, u_c *
+    |C|.
 
-    An int32 must be equal.
+    int32 must be equal.
     """
     import torch
 
     if problem.dtype_c == "int32":
         return torch.full_like(expected, INTEGER_ERROR)
     rounding = DTYPES[problem.dtype_c].unit_roundoff
-    # Below the least normal fp16 the spacing is absolute: 2**-24.
+    # Below the smallest normal fp16 number the spacing is constant: 2**-24.
     smallest = 2.0**-24 if problem.dtype_c == "fp16" else 0.0
     return slack + rounding * (expected.abs() + slack) + smallest

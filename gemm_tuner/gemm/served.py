@@ -1,4 +1,5 @@
-"""What a row says beside its winner: for each consumer of ``--serve`` the best configuration that it can launch."""
+"""Reads and writes the part of a results row that holds, for each consumer of ``--serve``, the best configuration that
+the consumer can launch."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from gemm_tuner.system.documents import refuse_unknown, show
 from gemm_tuner.system.json_records import Above0, Count, NotNegative, record_of
 
 NAMES = ("vllm", "sglang", "aiter")
-# The family that stands for the consumers' kernels: as theirs, one program a tile and loads through pointers.
+# The family that is timed in place of a consumer's kernel: like theirs, one program per tile, loads through pointers.
 STAND_IN = "gemm_tile"
 KEYS = ("served", "stand_in")
 _MEASURED, _PREDICTED = "median_us", "predicted_us"
 
 
 class _Facts(TypedDict, total=False):
-    """What an entry says beside its configuration: fields of ServedChoice, but for the times."""
+    """The keys of an entry besides its configuration: fields of ServedChoice, with separate keys for measured and
+    predicted times."""
 
     median_us: Above0
     predicted_us: Above0
@@ -39,7 +41,7 @@ _ENTRY_KEYS = (*CONFIG_FIELDS, "verified", *_FACTS)
 
 
 def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str, Any]:
-    """The keys of a row for its served configurations; none where there are none."""
+    """The keys of a row for its served configurations; empty if there are none."""
     if not served:
         return {}
     time_key = _PREDICTED if predicted else _MEASURED
@@ -56,13 +58,14 @@ def served_rows(served: Sequence[ServedChoice], *, predicted: bool) -> dict[str,
 
 
 def with_stand_in(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a row for its served entries: the family that stands in for the kernels of those without one."""
+    """Adds to the keys of a row the family that was timed in place of the consumers' kernels, for entries that do not
+    name a kernel of their own."""
     stands_in = any("kernel" not in one for one in rows.values())
     return {**({"stand_in": STAND_IN} if stands_in else {}), "served": dict(rows)}
 
 
 def served_of(entry: dict[Any, Any], where: str) -> tuple[ServedChoice, ...]:
-    """The served configurations that a row holds. Raises UserError."""
+    """The served configurations of a row. Raises UserError."""
     raw = entry.get("served", {})
     if not isinstance(raw, dict):
         accepted = f"a mapping of {', '.join(NAMES)}"
@@ -90,7 +93,7 @@ def _served(name: str, raw: object, where: str) -> ServedChoice:
 
 
 def verified_of(entry: dict[Any, Any], where: str) -> Verified:
-    """How a row was checked; FALSE where it does not say. Raises UserError."""
+    """How a row was checked; FALSE if it does not say. Raises UserError."""
     value = entry.get("verified", False)
     for one in Verified:
         if type(value) is type(one.scalar) and value == one.scalar:
@@ -100,6 +103,6 @@ def verified_of(entry: dict[Any, Any], where: str) -> Verified:
 
 
 def measured(one: ServedChoice) -> Config:
-    """The configuration as it was launched: of the server's own kernel where --kernel_from gave it."""
+    """The configuration as it was launched: with the family of the server's own kernel if --kernel_from gave it."""
     family = KERNEL_FAMILIES.get(one.consumer) if one.kernel else None
     return replace(tile(one.config), family=family) if family else one.config

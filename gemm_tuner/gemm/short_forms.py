@@ -1,4 +1,4 @@
-"""Short forms of sizes and configurations for people to read in tables; nothing is ever looked up by them."""
+"""Short forms of sizes and configurations for tables. They are for display only, never for lookup."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of the sizes of one table.
+    """The labels of the sizes of one table.
 
-    common:     what all of them share, for the table's title, such as ``bf16 nn``; empty for one size.
-    of:         by size the rest, such as ``4096x4096x4096``, no two alike.
+    common: what all sizes have in common, for the table's title, such as ``bf16 nn``; empty for a single size.
+    of:     the rest for each size, such as ``4096x4096x4096``; unique.
     """
 
     common: str
@@ -42,7 +42,7 @@ class Labels:
 
 
 def labels(problems: Iterable[Problem]) -> Labels:
-    """Labels of sizes that stand in one table."""
+    """The labels of sizes that are shown in one table."""
     parts = {problem: _parts(problem) for problem in problems}
     places = list(zip(*parts.values(), strict=True)) if len(parts) > 1 else []
     shared = [len(set(values)) == 1 for values in places]
@@ -55,12 +55,12 @@ def labels(problems: Iterable[Problem]) -> Labels:
 
 
 def label(problem: Problem) -> str:
-    """The label of a size that stands alone, such as ``4096x4096x4096 bf16 nn``."""
+    """The label of a single size, such as ``4096x4096x4096 bf16 nn``."""
     return labels([problem]).of[problem]
 
 
 def legend(problems: Iterable[Problem]) -> dict[str, str]:
-    """What the parts of labels mean, of those that occur in the labels of these sizes."""
+    """The meanings of the abbreviations that occur in the labels of these sizes."""
     used = {part for problem in problems for part in _parts(problem)}
     return {part: meaning for part, meaning in _MEANINGS.items() if part in used}
 
@@ -73,9 +73,10 @@ def titled(what: str, source: str, device: str) -> str:
 
 
 def short_config(name: str) -> str:
-    """A configuration's name for a table, such as ``tile 128x256x64 gm8 w8 s3``; other texts as they are.
+    """A short form of a configuration's name, such as ``tile 128x256x64 gm8 w8 s3``; other texts are returned
+    unchanged.
 
-    The block sizes of M, N and K stand together; SPLIT_K is left out where it is 1.
+    The block sizes of M, N and K come first; SPLIT_K is left out if it is 1.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -85,10 +86,9 @@ def short_config(name: str) -> str:
 
 
 def short_entry(entry: Mapping[str, object]) -> str:
-    """An entry of a consumer's file for a table, such as ``64x128x128 gm32 w4 s2``.
+    """A short form of an entry of a consumer's file, such as ``64x128x128 gm32 w4 s2``.
 
-    Fields that this tool has no short name for stand as ``name=value``; those at the value that turns them off are left
-    out.
+    Fields without a short name appear as ``name=value``; fields at the value that turns them off are left out.
     """
     blocks = [str(entry[key]) for key in _BLOCKS if key in entry]
     fields = [
@@ -101,8 +101,8 @@ def short_entry(entry: Mapping[str, object]) -> str:
 
 
 def _parts(problem: Problem) -> tuple[str, ...]:
-    """What a problem is beside its dimensions, one text a property, empty where it is not used. The type of C is
-    named where it is not the one that follows from A's."""
+    """The properties of a problem besides its dimensions, one text each, "" for an unused property. The type of C is
+    included only if it is not the default for A's type."""
     if not isinstance(problem, GemmProblem):
         return (problem.signature,)
     inputs = problem.dtype_a if problem.dtype_a == problem.dtype_b else f"{problem.dtype_a}*{problem.dtype_b}"

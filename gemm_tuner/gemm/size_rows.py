@@ -1,4 +1,4 @@
-"""One entry of a size file or a results file: every key and type checked, for any kind of problem."""
+"""Reads and validates one entry of a size file or results file, for any kind of problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCES = ("measured", "replayed", "predicted")
 
 
 class OtherFacts(TypedDict, total=False):
-    """What a row says beside its problem and its configuration, timed or not."""
+    """Optional keys of any row besides its problem and configuration."""
 
     name: str
     source: str
@@ -38,7 +38,7 @@ class OtherFacts(TypedDict, total=False):
 
 
 class TimedFacts(TypedDict, total=False):
-    """What only a row with a measured time says."""
+    """Optional keys of a row with a measured time."""
 
     median_us: NotNegative
     p20_us: NotNegative
@@ -59,7 +59,7 @@ class Derived(TypedDict, total=False):
 
 
 class Facts(OtherFacts, TimedFacts, total=False):
-    """schedule_hint: ROCm's, read and left alone."""
+    """All optional keys. schedule_hint: a key of ROCm's files, accepted and ignored."""
 
     schedule_hint: str
 
@@ -78,9 +78,9 @@ class Failure(TypedDict):
 
 @dataclass(frozen=True)
 class Row:
-    """One entry as read. ``facts`` holds those of FACTS that the entry has, unchanged.
+    """One entry. facts: those of FACTS that the entry has, unchanged.
 
-    verified: FALSE where the entry does not say. served: for the consumers of --serve.
+    verified: FALSE if the entry does not say. served: for the consumers of --serve.
     """
 
     problem: Problem
@@ -92,22 +92,22 @@ class Row:
 
     @property
     def gemm(self) -> GemmProblem:
-        """The problem, for readers of GEMMs only. Raises UserError for one of another kind."""
+        """The problem as a GemmProblem. Raises UserError for another kind."""
         if not isinstance(self.problem, GemmProblem):
             raise UserError(f"is a problem of the kind {self.problem.kind}", where=self.where, accepted="a GEMM")
         return self.problem
 
     @property
     def tile(self) -> KernelConfig:
-        """The configuration of a GEMM that has one."""
+        """The configuration as a KernelConfig; the entry must have one."""
         assert self.config is not None
         return tile(self.config)
 
 
 def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> Row:
-    """Check one entry, of any kind of file, and return what it says. Raises UserError.
+    """Reads one entry of any kind of file. Raises UserError.
 
-    version: the format_version of its file.
+    version: the format_version of the file.
     """
     entry = _mapping(raw, where)
     if entry.get("kind", GemmProblem.kind) != GemmProblem.kind:
@@ -117,14 +117,14 @@ def parse_row(raw: object, where: str, defaults: Defaults, version: int = 1) -> 
     refuse_unknown(entry, ROW_KEYS, where, accepted)
     facts, verified = _facts(entry, where), verified_of(entry, where)
     if version == 1 and verified is Verified.TRUE and facts.get("source") == "predicted":
-        verified = Verified.INTERPRETED  # version 1 has one word for all checks, and no predicted row ran on a GPU
+        verified = Verified.INTERPRETED  # version 1 has only true and false, and predicted rows never ran on a GPU
     problem, config = problem_of(entry, where, defaults), config_of(entry, where)
     return Row(problem, config, facts, where, verified, served_of(entry, where))
 
 
 def _row_of_kind(entry: dict[Any, Any], where: str) -> Row:
-    """An entry whose ``kind`` is another than GEMM's: the problem's own keys, then what every row has; the rest is the
-    tuned configuration."""
+    """An entry of another kind than GEMM. Keys that are neither the problem's nor common to all rows are the fields of
+    the tuned configuration."""
     problem = _problem_of_kind(entry, where)
     derived = {key: entry[key] for key in Derived.__annotations__ if key in entry}
     record_of(Derived, derived, where)

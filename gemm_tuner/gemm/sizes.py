@@ -1,6 +1,6 @@
-"""The sizes to tune: from a list, from a results file, from ROCm's tuned list, or from -m, -n and -k.
+"""Reads the sizes to tune: from a size list, a results file, ROCm's tuned list, or -m, -n and -k.
 
-The keys of an entry are those of ``problem_keys`` and ``config_keys`` and, here, what a results row says beside them.
+The keys of an entry are those of ``problem_keys`` and ``config_keys``, and the other keys of a results row.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ TOP_KEYS = ("format_version", "header", "earlier_headers", "configs", "without_c
 
 @dataclass(frozen=True)
 class SizeEntry:
-    """A size to tune; ``config`` is the tuned config that the entry carries, if it does, and ``served`` those for
-    servers."""
+    """A size to tune, with the tuned configurations that its entry has: ``config``, and ``served`` for consumers."""
 
     problem: Problem
     config: Config | None = None
@@ -38,7 +37,7 @@ class SizeEntry:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file read as YAML, its keys not yet checked. ``name`` is the path as messages give it."""
+    """A parsed YAML file whose keys are not validated yet. name: the path for messages."""
 
     path: Path
     name: str
@@ -47,10 +46,10 @@ class Loaded:
 
 @dataclass(frozen=True)
 class SizeList:
-    """The entries of a file, each problem once.
+    """The sizes of a file, each problem once.
 
-    duplicates:     how many entries repeated an earlier problem and were dropped.
-    without_config: of a results file, the sizes that ended without a config; not among the entries.
+    duplicates:     number of entries that repeated an earlier problem and were dropped.
+    without_config: for a results file, the sizes that ended without a configuration; not part of ``entries``.
     """
 
     entries: tuple[SizeEntry, ...]
@@ -61,7 +60,7 @@ class SizeList:
 
 @dataclass(frozen=True)
 class Document:
-    """A size file or a results file as read; headers are raw, ``failures`` are (problem, reason)."""
+    """A validated size file or results file. The headers are raw values. failures: (problem, reason)."""
 
     is_results: bool
     header: object
@@ -71,7 +70,7 @@ class Document:
 
 
 def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
-    """The sizes of a list or of a results file. Raises UserError naming file, entry and key."""
+    """The sizes of a size list or results file. Raises UserError naming the file, entry and key."""
     document = document_of(loaded, defaults)
     if not document.rows:
         tried = f" ({len(document.failures)} under without_config)" if document.failures else ""
@@ -88,7 +87,7 @@ def sizes_of(loaded: Loaded, defaults: Defaults) -> SizeList:
 
 
 def one_size(m: int, n: int, k: int, defaults: Defaults) -> SizeEntry:
-    """The size of the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
+    """The size given by the flags -m, -n and -k. Raises UserError as ``sizes_of`` does."""
     return SizeEntry(problem_of({"M": m, "N": n, "K": k}, "the size given by -m, -n and -k", defaults))
 
 
@@ -103,7 +102,7 @@ def load_file(path: str | os.PathLike[str], what: str = "size file") -> Loaded:
 
 
 def document_of(loaded: Loaded, defaults: Defaults) -> Document:
-    """A size file or a results file with every key and type checked. Raises UserError."""
+    """Validates every key and type of a size file or results file. Raises UserError."""
     raw, name = loaded.value, loaded.name
     if isinstance(raw, dict):
         return _results_document(raw, name)
@@ -112,7 +111,8 @@ def document_of(loaded: Loaded, defaults: Defaults) -> Document:
 
 
 def _results_document(raw: dict[Any, Any], name: str) -> Document:
-    """A key that a row leaves out has its plain default here, whatever the command line says: rows leave those out."""
+    """A results file. Missing keys of rows get the fixed defaults, not those of the command line, because rows are
+    written without keys that are at their defaults."""
     if "format_version" not in raw:
         raise UserError(
             "is a mapping without format_version",

@@ -1,4 +1,4 @@
-"""Which sizes share a compiled kernel, and what compiling one costs."""
+"""Which sizes can share a compiled kernel, and the cost of compiling it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from gemm_tuner.gemm.descriptors import loads_by_descriptor, whole_rows
 from gemm_tuner.gemm.families.family import family_of
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
-PACKED_ROW_BYTES = 128  # packed rows start at multiples of it, as the template has them
+PACKED_ROW_BYTES = 128  # packed rows start at multiples of it; equal to the constant in the template
 
 
 def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
-    """Names the binary that a size needs of a configuration; equal names share one compile.
+    """A name for the binary that a size needs of a configuration; equal names share one compilation.
 
-    Kernels that load through descriptors take no size as a specialised argument: all sizes share one. For others
-    Triton compiles one kernel for integer arguments that are 1, divisible by 16, or neither, and for those of 32 or
-    64 bits; on AMD one for tensors of up to 2 GiB and one for larger ones. The flags EVEN_K, WIDE and BY_8 add their
-    two cases. The name may split finer than Triton does (a cache hit then), never coarser.
+    Kernels that load through descriptors have no specialized size arguments, so all sizes share a binary. Otherwise
+    Triton distinguishes, for each integer argument, whether it is 1, divisible by 16, or neither, and whether it has 32
+    or 64 bits; on AMD also tensors of up to 2 GiB and larger ones. The flags EVEN_K, WIDE and BY_8 have two cases each.
+    The name may distinguish more than Triton does (which costs a cache hit), but never less.
     """
     if loads_by_descriptor(config.family, target):
         return "d"
@@ -36,7 +36,7 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
     even = "".join("e" if k % (config.BLOCK_SIZE_K * slices) == 0 else "o" for slices in (1, config.SPLIT_K))
     largest = max((m + 256) * (k + 256), (k + 256) * (n + 256), (m + 256) * (n + 256))
     width = "w" if largest >= 2**31 else "s"
-    # Servers' own kernels take the blocks of scales of a row as a stride, too.
+    # Kernels of servers also take the number of scale blocks per row, as a stride.
     scales = f"s{divisibility(-(-k // SCALE_BLOCK))}" if config.is_of_a_server else ""
     small_side = ("a" if m <= n else "b") if family_of(config.family).by_small_side else ""
     large = "".join(name for name, extent in extents_bytes(problem, config).items() if extent >= 2**31)
@@ -45,8 +45,9 @@ def specialization(problem: GemmProblem, config: KernelConfig, target: Target) -
 
 
 def packed_specialization(problem: GemmProblem, config: KernelConfig, target: Target) -> str:
-    """``specialization`` of a family that packs: no size is a specialised argument. Which matrices have whole rows says
-    what is packed and how C is stored; the flags EVEN_K and WIDE, and large tensors on AMD, have cases of their own."""
+    """``specialization`` of a family that packs: no size is a specialized argument. What matters is which matrices have
+    aligned rows (what is packed, and how C is stored), the flags EVEN_K and WIDE, and on AMD which tensors are
+    large."""
     whole = "".join("w" if one else "o" for one in whole_rows(problem))
     if target.facts.tma:
         return whole
@@ -58,7 +59,7 @@ def packed_specialization(problem: GemmProblem, config: KernelConfig, target: Ta
 
 
 def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
-    """Bytes of each tensor of a call, by a letter: a, b, c and p, the partial sums, at most."""
+    """Upper bound of the bytes of each tensor of a call, by letter: a, b, c, and p for the partial sums."""
     m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     size_a, size_b, size_c = (DTYPES[d].size_bytes for d in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     padded = -(-m // config.BLOCK_SIZE_M) * config.BLOCK_SIZE_M * -(-n // config.BLOCK_SIZE_N) * config.BLOCK_SIZE_N
@@ -70,7 +71,7 @@ def extents_bytes(problem: GemmProblem, config: KernelConfig) -> dict[str, int]:
 
 
 def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
-    """Bytes of packed A and of packed B, at most; 0 for one that is not packed."""
+    """Upper bound of the bytes of packed A and of packed B; 0 for an operand that is not packed."""
     whole_a, whole_b, _ = whole_rows(problem)
     of_a = (problem.m, problem.k) if problem.layout_a == "row" else (problem.k, problem.m)
     of_b = (problem.k, problem.n) if problem.layout_b == "row" else (problem.n, problem.k)
@@ -83,17 +84,17 @@ def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
 
 
 def compile_cost(config: KernelConfig) -> float:
-    """Orders tasks longest first: compile time grows with the accumulators of a thread and the tile."""
+    """A relative compile time: it grows with the tile and with the accumulators per thread."""
     tile = config.BLOCK_SIZE_M * config.BLOCK_SIZE_N
     return tile / (32 * config.num_warps) * config.BLOCK_SIZE_K + tile * config.num_stages / 64
 
 
 def launch_of(problem: GemmProblem, config: KernelConfig, num_sms: int) -> tuple[str | int, ...]:
-    """What a launch depends on beside the code: equal for two configurations of one code whose programs do the same
-    work in the same order, with the same descriptors and scratch."""
+    """Everything that a launch depends on besides the machine code. It is equal for two configurations of equal code
+    whose programs do the same work in the same order, with the same descriptors and scratch."""
     rows = rows_of_tiles(problem, config)
     columns = -(-problem.n // config.BLOCK_SIZE_N)
-    # Groups of all rows, or of one, are the same whatever is asked; so is any order of a single row or column.
+    # A group larger than all rows acts like one of all rows, and with a single row or column the order does not matter.
     group = 1 if 1 in (rows, columns) else min(config.GROUP_SIZE_M, rows)
     return (
         *(config.family, config.BLOCK_SIZE_M, config.BLOCK_SIZE_N, config.BLOCK_SIZE_K, config.SPLIT_K),
@@ -103,12 +104,12 @@ def launch_of(problem: GemmProblem, config: KernelConfig, num_sms: int) -> tuple
 
 
 def rows_of_tiles(problem: GemmProblem, config: KernelConfig) -> int:
-    """Tiles along M."""
+    """Number of tiles along M."""
     rows_of_a_step = -(-problem.m // config.ROW_STEP)
     return -(-rows_of_a_step // config.BLOCK_SIZE_M) * config.ROW_STEP
 
 
 def programs_of(problem: GemmProblem, config: KernelConfig, tiles: int, num_sms: int) -> int:
-    """The persistent grid, as the ``calls`` of its template have it; 0 for one program a tile."""
+    """The size of the persistent grid, computed as in ``calls`` of the template; 0 for one program per tile."""
     work = family_of(config.family).work_items(tiles * config.SPLIT_K, -(-problem.k // config.BLOCK_SIZE_K))
     return min(work, num_sms * config.PROGRAMS_PER_SM)

@@ -1,4 +1,4 @@
-"""The vendor library's GEMM through torch: what a configuration is compared with."""
+"""The vendor library's GEMM through torch, the baseline of the results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ OCP_FP8 = ("fp8_e4m3", "fp8_e5m2")
 
 
 def vendor_call(problem: GemmProblem, operands: Operands) -> Call | None:
-    """The same GEMM as a function without arguments, which writes operands.c; None where torch has no call for it.
+    """A function without arguments that computes the same GEMM into operands.c; None if torch has no call for it.
 
-    What torch has no argument for follows as kernels of its own, on C in place: C_in of fp8, the bias where there
-    is a C_in, every activation. fp8 is summed in the tensor cores' own precision, as in Triton's kernels.
+    Steps that torch's call has no argument for follow as separate in-place kernels on C: C_in of fp8, the bias if there
+    is also a C_in, and every activation. fp8 is summed with the precision of the tensor cores, as in Triton's kernels.
     """
     if problem.dtype_a == "int8":
         product = integer_product(problem, operands)
@@ -41,7 +41,7 @@ def followed_by(first: Call, second: Call) -> Call:
 
 
 def activation(name: str, tensor: Any) -> Call:
-    """One of ACTIVATIONS but none, in place."""
+    """A function that applies one of ACTIVATIONS, except none, in place."""
     import torch
 
     if name == "gelu":
@@ -52,7 +52,7 @@ def activation(name: str, tensor: Any) -> Call:
 
 
 def float_product(problem: GemmProblem, operands: Operands) -> Call:
-    """alpha A B + beta C_in + bias of one type."""
+    """alpha A B + beta C_in + bias for operands of one floating-point type."""
     import torch
 
     a, b = operands.logical(problem)
@@ -73,7 +73,7 @@ def float_product(problem: GemmProblem, operands: Operands) -> Call:
 
 
 def with_precision(precision: str, call: Call) -> Call:
-    """The call, with torch set to multiply fp32 in this precision; the setting stays."""
+    """The call, which first sets torch's fp32 precision; the setting persists after the call."""
     import torch
 
     def call_in_precision() -> None:
@@ -84,7 +84,8 @@ def with_precision(precision: str, call: Call) -> Call:
 
 
 def fp8_product(problem: GemmProblem, operands: Operands) -> Call | None:
-    """torch._scaled_mm, for OCP types, A row-major, B column-major, K and N in multiples of 16, not both e5m2."""
+    """torch._scaled_mm; None unless types are OCP and not both e5m2, A is row-major, B column-major, and K and N are
+    multiples of 16."""
     import torch
 
     layouts = (problem.layout_a, problem.layout_b)
@@ -100,7 +101,7 @@ def fp8_product(problem: GemmProblem, operands: Operands) -> Call | None:
     a, b = operands.logical(problem)
     c, bias, kind = operands.c, operands.bias, torch_dtype(problem.dtype_c)
     scale_a, scale_b = fp8_scales(problem, operands)
-    fused = bias if problem.dtype_c != "fp32" else None  # which the library refuses with fp32
+    fused = bias if problem.dtype_c != "fp32" else None  # the library refuses a bias with fp32
 
     def product() -> None:
         torch._scaled_mm(a, b, scale_a, scale_b, bias=fused, out_dtype=kind, use_fast_accum=True, out=c)
@@ -112,7 +113,7 @@ def fp8_product(problem: GemmProblem, operands: Operands) -> Call | None:
 
 
 def fp8_scales(problem: GemmProblem, operands: Operands) -> tuple[Any, Any]:
-    """The scales as the library takes them: (1,) each, or (m, 1) and (1, n). Alpha is in that of A."""
+    """The scales in the shapes of the library: (1,) each, or (m, 1) and (1, n). Alpha is multiplied into that of A."""
     import torch
 
     if problem.scaling == "none":
@@ -123,7 +124,7 @@ def fp8_scales(problem: GemmProblem, operands: Operands) -> tuple[Any, Any]:
 
 
 def integer_product(problem: GemmProblem, operands: Operands) -> Call | None:
-    """torch._int_mm, for C in int32, M above 16, K and N in multiples of 8."""
+    """torch._int_mm; None unless C is int32, M is above 16, and K and N are multiples of 8."""
     import torch
 
     fits = problem.batch == 1 and problem.m > 16 and problem.k % 8 == 0 and problem.n % 8 == 0

@@ -1,4 +1,4 @@
-"""GEMM as a kind of problem: what ``core.workload.Workload`` asks for, by the modules of this package."""
+"""The implementation of ``core.workload.Workload`` for GEMM; the methods are in the modules of this package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 
 
 class GemmWorkload:
-    """All problems are GemmProblems and all configurations KernelConfigs."""
+    """The workload of GEMM: problems are GemmProblems and configurations are KernelConfigs."""
 
     kind = GemmProblem.kind
     language = "triton"
@@ -72,8 +72,8 @@ class GemmWorkload:
         return problem_keys.problem_row(problem)
 
     def template_values(self, problem: GemmProblem, configs: Sequence[KernelConfig]) -> dict[str, Any]:
-        """p: the problem with blank sizes. bytes_of: of an element of A, B and C.
-        configs: one tuple a configuration, of ``fields``."""
+        """p: the problem with neutral sizes. bytes_of: bytes per element of A, B and C.
+        configs: one tuple per configuration, with the values of ``fields``."""
         rows = [(c.name, c.kernel_symbol, *(getattr(c, field) for field in CONFIG_FIELDS)) for c in configs]
         fields = ("name", "binary", *CONFIG_FIELDS)
         types = {"a": problem.dtype_a, "b": problem.dtype_b, "c": problem.dtype_c}

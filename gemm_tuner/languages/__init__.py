@@ -1,1 +1,1 @@
-"""Kernel languages: one package each, which compiles, names, loads and launches kernels."""
+"""Kernel languages: one package per language, which compiles, names, loads and launches its kernels."""

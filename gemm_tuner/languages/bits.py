@@ -1,4 +1,4 @@
-"""The bits of tensors, for kernels that must give the same ones each time."""
+"""Bitwise comparison of tensors, for checks that repeated calls give equal results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
-    """The index of the first element whose bits differ; None when there is none."""
+    """The index of the first element whose bits differ; None if the tensors are bitwise equal."""
     import torch
 
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.element_size()]

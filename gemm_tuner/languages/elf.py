@@ -1,4 +1,4 @@
-"""Machine code in ELF files: cubins, AMD's code objects, shared libraries."""
+"""Reads machine code from ELF files: cubins, AMD code objects, shared libraries."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ NO_CONTENTS = 8  # SHT_NOBITS
 MAGIC = b"\x7fELF\x02\x01"
 MACHINE_CUDA = 190
 SHARED_SECTION, RESERVED_SECTION = ".nv.shared.", ".nv.shared.reserved."
-# Of a kernel's section from sm_90 on: kept by the system, and not counted in what a block may have.
+# From sm_90 on, a kernel's shared memory section includes this much that the system reserves; it does not count
+# against the limit of a block.
 RESERVED_SHARED_BYTES = 1024
-# Sections that a kernel runs with: instructions, constants, and AMD's kernel descriptor (in .rodata).
+# Sections that determine what a kernel does: instructions, constants, and AMD's kernel descriptor (in .rodata).
 CODE_SECTIONS = (".text", ".rodata", ".nv.constant", ".nv.global")
 
 
 def code_of(image: bytes) -> bytes:
-    """The instructions and constants of a 64-bit little-endian ELF file, without the kernel's name and what a
-    debugger reads.
+    """The instructions and constants of a 64-bit little-endian ELF file, without the kernel's name and debug
+    information.
 
-    Raises ValueError when there are no instructions.
+    Raises ValueError if the file has no instructions.
     """
     found = [(name, body) for name, body in _sections(image) if name.startswith(CODE_SECTIONS)]
     if not any(name.startswith(".text") and body for name, body in found):
@@ -29,12 +30,12 @@ def code_of(image: bytes) -> bytes:
 
 
 def instructions_of(image: bytes) -> bytes:
-    """Those of an object file alone, before it is linked: addresses of constants are not filled in yet."""
+    """Only the instructions of an unlinked object file, whose addresses of constants are not resolved yet."""
     return b"".join(body for name, body in _sections(image) if name.startswith(".text"))
 
 
 def inner(image: bytes, machine: int) -> bytes:
-    """From where an ELF file for ``machine`` begins inside of another file. Raises ValueError when there is none."""
+    """``image`` from the start of the embedded ELF file for ``machine`` on. Raises ValueError if there is none."""
     at = image.find(MAGIC)
     while at >= 0:
         if image[at + 0x12 : at + 0x14] == struct.pack("<H", machine):
@@ -44,7 +45,7 @@ def inner(image: bytes, machine: int) -> bytes:
 
 
 def static_shared_bytes(cubin: bytes) -> int:
-    """Of the kernels of a cubin for sm_90 or later, without what the system reserves."""
+    """Static shared memory of the kernels of a cubin for sm_90 or later, without the system's reserved part."""
     return sum(
         max(0, length - RESERVED_SHARED_BYTES)
         for name, _, length in _headers(cubin)
@@ -53,15 +54,15 @@ def static_shared_bytes(cubin: bytes) -> int:
 
 
 def _sections(image: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, contents) of an ELF file's sections that have contents."""
+    """(name, contents) of the sections of an ELF file that have contents."""
     for name, offset, length in _headers(image):
         if offset:
             yield name, image[offset : offset + length]
 
 
 def _headers(image: bytes) -> Iterator[tuple[str, int, int]]:
-    """(name, offset, length) of an ELF file's sections, offset 0 of those without contents: elf(5), Elf64_Ehdr and
-    Elf64_Shdr."""
+    """(name, offset, length) of the sections of an ELF file; the offset is 0 for sections without contents. Format:
+    elf(5), Elf64_Ehdr and Elf64_Shdr."""
     if image[:6] != MAGIC:
         raise ValueError("the file is no 64-bit little-endian ELF file")
     try:

@@ -1,8 +1,8 @@
-"""The folder of compiled kernels, which all runs of a user share: where it lies, who uses it, and how it is bounded.
+"""The cache of compiled kernels that all runs of a user share: its location, its users, and its size limit.
 
-There is an entry, a folder of a few files, for each kernel. When an entry was last used is the time of its folder,
-which compile workers renew on a hit. A run says that it is under way by a lock file; what was used since it began is
-never removed.
+Each kernel has an entry, a folder with a few files. The modification time of the folder is the time of its last use;
+compile workers update it on a hit. Every active run holds a lock on a file in the cache. Entries that were used since
+the start of the oldest active run are never removed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from gemm_tuner.system.documents import write_text_atomically
 
 VARIABLE = "GEMM_TUNER_CACHE_DIR"
 KERNELS = "kernels"
-# In each cache: a text that changes whenever something is removed, so that no run takes for granted what is gone.
+# A random text in each cache, replaced whenever an entry is removed, so that a resumed run notices that compiled
+# kernels may be missing.
 CACHE_ID = "cache_id.txt"
 LOCK = ".lock"
 USERS = ".users"
 REMOVED = ".removed-"
-CLOCK_S = 10.0  # that the file system's clock may be behind the machine's
+CLOCK_S = 10.0  # how far the file system's clock may be behind the machine's
 
 
 def folder(cache_name: str, run_root: Path) -> Path:
-    """Where the kernels of a cache are kept, by the name that their language gives it; in the run's own folder where
-    the user's cache cannot be written."""
+    """The folder of the cache ``cache_name`` (``Language.cache_name``): below the user's cache folder, or below
+    ``run_root`` if that cannot be written."""
     own = f"{KERNELS}/{cache_name}"
     asked = os.environ.get(VARIABLE, "")
     root = Path(asked) if asked else platformdirs.user_cache_path("gemm_tuner", appauthor=False)
@@ -48,8 +49,8 @@ def folder(cache_name: str, run_root: Path) -> Path:
 
 
 def identity(cache: Path) -> str:
-    """Names what a cache holds: another one after it was emptied or moved, or after something was removed. Raises
-    CannotWrite when a new one cannot be marked."""
+    """A text that identifies the content of a cache: it changes when the cache is emptied or moved, or loses an entry.
+    Raises CannotWrite when a new identity cannot be written."""
     path = cache / CACHE_ID
     if not path.exists():
         write_text_atomically(path, secrets.token_hex(16) + "\n")
@@ -65,20 +66,23 @@ def locked(cache: Path, kind: int) -> Iterator[None]:
 
 
 def mark_used(entry: Path) -> bool:
-    """Renews an entry's time; False when it has been removed."""
+    """Updates an entry's time of last use; False if the entry has been removed."""
     try:
         with locked(entry.parent, fcntl.LOCK_SH):
             os.utime(entry)
             return True
     except OSError:
-        return entry.is_dir()  # a cache that may be read and not written loses nothing
+        return entry.is_dir()  # a read-only cache cannot lose the entry
 
 
 @contextlib.contextmanager
 def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> Iterator[None]:
-    """While the block runs, nothing used after ``since`` (seconds of ``time.time``) is removed by anybody. When it ends
-    without an exception, the caches beside this one are cut to ``limit_bytes`` in all. A cache that was moved is made
-    fit for its new place first, where no run uses it."""
+    """Registers a run as a user of the cache while the block runs.
+
+    Entries used after ``since`` (seconds of ``time.time``) are then not removed by any process. If no other run uses
+    the cache, it is first adapted to its present path (``Language.adopt_cache``). At the end, unless by an exception,
+    this cache and its siblings are reduced to ``limit_bytes`` in total.
+    """
     users = cache / USERS
     users.mkdir(parents=True, exist_ok=True)
     path = users / f"{os.getpid()}-{secrets.token_hex(8)}"
@@ -93,13 +97,14 @@ def in_use(cache: Path, language: Language, since: float, limit_bytes: int) -> I
             yield
         finally:
             path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a cache that is too large harms no result
+    with contextlib.suppress(OSError):  # results do not depend on the size of the cache
         evict(cache.parent, limit_bytes)
 
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """What Triton keeps of one kernel. used: when it was last, seconds as the file system counts them."""
+    """One kernel of the cache. used: time of last use, seconds, by the clock of the file system. is_library: it holds a
+    shared library, which launchers may load at any time, so it is kept while any run is active."""
 
     used: float
     path: Path
@@ -108,8 +113,8 @@ class Entry:
 
 
 def evict(root: Path, limit_bytes: int) -> int:
-    """Removes whole entries of all caches below ``root``, longest unused first, until the rest takes ``limit_bytes``.
-    Leaves what runs under way use. Returns how many it removed."""
+    """Removes entries of all caches below ``root``, least recently used first, until the rest fits ``limit_bytes``.
+    Entries that active runs may use stay. Returns the number of removed entries."""
     entries = sorted(entry for cache in root.iterdir() if (cache / LOCK).is_file() for entry in entries_of(cache))
     excess, removed = sum(entry.size_bytes for entry in entries) - limit_bytes, 0
     for entry in entries:
@@ -121,7 +126,7 @@ def evict(root: Path, limit_bytes: int) -> int:
 
 
 def entries_of(cache: Path) -> Iterator[Entry]:
-    """The entries of one cache; also what an eviction that was killed has left."""
+    """The entries of one cache, including remains of an eviction that was killed."""
     for path in cache.iterdir():
         if path.name == USERS or not path.is_dir():
             continue
@@ -134,9 +139,9 @@ def entries_of(cache: Path) -> Iterator[Entry]:
 
 
 def _remove(entry: Entry) -> bool:
-    """Removes an entry that is as it was listed and that no run under way can need; says whether it did.
+    """Removes an entry unless it was used since it was listed or an active run may need it; returns whether it did.
 
-    The cache's identity goes first: a run that goes on later asks for all its kernels again.
+    The identity of the cache is removed first, so that a run that is resumed later requests all its kernels again.
     """
     cache = entry.path.parent
     with locked(cache, fcntl.LOCK_EX):
@@ -153,7 +158,7 @@ def _remove(entry: Entry) -> bool:
 
 
 def _runs_since(cache: Path) -> float | None:
-    """From when on the runs under way have used entries; None without one. Forgets runs that have died."""
+    """The start of the oldest active run; None without active runs. Removes the files of runs that have ended."""
     begins = []
     for path in (cache / USERS).iterdir():
         with contextlib.suppress(FileNotFoundError), path.open("r") as stream:

@@ -1,24 +1,25 @@
-"""Memory that kernels share while they compute one call: partial sums and locks."""
+"""Temporary memory of the kernels of one call: partial sums and locks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# Multiprocessors where no GPU is asked: when compiling and interpreting. They set nothing but grids.
+# The number of multiprocessors to assume without a GPU (compilation, interpreter). It only affects grid sizes.
 STAND_IN_SMS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """partial_sums: fp32 elements, NaN at first. locks: int32 zeros, which every call leaves zero. Or None."""
+    """partial_sums: fp32 elements, initially NaN. locks: int32 zeros; every call must leave them zero. Either is None
+    if the kernels do not use it."""
 
     partial_sums: Any = None
     locks: Any = None
 
 
 def count_sms(device: str) -> int:
-    """Multiprocessors of the current GPU; STAND_IN_SMS on the CPU."""
+    """Number of multiprocessors of the current GPU; STAND_IN_SMS on the CPU."""
     if device == "cpu":
         return STAND_IN_SMS
     import torch
@@ -27,24 +28,25 @@ def count_sms(device: str) -> int:
 
 
 def partial_sums(elements: int, device: str) -> Any:
-    """fp32 scratch filled with NaN, so that a slice that was not written shows; None for 0 elements."""
+    """fp32 memory filled with NaN, so that a slice that a kernel forgot to write makes the result NaN; None for 0
+    elements."""
     import torch
 
     return torch.full((elements,), float("nan"), dtype=torch.float32, device=device) if elements else None
 
 
 def zero_locks(count: int, device: str) -> Any:
-    """int32 zeros; None for 0 of them."""
+    """int32 zeros; None for a count of 0."""
     import torch
 
     return torch.zeros(count, dtype=torch.int32, device=device) if count else None
 
 
 class ScratchPool:
-    """Scratch that grows to what the largest configuration needs.
+    """Scratch memory that is reused and grows to the need of the largest configuration.
 
-    Partial sums beyond 2 GiB are kept apart: on AMD, Triton compiles another kernel for them, which a
-    configuration that needs less was not compiled for.
+    Partial sums of more than 2 GiB are in a separate tensor: on AMD, Triton compiles a different kernel for tensors of
+    that size, so a configuration that needs less must not get a tensor that large.
     """
 
     def __init__(self, device: str) -> None:
@@ -53,7 +55,7 @@ class ScratchPool:
         self._locks: Any = None
 
     def take(self, elements: int, locks: int) -> Scratch:
-        """Scratch of at least so many fp32 partial sums and int32 locks; what is 0 is None."""
+        """Scratch of at least ``elements`` fp32 partial sums and ``locks`` int32 locks; None for a count of 0."""
         return Scratch(
             self._take_partial_sums(elements) if elements else None, self._take_locks(locks) if locks else None
         )
@@ -62,7 +64,7 @@ class ScratchPool:
         beyond_2_gib = 4 * elements >= 2**31
         held = self._partial_sums.get(beyond_2_gib)
         if held is None or held.numel() < elements:
-            held = None  # frees the smaller one first
+            held = None  # frees the smaller tensor before the larger one is allocated
             self._partial_sums.pop(beyond_2_gib, None)
             held = self._partial_sums[beyond_2_gib] = partial_sums(elements, self._device)
         return held

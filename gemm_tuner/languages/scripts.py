@@ -1,4 +1,4 @@
-"""Loads generated scripts."""
+"""Imports generated scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.core.script import Script, text_sha
 
 
 def load_script(path: str) -> ModuleType:
-    """Imports a generated script under a name of its own; needs its language's package, no torch, no GPU."""
+    """Imports a generated script under a unique module name. Needs the package of its language, but no torch or GPU."""
     spec = importlib.util.spec_from_file_location(f"generated_{Path(path).stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python script")
@@ -23,8 +23,8 @@ def load_script(path: str) -> ModuleType:
 
 @lru_cache(maxsize=16)
 def loaded_script(script: Script, scripts_dir: str) -> Any:
-    """Imports a script. Raises ValueError for a file that is not what its name says: its binaries would be stored as
-    those of the script that was written."""
+    """Imports a script. Raises ValueError if the file's hash is not the one in its name, because its kernels would be
+    stored under the wrong hash."""
     path = Path(scripts_dir, script.file)
     if text_sha(path.read_text("utf-8")) != script.text_sha:
         raise ValueError(f"{script.file} has been changed since it was written")
@@ -33,5 +33,5 @@ def loaded_script(script: Script, scripts_dir: str) -> Any:
 
 @lru_cache(maxsize=16)
 def config_of_kernel(script: Script, scripts_dir: str) -> dict[str, dict[str, Any]]:
-    """One of the configurations of a script that share a kernel, by its symbol."""
+    """For each kernel symbol of a script, one of the configurations that use this kernel."""
     return {config["binary"]: config for config in loaded_script(script, scripts_dir).CONFIGS.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gemm_tuner.compile.compile_tasks import in_turn
+from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.core.records import Config, Problem, Verdict
 from gemm_tuner.core.script import Script
 from gemm_tuner.core.workload import workload_of
@@ -111,5 +111,5 @@ class CheckStage:
             sizes = workload.check_problems(problem, config.to_dict(), descriptors=descriptors, interpreted=False)
             return sizes[1:]
 
-        wanted = in_turn([(state, names[: most or None]) for state, names in order])
+        wanted = interleaved([(state, names[: most or None]) for state, names in order])
         return [(other, config) for problem, config in wanted for other in companions(problem, config)]

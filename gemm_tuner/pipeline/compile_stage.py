@@ -7,7 +7,7 @@ from types import TracebackType
 
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_service import Compiler, CompileService
-from gemm_tuner.compile.compile_tasks import Wanted, in_turn
+from gemm_tuner.compile.compile_tasks import Wanted, interleaved
 from gemm_tuner.compile.task_queue import TaskKey, key_of
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import CompileTask, Language
@@ -103,7 +103,7 @@ class CompileStage:
     def compile_sizes(self, wanted: Named, title: str, until: float = NO_LIMIT) -> None:
         """Compiles the named configurations of these sizes and records the results in the sizes' states."""
         wanted = list(wanted)
-        self.compile(in_turn(wanted), title, until)
+        self.compile(interleaved(wanted), title, until)
         for state, names in wanted:
             compile_tasks.record_compiles(
                 state, names, self._service.results, self._scripts, self._device, self._counted

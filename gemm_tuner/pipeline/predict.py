@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_tuner.compile.compile_tasks import in_turn
+from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.decide import choose
 from gemm_tuner.pipeline import serving
@@ -35,7 +35,7 @@ def run(session: Session, states: list[SizeState]) -> None:
         chosen = set(tried[state.problem])
         state.cut([name for name in state.kept if name not in chosen], f"not_in_best_{count}_predicted")
     wanted = [(state, tried[state.problem]) for state in states]
-    scripts = session.write_scripts(in_turn(wanted))
+    scripts = session.write_scripts(interleaved(wanted))
     with session.compile_stage(scripts) as compiling:
         compiling.compile_sizes(wanted, "compile")
         order = []
@@ -48,7 +48,7 @@ def run(session: Session, states: list[SizeState]) -> None:
             elif own := [name for name in fitting if name in state.own]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             else:
-                reasons = ["none of the candidates compiles and fits", state.commonest_reason()]
+                reasons = ["none of the candidates compiles and fits", state.most_common_reason()]
                 session.outcomes.record(state.problem, None, "; ".join(filter(None, reasons)))
         checks = session.check_stage(scripts, compiling)
         check_served(session, checks, order, servers)
@@ -85,7 +85,7 @@ def check(session: Session, checks: CheckStage, order: Named, servers: Servers) 
     by_problem = {state.problem: state for state, _ in order}
 
     def settled(problem: Problem, name: str | None, verdicts: list[Verdict]) -> None:
-        why = ["none of the best candidates is right in the interpreter", by_problem[problem].commonest_reason()]
+        why = ["none of the best candidates is right in the interpreter", by_problem[problem].most_common_reason()]
         reason = "" if name else "; ".join(filter(None, why))
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], servers, name, verdicts, reason)

@@ -21,7 +21,7 @@ from gemm_tuner.measure.budget import FIRST_GUESS, LIKE_NSYS
 from gemm_tuner.pipeline import predict, prepare, serving, serving_space, show
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.search import about_asked, about_rounds
+from gemm_tuner.search import expected_requests, expected_rounds
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
@@ -76,7 +76,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
     """A prediction of the run's time, from the model and measured constants; said to be one."""
     kernels = count_kernels(((state, state.kept) for state in states), device)
     total = sum(len(state.kept) for state in states)
-    asked = sum(about_asked(settings.search, len(state.kept)) for state in states)
+    asked = sum(expected_requests(settings.search, len(state.kept)) for state in states)
     compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
     method = Method(timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
@@ -87,7 +87,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
     finals_calls = len(states) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
     # Every GPU has these starts, at the same time.
-    starts = about_rounds(settings.search, asked) * settings.jobs + finals.processes
+    starts = expected_rounds(settings.search, asked) * settings.jobs + finals.processes
     starts_s = starts * start.start_s
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
     timing_s = (screening_s + finals_s) / gpus + starts_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gemm_tuner.compile.compile_tasks import in_turn
+from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.compile.same_code import duplicates
 from gemm_tuner.core.records import Problem, Status, Timing
 from gemm_tuner.launch.plan import SCREEN, Work
@@ -90,7 +90,7 @@ class Rounds:
         until = now + COMPILE_SHARE * (self._until - first_kernel_s - now)
         self.compiling.compile_sizes(asked, "compile", until)
         asked = remaining(asked)
-        self.compiling.prefetch(in_turn(self._likely_after(asked)))
+        self.compiling.prefetch(interleaved(self._likely_after(asked)))
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def screen(self, compiled: Named) -> Screened:

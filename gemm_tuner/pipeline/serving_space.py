@@ -16,7 +16,7 @@ from gemm_tuner.pipeline import prepare
 from gemm_tuner.pipeline.prepare import Space
 from gemm_tuner.pipeline.serving import Server
 from gemm_tuner.pipeline.settings import Settings
-from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
+from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 from gemm_tuner.space import prune, space
 from gemm_tuner.space.prune import FunnelRow, Pruned
 from gemm_tuner.space.size_state import SizeState
@@ -103,15 +103,15 @@ class WithServers:
 
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         own = [without_servers_kernels(size) for size in sizes]
-        asked = {problem: list(names) for problem, names in self.inner.propose(own, device).items()}
+        requested = {problem: list(names) for problem, names in self.inner.propose(own, device).items()}
         for one in self.launchable:
             views = [only(size, one[size.problem]) for size in sizes if one.get(size.problem)]
             for problem, names in (self.inner.propose(views, device) if views else {}).items():
-                asked[problem] = list(dict.fromkeys((*asked.get(problem, ()), *names)))
-        return asked
+                requested[problem] = list(dict.fromkeys((*requested.get(problem, ()), *names)))
+        return requested
 
-    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
-        return self.inner.likely_next([without_servers_kernels(size) for size in sizes], device, asked, count)
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
+        return self.inner.likely_next([without_servers_kernels(size) for size in sizes], device, requested, count)
 
 
 def without_servers_kernels(size: SizeView) -> SizeView:

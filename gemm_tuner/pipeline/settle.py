@@ -73,7 +73,7 @@ def why_not_right(state: SizeState, repeats: int = 0) -> str:
     of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:
         return f"none {of_whom} is right: {wrong} gave wrong results; see the table of configurations"
-    reasons = [f"none {of_whom} could be checked", state.commonest_reason(), "see the table of configurations"]
+    reasons = [f"none {of_whom} could be checked", state.most_common_reason(), "see the table of configurations"]
     return "; ".join(filter(None, reasons))
 
 
@@ -85,4 +85,4 @@ def why_nothing_timed(state: SizeState) -> str:
     if state.given == set(state.kept):
         return f"the given configuration could not run: {'; '.join(map(state.why_not, state.kept))}"
     listed = ", ".join(f"{n} {status}" for status, n in sorted(counts.items(), key=lambda c: -c[1]))
-    return "; ".join(filter(None, [f"no configuration has a time: {listed}", state.commonest_reason()]))
+    return "; ".join(filter(None, [f"no configuration has a time: {listed}", state.most_common_reason()]))

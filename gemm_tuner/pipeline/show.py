@@ -21,7 +21,7 @@ from gemm_tuner.pipeline.outcomes import Outcomes
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.prune import FunnelRow
-from gemm_tuner.space.reasons import said_once
+from gemm_tuner.space.reasons import reason_lines
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
@@ -116,7 +116,7 @@ def results(
                 line = f"{named.of[choice.problem]}: passed over {config_name(console, name)}: {why}"
                 print_line(console, line)
         served_table(console, named, chosen)
-    for line in said_once({named.of[one]: failures.get(one, "") for one in problems if one not in choices}):
+    for line in reason_lines({named.of[one]: failures.get(one, "") for one in problems if one not in choices}):
         print_line(console, line, "red")
 
 

@@ -82,7 +82,7 @@ class SpecRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SpecOptions:
     """tune: sort, and time the best again. rounds: of these finals. fresh: forget what earlier starts measured.
 
     search: which specs are run, one of SEARCHES. budget_s: wall time; 0 is no bound. builds_only: nothing is run.
@@ -97,7 +97,7 @@ class Asked:
     builds_only: bool = False
 
 
-def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
+def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
     """Runs all instances that the rules keep. After Ctrl-C it returns what it has, as ``interrupted``.
 
     Raises UserError for a rule without a value, EnvironmentFault for a program or a folder that cannot be used.
@@ -107,28 +107,28 @@ def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
     for row in rows:
         if row.instance.cut is not None:
             row.outcome = Outcome(Status.PRUNED, f"rule: {row.instance.cut}")
-    folder = folder_of(spec, asked.output_dir)
-    journal = SpecJournal(folder, fresh=asked.fresh)
+    folder = folder_of(spec, options.output_dir)
+    journal = SpecJournal(folder, fresh=options.fresh)
     try:
-        result = SpecRun(spec, rows, asked.rounds if asked.tune else 0, folder=folder)
+        result = SpecRun(spec, rows, options.rounds if options.tune else 0, folder=folder)
         with Interruption().listening() as interruption:
-            stages = _Stages(result, journal, interruption, log, _deadlines(asked, started))
+            stages = _Stages(result, journal, interruption, log, _deadlines(options, started))
             open_rows = [row for row in rows if row.outcome is None]
-            if asked.builds_only:
+            if options.builds_only:
                 stages.build_all(open_rows)
-            elif asked.search == GENETIC:
+            elif options.search == GENETIC:
                 for wanted in spec_search.rounds(spec, open_rows):
                     stages.screen(wanted)
                     if interruption.requested or stages.cut_short:
                         break
             else:
                 stages.screen(open_rows)
-            finals = asked.tune and asked.rounds and not asked.builds_only and not interruption.requested
+            finals = options.tune and options.rounds and not options.builds_only and not interruption.requested
             finalists = finalists_of(result) if finals else []
             if finalists:
                 stages.finals(finalists)
             result.interrupted = interruption.requested
-            if not result.interrupted and not asked.builds_only:
+            if not result.interrupted and not options.builds_only:
                 _account(open_rows, over=stages.cut_short)
     finally:
         journal.close()
@@ -137,12 +137,12 @@ def run(spec: ProgramSpec, asked: Asked, log: Console) -> SpecRun:
     return result
 
 
-def _deadlines(asked: Asked, started: float) -> tuple[float, float]:
+def _deadlines(options: SpecOptions, started: float) -> tuple[float, float]:
     """When the first runs and when the finals begin nothing further, by the monotonic clock."""
-    if not asked.budget_s:
+    if not options.budget_s:
         return math.inf, math.inf
-    share = SCREEN_SHARE if asked.tune and asked.rounds else 1.0
-    return started + share * asked.budget_s, started + asked.budget_s
+    share = SCREEN_SHARE if options.tune and options.rounds else 1.0
+    return started + share * options.budget_s, started + options.budget_s
 
 
 def _account(rows: Iterable[Row], *, over: bool) -> None:

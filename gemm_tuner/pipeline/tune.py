@@ -76,7 +76,7 @@ class Tuning:
                 checks.check_others(self.fleet, self.states)
         self.session.outcomes.write()
         for state in self.states:
-            state.spread_failures()
+            state.copy_failures()
             state.cut([name for name in state.kept if not state.ended(name)], NOT_ASKED)
 
     def decide(self, finalists: Named, checks: CheckStage) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
-from gemm_tuner.profilers.tables import NANOSECONDS, Row, each_once, layout, read_rows
+from gemm_tuner.profilers.tables import NANOSECONDS, Row, layout, read_rows, refuse_repeated
 from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Nsys(Profiler):
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads the CSV of ``nsys stats``, from a file or from the console with what is printed before it."""
-    return to_frame(path, each_once(dispatches(path)))
+    return to_frame(path, refuse_repeated(dispatches(path)))
 
 
 def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
-from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
+from gemm_tuner.profilers.tables import Row, layout, read_rows, refuse_repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class Rocprof(Profiler):
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads the per-dispatch CSV of rocprof ``--stats`` and of rocprofv2's file plugin version 2."""
-    return to_frame(path, each_once(dispatches(path)))
+    return to_frame(path, refuse_repeated(dispatches(path)))
 
 
 def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:

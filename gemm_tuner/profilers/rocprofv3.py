@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_tuner.profilers.base import Dispatch, Profiler, to_frame, written
-from gemm_tuner.profilers.tables import Row, each_once, layout, read_rows
+from gemm_tuner.profilers.tables import Row, layout, read_rows, refuse_repeated
 from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Rocprofv3(Profiler):
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads ``*_kernel_trace.csv`` of ROCm 6 and 7, and what rocpd's conversion to CSV writes."""
-    return to_frame(path, each_once(dispatches(path)))
+    return to_frame(path, refuse_repeated(dispatches(path)))
 
 
 def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:

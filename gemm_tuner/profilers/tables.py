@@ -169,7 +169,7 @@ def read_rows(path: Path, layouts: Sequence[Layout]) -> Iterator[Row]:
         raise no_header(path, layouts, refused, notes)
 
 
-def each_once(rows: Iterable[tuple[Row, Dispatch]]) -> Iterator[Dispatch]:
+def refuse_repeated(rows: Iterable[tuple[Row, Dispatch]]) -> Iterator[Dispatch]:
     """The dispatches of a tool that gives start times. Refuses one that the file lists twice: one process
     launches on one queue, where no two kernels begin at once, and a row too many would stand for one that is lost."""
     seen: dict[tuple[str, int, str], int] = {}

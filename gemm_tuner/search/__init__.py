@@ -1,27 +1,38 @@
-"""Searches: which configurations of a size to time next. They see sizes through views only, no GPU and no compiler."""
+"""Search algorithms: they decide which configurations of each size are timed next. They only see ``SizeView``s, and use
+neither a GPU nor a compiler."""
 
 from __future__ import annotations
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.search import genetic
 from gemm_tuner.search.plain import Full, Quick
-from gemm_tuner.search.view import Asked, Proposals, Search, SizeView
+from gemm_tuner.search.view import Proposals, Requested, Search, SizeView
 
-__all__ = ["SEARCHES", "Asked", "Proposals", "Search", "SizeView", "about_asked", "about_rounds", "make_search"]
+__all__ = [
+    "SEARCHES",
+    "Proposals",
+    "Requested",
+    "Search",
+    "SizeView",
+    "expected_requests",
+    "expected_rounds",
+    "make_search",
+]
 
 SEARCHES = ("guided", "full", "quick", "genetic")
 QUICK_COUNT = 16
-# Configurations in a round of the full search over all sizes, so that a profiler's start is a few percent of its time.
+# Configurations per round of the full search, over all sizes; with this many, starting the profiler takes only a few
+# percent of the round's time.
 FULL_ROUND = 7500
 FULL_FIRST_ROUND = 1500
-# Share of a size's candidates that guided asks for, measured on benchmarks/landscapes (docs/search.md).
+# Share of a size's candidates that the guided search times, measured on benchmarks/landscapes (docs/search.md).
 GUIDED_ROUNDS = 3
 GUIDED_SHARE = 0.063
 GUIDED_LEAST = 32
 
 
 def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FULL_ROUND) -> Search:
-    """The search of that name. seed: of the regression. jobs: threads it may use. round_size: of the full search.
+    """The search called ``name``. seed: of its random numbers. jobs: number of threads. round_size: of the full search.
 
     Raises UserError for a name that is not one of SEARCHES.
     """
@@ -30,7 +41,7 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
     if name == "quick":
         return Quick(QUICK_COUNT)
     if name == "guided":
-        from gemm_tuner.search.guided import Guided  # scikit-learn takes a second
+        from gemm_tuner.search.guided import Guided  # importing scikit-learn takes a second
 
         return Guided(seed=seed, jobs=jobs)
     if name == "genetic":
@@ -38,14 +49,14 @@ def make_search(name: str, *, seed: int = 0, jobs: int = 1, round_size: int = FU
     raise UserError(f"there is no search {name!r}", where="--search", accepted=", ".join(SEARCHES))
 
 
-def about_rounds(name: str, asked: int) -> int:
-    """About how many rounds a search takes to ask for ``asked`` configurations, all sizes together."""
-    full = 1 + -(-max(0, asked - FULL_FIRST_ROUND) // FULL_ROUND)
+def expected_rounds(name: str, requested: int) -> int:
+    """Estimated number of rounds for ``requested`` configurations, over all sizes."""
+    full = 1 + -(-max(0, requested - FULL_FIRST_ROUND) // FULL_ROUND)
     return {"guided": GUIDED_ROUNDS, "full": full, "genetic": genetic.GENERATIONS}.get(name, 1)
 
 
-def about_asked(name: str, candidates: int) -> int:
-    """About how many of a size's candidates a search asks for."""
+def expected_requests(name: str, candidates: int) -> int:
+    """Estimated number of a size's ``candidates`` that a search times."""
     guided = max(GUIDED_LEAST, round(GUIDED_SHARE * candidates))
     bred = genetic.GENERATIONS * max(genetic.LEAST, int(genetic.SHARE * candidates))
     return min(candidates, {"guided": guided, "quick": QUICK_COUNT, "genetic": bred}.get(name, candidates))

@@ -1,4 +1,4 @@
-"""The genetic search: generations of configurations whose parents are the fastest known ones."""
+"""The genetic search: each generation of configurations is bred from the fastest known ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.search.staged import next_round
-from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
+from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
 Genes = tuple[Any, ...]
 GENERATIONS, SHARE, LEAST = 6, 0.012, 16
@@ -18,14 +18,15 @@ GENERATIONS, SHARE, LEAST = 6, 0.012, 16
 
 @dataclass(frozen=True, slots=True)
 class Genetic:
-    """A configuration's genes are its values.
+    """A genetic search. The genes of a configuration are its axis values.
 
-    The first generation is half predicted best and half drawn by lot. In each further one a child takes every gene from
-    one of two parents, and may have one drawn anew. A parent is the fastest of ``tournament`` that are drawn from as
-    many of the fastest as a generation has.
+    Half of the first generation are the predicted best, half are random. In later generations each gene of a child
+    comes from one of two parents, and one gene may be mutated. A parent is the fastest of ``tournament`` random members
+    of the pool, which are as many of the fastest configurations as a generation has.
 
-    share: of a size's candidates in each generation, at least ``least``. mutation: how often a child has a new gene.
-    tries: children drawn for each that is wanted; many are known or cut by rules.
+    share:    generation size as a share of a size's candidates; at least ``least``.
+    mutation: probability that a child has a mutated gene.
+    tries:    number of children bred per child needed, because many are already known or rejected by rules.
     """
 
     seed: int = 0
@@ -39,11 +40,11 @@ class Genetic:
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return next_round([partial(self._generation, number) for number in range(self.generations)], sizes, device)
 
-    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
         likely = {}
         for size in sizes:
             children = self._children(size, self._lot(size, "likely"), count) if size.timed_us else []
-            likely[size.problem] = not_asked(size, [*children, *size.by_prediction()], asked)[:count]
+            likely[size.problem] = not_requested(size, [*children, *size.by_prediction()], requested)[:count]
         return {problem: names for problem, names in likely.items() if names}
 
     def _generation(self, number: int, sizes: Sequence[SizeView], device: Device) -> Proposals:
@@ -51,10 +52,10 @@ class Genetic:
 
     def _asked(self, number: int, size: SizeView) -> list[str]:
         count, lot = self._count(size), self._lot(size, str(number))
-        by_prediction = not_asked(size, size.by_prediction(), {})
+        by_prediction = not_requested(size, size.by_prediction(), {})
         children = self._children(size, lot, count) if size.timed_us else by_prediction[: count // 2]
         rest = [name for name in by_prediction if name not in children]
-        # Without a time yet, or where children are rare, the rest is drawn by lot.
+        # If nothing is timed yet, or if too few new children are found, the rest is random.
         return [*children, *lot.sample(rest, min(len(rest), count - len(children)))]
 
     def _count(self, size: SizeView) -> int:
@@ -64,14 +65,16 @@ class Genetic:
         return random.Random(f"{self.seed} {size.problem.key} {generation}")
 
     def _children(self, size: SizeView, lot: random.Random, count: int) -> list[str]:
-        """Up to ``count`` names that are not known."""
+        """Up to ``count`` names of children that are not known yet."""
         table = size.candidates.drop(columns=["predicted_us"])
         rows = table.itertuples(index=False, name=None)
-        genes = [tuple(None if value != value else value for value in row) for row in rows]  # NaN: no such axis
+        genes = [
+            tuple(None if value != value else value for value in row) for row in rows
+        ]  # NaN: family has no such axis
         names = {of: str(name) for of, name in zip(genes, table.index, strict=True)}
         of_name = dict(zip(map(str, table.index), genes, strict=True))
         pool = [sorted(set(column), key=str) for column in zip(*genes, strict=True)]
-        # Equal times are ordered by name, so that the result does not depend on the order of arrival.
+        # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
         parents = sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self._count(size)]
         found: dict[str, None] = {}
         for _ in range(self.tries * count):
@@ -85,7 +88,7 @@ class Genetic:
         return list(found)
 
     def _parent(self, parents: Sequence[str], lot: random.Random) -> str:
-        """The fastest of a few: ``parents`` are in order."""
+        """The fastest of a few random ``parents``, which are sorted by time."""
         return parents[min(lot.randrange(len(parents)) for _ in range(self.tournament))]
 
     def _child(self, mother: Genes, father: Genes, pool: Sequence[Sequence[Any]], lot: random.Random) -> Genes:

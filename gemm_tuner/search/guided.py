@@ -1,4 +1,5 @@
-"""The guided search: a varied sample of the predicted best, then what a regression finds likely, then neighbours."""
+"""The guided search: a diverse sample of the predicted best, then the best by a regression, then neighbours of the
+fastest."""
 
 from __future__ import annotations
 
@@ -9,25 +10,28 @@ import numpy as np
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.search.learned import Estimate, estimates
-from gemm_tuner.search.nearness import neighbours, spread
+from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.search.staged import Round, next_round
-from gemm_tuner.search.view import Asked, Proposals, SizeView, not_asked
+from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
-# Further first rounds of a size without a time. Each doubles what was asked for, up to a quarter of the candidates.
+# Extra first rounds of a size without any time. Each doubles the number of requested configurations, up to a quarter of
+# the candidates.
 MORE_FIRST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Guided:
-    """Three rounds, each a function of the results of earlier rounds. docs/search.md says how the figures were chosen.
+    """Three rounds, each a function of the results of earlier rounds. docs/search.md says how the constants were
+    chosen.
 
-    A size without any time after the first round gets up to MORE_FIRST further first rounds of the same number.
+    A size without any time after the first round (all failed) gets up to MORE_FIRST extra first rounds.
 
-    first_share, learned_share, polish_share: share of the candidates, by round; at least ``least`` in the first two.
-    likeness_cost: see ``spread``.
-    optimism: how many standard deviations over the trees are subtracted from an estimate.
-    leaders:  how many of the fastest have their neighbours tried in the third round.
-    min_gain: the least expected gain, as a share of the best time, for which a neighbour is tried.
+    first_share, learned_share, polish_share: share of the candidates in each round; at least ``least`` in the first
+                                              two.
+    similarity_penalty: see ``nearness.diverse_sample``.
+    optimism: number of standard deviations (over the trees) that are subtracted from an estimate.
+    leaders:  the third round tries neighbours of this many of the fastest configurations.
+    min_gain: smallest expected gain, as a share of the best time, for which a neighbour is tried.
     """
 
     seed: int = 0
@@ -36,7 +40,7 @@ class Guided:
     learned_share: float = 0.025
     polish_share: float = 0.02
     least: int = 16
-    likeness_cost: float = 3.0
+    similarity_penalty: float = 3.0
     optimism: float = 0.5
     leaders: int = 3
     min_gain: float = 0.002
@@ -44,12 +48,15 @@ class Guided:
     def propose(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return next_round(self._rounds(), sizes, device)
 
-    def likely_next(self, sizes: Sequence[SizeView], device: Device, asked: Asked, count: int) -> Proposals:
+    def likely_next(self, sizes: Sequence[SizeView], device: Device, requested: Requested, count: int) -> Proposals:
         if any(size.timed_us for size in sizes):
             likely = [self._order(size, one) for size, one in self._estimated(sizes, device)]
         else:
             likely = [size.by_prediction() for size in sizes]
-        rest = {size.problem: not_asked(size, names, asked)[:count] for size, names in zip(sizes, likely, strict=True)}
+        rest = {
+            size.problem: not_requested(size, names, requested)[:count]
+            for size, names in zip(sizes, likely, strict=True)
+        }
         return {problem: names for problem, names in rest.items() if names}
 
     def _rounds(self) -> tuple[Round, ...]:
@@ -57,19 +64,19 @@ class Guided:
 
     def _first(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {
-            size.problem: spread(size.candidates, self._count(size, self.first_share), self.likeness_cost)
+            size.problem: diverse_sample(size.candidates, self._count(size, self.first_share), self.similarity_penalty)
             for size in sizes
         }
 
     @staticmethod
     def _first_again(sizes: Sequence[SizeView], device: Device) -> Proposals:
-        """For each size without a time, as many further candidates as have failed, predicted best first."""
+        """For each size without a time, as many more candidates as have failed so far, predicted best first."""
         untimed = [size for size in sizes if not size.timed_us]
-        return {size.problem: not_asked(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
+        return {size.problem: not_requested(size, size.by_prediction(), {})[: len(size.failed)] for size in untimed}
 
     def _learned(self, sizes: Sequence[SizeView], device: Device) -> Proposals:
         return {
-            size.problem: not_asked(size, self._order(size, one), {})[: self._count(size, self.learned_share)]
+            size.problem: not_requested(size, self._order(size, one), {})[: self._count(size, self.learned_share)]
             for size, one in self._estimated(sizes, device)
         }
 
@@ -77,11 +84,11 @@ class Guided:
         chosen = {}
         for size, one in self._estimated(sizes, device):
             near = np.zeros(len(size.candidates), dtype=bool)
-            # Equal times are ordered by name, so that the result does not depend on the order of arrival.
+            # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
             for leader in sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self.leaders]:
                 near |= neighbours(size.candidates, leader)
             worth = set(size.candidates.index[near & (one.gain >= self.min_gain)])
-            names = [name for name in not_asked(size, self._order(size, one), {}) if name in worth]
+            names = [name for name in not_requested(size, self._order(size, one), {}) if name in worth]
             chosen[size.problem] = names[: int(self.polish_share * len(size.candidates))]
         return chosen
 
@@ -89,12 +96,13 @@ class Guided:
         return max(self.least, int(share * len(size.candidates)))
 
     def _estimated(self, sizes: Sequence[SizeView], device: Device) -> list[tuple[SizeView, Estimate]]:
-        """Each size with its estimates; empty when nothing was timed yet, since the regression needs a time."""
+        """Each size with its estimates; empty if nothing is timed yet, because the regression needs at least one
+        time."""
         if not any(size.timed_us for size in sizes):
             return []
         return list(zip(sizes, estimates(sizes, device, seed=self.seed, jobs=self.jobs), strict=True))
 
     def _order(self, size: SizeView, one: Estimate) -> list[str]:
-        """All names, the lowest optimistic estimate first."""
+        """All names, sorted by optimistic estimate, lowest first."""
         best_first = np.argsort(one.log_us - self.optimism * one.spread, kind="stable")
         return [str(name) for name in size.candidates.index[best_first]]

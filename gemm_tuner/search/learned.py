@@ -1,4 +1,4 @@
-"""A regression on everything that was timed in a run, all sizes together, so that sizes inform each other."""
+"""A regression on all times of a run. All sizes are fitted together, so that they inform each other."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from gemm_tuner.search.view import SizeView
 Floats = npt.NDArray[np.float64]
 
 TREES = 100
-# A failure counts as a time of this factor over the slowest of its size.
+# A failed configuration is fitted as this factor times the slowest time of its size.
 FAILURE = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Expected times of the candidates of one size: arrays of shape (candidates,), in the order of its table.
+    """Expected times of the candidates of one size, as arrays of shape (candidates,) in the order of its table.
 
-    log_us: natural logarithm of the time in microseconds, mean over trees. spread: its standard deviation over trees.
-    gain:   expected improvement over the best time, as a share of it; trees that expect none count as 0.
+    log_us: natural logarithm of the time in microseconds, mean over the trees.
+    spread: standard deviation of it over the trees.
+    gain:   expected improvement over the best time, as a share of it; a tree that expects none counts as 0.
     """
 
     log_us: Floats
@@ -37,7 +38,7 @@ class Estimate:
 def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int) -> list[Estimate]:
     """Fits the regression to all known times and estimates every candidate of every size, in the order of ``sizes``.
 
-    At least one size must have a time. seed: of the trees. jobs: threads of the fit.
+    At least one size must have a time. seed: of the trees. jobs: number of threads.
     """
     from sklearn.ensemble import ExtraTreesRegressor  # about a second to import
 
@@ -59,7 +60,7 @@ def estimates(sizes: Sequence[SizeView], device: Device, *, seed: int, jobs: int
 
 
 def _targets(size: SizeView) -> Floats:
-    """Natural logarithm of measured over predicted time, shape (candidates,); NaN where not timed and not failed."""
+    """Natural logarithm of measured over predicted time, shape (candidates,); NaN if neither timed nor failed."""
     predicted = size.candidates["predicted_us"]
     worst = max(size.timed_us.values(), default=float(predicted.max()))
     known = {**dict.fromkeys(size.failed, FAILURE * worst), **size.timed_us}
@@ -69,7 +70,7 @@ def _targets(size: SizeView) -> Floats:
 
 
 def _estimate(size: SizeView, ratios: Floats) -> Estimate:
-    """ratios: logarithm of time over prediction, shape (trees, candidates)."""
+    """The estimate from the trees' outputs. ratios: logarithm of time over prediction, shape (trees, candidates)."""
     log_predicted = np.log(size.candidates["predicted_us"].to_numpy(np.float64))
     by_tree = ratios + log_predicted
     log_best = np.log(min(size.timed_us.values(), default=np.inf))

@@ -1,5 +1,5 @@
-"""Which configurations of a size are near each other: a first sample keeps them apart, the last round tries those
-next to the fastest."""
+"""Distance between configurations: the first sample consists of distant ones, and the last round tries neighbours of
+the fastest."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-# Distance of two configurations for each doubling of an axis; 1 for axes that are not listed.
+# Distance per factor of two in an axis; 1 for axes that are not listed.
 WEIGHTS = {"GROUP_SIZE_M": 0.5, "num_warps": 1.5, "num_stages": 0.7, "PROGRAMS_PER_SM": 3.0}
-# Distance of two families, in doublings.
+# Distance between two families, in units of a factor of two.
 FAMILY_DISTANCE = 4.0
-# Axes that leave the tile as it is: a neighbour may have any value of one of them.
+# Axes that do not change the tile: a neighbour may differ in one of them by any number of steps.
 LAUNCH_ONLY = ("GROUP_SIZE_M", "num_stages", "PROGRAMS_PER_SM", "EPILOGUE_SUBTILE")
 
 
 def axes_of(candidates: pd.DataFrame) -> list[str]:
-    """The columns of a candidate table that are axes with numbers for values."""
+    """The columns of a candidate table that are numeric axes."""
     known = candidates.drop(columns=["family", "predicted_us"], errors="ignore")
     return [str(axis) for axis in known.select_dtypes(["number", "bool"]).columns]
 
 
-def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[str]:
-    """``count`` names for the first round, predicted fast and different from each other.
+def diverse_sample(candidates: pd.DataFrame, count: int, similarity_penalty: float) -> list[str]:
+    """``count`` names for the first round that are predicted to be fast and differ from each other.
 
-    Chosen greedily by the least log(predicted time) + likeness_cost * exp(-distance).
-    distance: to the nearest one chosen so far, the weighted sum of the doublings of all axes.
+    Chosen greedily by the smallest log(predicted time) + similarity_penalty * exp(-distance), where distance is that to
+    the nearest configuration chosen so far: the weighted sum of |log2 ratio| over all axes.
     """
     axes = axes_of(candidates)
     weights = np.array([WEIGHTS.get(axis, 1.0) for axis in axes])
@@ -36,7 +36,7 @@ def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[s
     free = np.ones(len(candidates), dtype=bool)
     chosen = []
     for _ in range(min(count, len(candidates))):
-        cost = np.where(free, log_predicted + likeness_cost * np.exp(-nearest), np.inf)
+        cost = np.where(free, log_predicted + similarity_penalty * np.exp(-nearest), np.inf)
         pick = int(np.argmin(cost))
         chosen.append(str(candidates.index[pick]))
         free[pick] = False
@@ -46,10 +46,10 @@ def spread(candidates: pd.DataFrame, count: int, likeness_cost: float) -> list[s
 
 
 def neighbours(candidates: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
-    """Mask, shape (candidates,): those that differ from ``name`` in exactly one axis, by one step of its values.
+    """A mask, shape (candidates,), of those that differ from ``name`` in exactly one axis by one step.
 
-    The values of an axis are those among the family's candidates. An axis of LAUNCH_ONLY may differ by any number of
-    steps. Configurations of other families are no neighbours.
+    The steps of an axis are its values among the family's candidates. An axis of LAUNCH_ONLY may differ by any number
+    of steps. Configurations of other families are not neighbours.
     """
     of_family = (candidates["family"] == candidates.at[name, "family"]).to_numpy()
     differing = np.zeros(len(candidates), dtype=np.int64)

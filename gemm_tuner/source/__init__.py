@@ -1,1 +1,1 @@
-"""Renders Jinja templates to the scripts that contain the kernels."""
+"""Renders Jinja templates to Python scripts that contain the kernels."""

@@ -1,4 +1,4 @@
-"""Writes the scripts that hold the kernels: one per kernel family and problem signature."""
+"""Generates the scripts with the kernels: one per kernel family and problem signature."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system.documents import write_text_atomically
 
 SCRIPT_TEMPLATE = "script.py.j2"
-CONSUMER_TEMPLATE = "block_fp8.py.j2"  # around a server's own kernel
+CONSUMER_TEMPLATE = "block_fp8.py.j2"  # wraps a server's own kernel
 
 
 @functools.lru_cache(maxsize=8)
 def environment(template_dir: Path, of_kind: Path | None = None) -> jinja2.Environment:
-    """StrictUndefined, so that a misspelt name in a template is an error and not empty text."""
+    """The Jinja environment. StrictUndefined makes a misspelt name in a template an error instead of empty text."""
     if not (template_dir / SCRIPT_TEMPLATE).is_file():
         raise UserError(
             f"has no {SCRIPT_TEMPLATE}",
@@ -50,10 +50,10 @@ def render(
     target: Target,
     kernel: ConsumerKernel | None = None,
 ) -> str:
-    """The script's text, which names no path: equal arguments give equal bytes on every machine. kernel: the server's
-    own, of a family that is one.
+    """The text of a script. It contains no paths, so equal arguments give equal bytes on every machine.
 
-    Raises UserError for a template that is missing, misspelt or does not parse.
+    kernel: the server's kernel, for the family of a server's own kernel.
+    Raises UserError for a template that is missing, does not parse, or uses an undefined name.
     """
     workload = workload_of(problem.kind)
     values = workload.template_values(problem, tuple(configs))
@@ -85,8 +85,8 @@ def write_script(
 ) -> Script:
     """Renders a script and writes its file into ``out_dir``.
 
-    The kernel's start line and text are part of Triton's cache key, its file name is not: the
-    same kernel in the script of a later run is found in the cache.
+    Triton's cache key contains the text and first line number of a kernel but not its file name, so the same kernel in
+    the script of a later run is a cache hit.
     """
     text = render(template_dir, family, problem, configs, target, kernel)
     own_sha = kernel_sha(template_dir, family, problem, target, kernel)
@@ -98,5 +98,5 @@ def write_script(
 def kernel_sha(
     template_dir: Path, family: str, problem: Problem, target: Target, kernel: ConsumerKernel | None = None
 ) -> str:
-    """Script.kernel_sha: over the script without its configurations."""
+    """``Script.kernel_sha``: the hash of the script without its configurations."""
     return text_sha(render(template_dir, family, problem, (), target, kernel))

@@ -1,1 +1,2 @@
-"""Axes of an architecture, the configurations that they span, the rules that cut them, and where each one ended."""
+"""The search space: axes per architecture, all their combinations, the rules that prune them, and the state of each
+configuration in a run."""

@@ -1,4 +1,5 @@
-"""What kinds of problems with plain configurations share: any axes, with int, bool, word or tuple values."""
+"""Common base of workloads whose configurations are ``PlainConfig``s: any axes, with int, bool, word or tuple
+values."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ FORM = "a list of different integers, of true and false, of words, or of lists o
 
 
 class PlainWorkload:
-    """A workload inherits it and answers the rest of ``core.workload.Workload``: here is the space, and what a kernel
-    without TMA descriptors, scratch and specialization of its own answers."""
+    """Base class of workloads. It implements the space, and defaults for kernels without TMA descriptors, scratch
+    memory and their own specialization; a subclass implements the rest of ``core.workload.Workload``."""
 
     language = "triton"
     baseline_name = "vendor"
@@ -31,13 +32,13 @@ class PlainWorkload:
         return PlainConfig.from_dict(row)
 
     def check_axes(self, axes: Any, where: str, device: Device) -> dict[str, tuple[Any, ...]]:
-        """Raises UserError for an axis that has no values, two equal ones, or one of another form."""
+        """Raises UserError for an axis without values, with equal values, or with a value of another type."""
         if not isinstance(axes, dict) or not axes:
             raise UserError(f"is {show(axes)}", where=where, accepted="axes, such as {BLOCK_SIZE: [1024, 2048]}")
         return {name: _values(name, values, where) for name, values in axes.items()}
 
     def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> pd.DataFrame:
-        """A cell of an axis that a family does not have is None."""
+        """All combinations; None in the columns of axes that a family does not have."""
         rows = [
             {"family": family, **dict(zip(axes, values, strict=True))}
             for family, axes in families.items()
@@ -64,8 +65,8 @@ class PlainWorkload:
         return None
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
-        """p: the problem, of which a template may use nothing but its signature. configs: one tuple a configuration, of
-        ``fields``."""
+        """p: the problem, of which a template may use only what the signature covers. configs: one tuple per
+        configuration, with the values of ``fields``."""
         axes = list(configs[0].options()) if configs else []
         rows = [(one.name, one.kernel_symbol, one.family, *one.options().values()) for one in configs]
         return {"p": problem, "configs": rows, "fields": ("name", "binary", "family", *axes)}

@@ -1,4 +1,4 @@
-"""Applies rules to the space: what is cut, by which rule, and why."""
+"""Applies rules to the space, and records which rule rejected each configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULE_FILES = ("validity.py", "heuristics.py", "families.py")
 
 @dataclass(frozen=True, slots=True)
 class FunnelRow:
-    """How many configurations one rule cut, after the rules above it, and how many remain."""
+    """How many configurations one rule rejected after the preceding rules, and how many remain."""
 
     rule: str
     kind: Kind
@@ -33,7 +33,8 @@ class FunnelRow:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """kept: row positions that no rule cut. rejected_by: by row, the first rule that cut it, or ""."""
+    """kept: positions of the rows that all rules keep. rejected_by: for each row the first rule that rejects it, or
+    ""."""
 
     kept: npt.NDArray[np.intp]
     rejected_by: npt.NDArray[np.object_]
@@ -41,9 +42,10 @@ class Pruned:
 
 
 def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
-    """The rules of a folder, in the order written, validity first. This runs the folder's Python code.
+    """The rules of a folder, in their order in the files, validity rules first. This executes the folder's Python
+    files.
 
-    Raises UserError when a file is missing or holds no rule.
+    Raises UserError if a file is missing or contains no rule.
     """
     found: list[Rule] = []
     for file_name in RULE_FILES if heuristics else RULE_FILES[:1]:
@@ -71,10 +73,10 @@ def load_rules(rules_dir: Path, *, heuristics: bool = True) -> tuple[Rule, ...]:
 
 
 def columns_of(configs: pd.DataFrame) -> Any:
-    """The columns of the space as arrays of shape (configurations,), on which rules and the model compute.
+    """The columns of the space as arrays of shape (configurations,), the input of rules and of the model.
 
-    family: a Categorical, which compares with a name about a hundred times faster than an array of names.
-    largest, families: of the whole space, the largest value by axis and the names of all families.
+    family:   a Categorical; comparing it with a name is about a hundred times faster than with an array of strings.
+    largest:  the largest value of each axis in the whole space. families: the names of all families in it.
     """
     columns = {str(axis): configs[axis].to_numpy() for axis in configs.columns if axis != "family"}
     counted = {axis: column for axis, column in columns.items() if np.issubdtype(column.dtype, np.integer)}
@@ -84,8 +86,8 @@ def columns_of(configs: pd.DataFrame) -> Any:
 
 
 class SomeRows:
-    """The columns of some rows of ``columns_of``, each copied when it is first used. ``largest`` and ``families`` stay
-    those of the whole space."""
+    """A subset of the rows of ``columns_of``; a column is copied when it is first used. ``largest`` and ``families``
+    remain those of the whole space."""
 
     def __init__(self, columns: Any, rows: npt.NDArray[np.intp]) -> None:
         self.families, self.largest = columns.families, columns.largest
@@ -99,44 +101,45 @@ class SomeRows:
 
 
 def apply(columns: Any, problem: Problem, device: Device, rules: tuple[Rule, ...]) -> Pruned:
-    """Applies all rules in order; a configuration is recorded as cut by the first rule that rejects it.
+    """Applies all rules in order, and records for each configuration the first rule that rejects it.
 
-    Rows that are cut are removed from the columns only when they are more than a quarter of them: copying the columns
-    costs more than evaluating a rule on a few rows too many.
+    Rejected rows are removed from the columns only once they are more than a quarter of them, because copying columns
+    costs more than evaluating a rule on some rows that are already rejected.
     """
     everything = columns
-    asked = np.arange(len(columns.family))  # row positions of ``columns``; ``alive`` marks those not cut
-    alive, left = np.ones(len(asked), dtype=bool), len(asked)
-    rejected_by = np.zeros(len(asked), dtype=np.int32)  # 0: by none, else 1 + index of the rule
+    rows = np.arange(len(columns.family))  # row positions of ``columns``; ``alive`` marks those not cut
+    alive, left = np.ones(len(rows), dtype=bool), len(rows)
+    rejected_by = np.zeros(len(rows), dtype=np.int32)  # 0: by none, else 1 + index of the rule
     funnel = []
     for place, rule in enumerate(rules):
         if rule.backend not in ("", device.target.backend):
             continue
-        keep = ask(rule, columns, problem, device)
+        keep = evaluate(rule, columns, problem, device)
         if rule.families:
             others = ~np.isin(columns.family.categories, rule.families)
             keep = keep | others[columns.family.codes]
         cut = np.flatnonzero(alive & ~keep)
         if len(cut):
-            rejected_by[asked[cut]] = place + 1
+            rejected_by[rows[cut]] = place + 1
             alive[cut] = False
             left -= len(cut)
         funnel.append(FunnelRow(rule.name, rule.kind, rule.why, len(cut), left))
-        if 4 * left < 3 * len(asked):
-            asked = asked[alive]
-            columns, alive = SomeRows(everything, asked), np.ones(len(asked), dtype=bool)
+        if 4 * left < 3 * len(rows):
+            rows = rows[alive]
+            columns, alive = SomeRows(everything, rows), np.ones(len(rows), dtype=bool)
     names = np.array(["", *(rule.name for rule in rules)], dtype=object)
-    return Pruned(asked[alive], names[rejected_by], tuple(funnel))
+    return Pruned(rows[alive], names[rejected_by], tuple(funnel))
 
 
-def ask(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArray[np.bool_]:
-    """The rule's answer, shape (configurations,). Raises UserError when it fails or has another type or shape."""
+def evaluate(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArray[np.bool_]:
+    """Evaluates a rule: True for rows to keep, shape (configurations,). Raises UserError if the rule raises or returns
+    another type or shape."""
     code = getattr(rule.keep, "__code__", None)
     where = f"{code.co_filename}, rule {rule.name}" if code else f"rule {rule.name}"
     try:
         answer = np.asarray(rule.keep(columns, problem, device))
     except UserError:
-        raise  # an expression of a spec names its place
+        raise  # raised by an expression of a spec, whose message already has the place
     except Exception as error:
         raise UserError(
             f"fails on {problem.key}: {type(error).__name__}: {error}", where=where, hint="mend it, or see --rules"
@@ -152,7 +155,7 @@ def ask(rule: Rule, columns: Any, problem: Problem, device: Device) -> npt.NDArr
 
 
 def require_some(pruned: Pruned, problem: Problem) -> None:
-    """Raises UserError naming the rule that cut the last configuration, when none is left."""
+    """Raises UserError if no configuration is left, naming the rule that rejected the last one."""
     if len(pruned.kept):
         return
     last = [row for row in pruned.funnel if row.cut][-1]

@@ -1,12 +1,12 @@
-"""Why sizes have no configuration, for people."""
+"""Formats the reasons for which sizes have no configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 
-def said_once(reasons: Mapping[str, str]) -> Iterator[str]:
-    """A line for each reason, with the first size that it is of. reasons: by size."""
+def reason_lines(reasons: Mapping[str, str]) -> Iterator[str]:
+    """One line per distinct reason, with the first size that it applies to. reasons: reason by size."""
     sizes: dict[str, list[str]] = {}
     for size, reason in reasons.items():
         sizes.setdefault(reason, []).append(size)

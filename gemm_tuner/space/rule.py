@@ -1,9 +1,9 @@
-"""What a rule file imports: the ``rule`` decorator and its two kinds.
+"""The interface of rule files: the ``rule`` decorator and the two kinds of rules.
 
-A rule is a function of the configurations' columns, the problem and the device. It returns True for configurations to
-keep; the first line of its docstring is the reason for cutting the others. Columns are numpy arrays of shape
-(configurations,), so ``&``, ``|`` and ``np.where`` replace and, or and if. The answer for a configuration must not
-depend on which others are in the columns: ``c.largest["SPLIT_K"]`` is the largest of that axis in the whole space.
+A rule is a function of the columns of the configurations, the problem and the device. It returns True for
+configurations to keep; the first line of its docstring is the reason for rejecting the others. Columns are numpy arrays
+of shape (configurations,), so ``&``, ``|`` and ``np.where`` replace and, or and if. The result for a configuration must
+not depend on which other rows are present; ``c.largest["SPLIT_K"]`` is the largest value in the whole space.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Predicate = Callable[[Any, Problem, Device], Any]
 
 
 class Kind(str, Enum):
-    """VALIDITY: a limit of the hardware or the kernel, never skipped. HEURISTIC: from a measurement or from experience,
-    dropped by ``--no_heuristics``."""
+    """VALIDITY: a limit of the hardware or the kernel, always applied. HEURISTIC: based on a measurement or experience,
+    turned off by ``--no_heuristics``."""
 
     VALIDITY = "validity"
     HEURISTIC = "heuristic"
@@ -31,7 +31,7 @@ VALIDITY, HEURISTIC = Kind.VALIDITY, Kind.HEURISTIC
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named predicate. families, backend: where it applies; empty means everywhere."""
+    """A named predicate. families, backend: the rule applies to these only; empty means to all."""
 
     name: str
     kind: Kind
@@ -42,7 +42,7 @@ class Rule:
 
 
 def rule(kind: Kind, *, families: tuple[str, ...] = (), backend: str = "") -> Callable[[Predicate], Rule]:
-    """Makes a function a Rule. ``backend`` ("cuda" or "hip") and ``families`` restrict where it applies.
+    """Decorator that turns a function into a Rule. backend ("cuda" or "hip") and families restrict where it applies.
 
     Raises ValueError for a function without a docstring.
     """

@@ -1,4 +1,4 @@
-"""The state of one size in a run: every configuration of its space, and the status in which it ended."""
+"""The state of one size in a run: every configuration of its space, with its status and results."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ FOUND_WRONG = (Status.WRONG, Status.UNSTABLE)
 
 @dataclass
 class SizeState:
-    """The configurations of one size that the rules kept, by name, and the result of each.
+    """The configurations of one size that the rules keep, with the results of each so far.
 
-    configs:      all rows of the space, as ``space.frame`` made them.
-    predicted_us: time of the kept ones by the model, microseconds, by name; never reported as measured.
-    rows:         results by name: ``status``, ``message`` and further keys of COLUMNS.
-    given:        names that the user gave; heuristics do not apply to them.
+    configs:      the whole space, as made by ``space.frame``.
+    kept:         the configurations that the rules keep, by name.
+    predicted_us: model time of each kept configuration, microseconds, by name; never reported as measured.
+    rows:         results by name: ``status``, ``message`` and other keys of COLUMNS.
+    given:        names of configurations that the user gave; heuristics do not apply to them.
     """
 
     problem: Problem
@@ -46,7 +47,7 @@ class SizeState:
     given: set[str] = field(default_factory=set)
 
     def record(self, name: str, status: Status, message: str = "", **numbers: Any) -> None:
-        """Sets the status of a kept configuration; a later call overrides an earlier one."""
+        """Sets the status of a kept configuration, replacing an earlier one. numbers: values of other COLUMNS."""
         row = self.rows.setdefault(name, {})
         row.update(numbers, status=status.value, message=message)
 
@@ -62,8 +63,8 @@ class SizeState:
             self.record(name, result.status, result.message)
 
     def record_timing(self, timing: Timing, stage: str) -> None:
-        """Enters a timing of stage ``screen`` or ``finals``. A failure in the finals sets the status and keeps the
-        screening numbers."""
+        """Records a timing of stage ``screen`` or ``finals``. A failure in the finals sets the status, and the
+        screening times stay."""
         numbers: dict[str, Any] = {}
         if timing.samples_us:
             numbers = {
@@ -76,27 +77,26 @@ class SizeState:
         self.record(timing.name, timing.status, timing.message, **numbers)
 
     def record_finals(self, name: str, us: float, samples_us: Sequence[float]) -> None:
-        """Enters the published time of a finalist and the samples of the publishing processes, microseconds."""
+        """Records the published time of a finalist and the samples of the publishing processes, microseconds."""
         times = {"finals_us": round(us, 3), "finals_min_us": round(min(samples_us), 3)}
         self.record(name, Status.OK, "", finals_samples=len(samples_us), **times)
 
     def forget_screening(self, but: Collection[str]) -> None:
-        """Removes all screening times except those of the names ``but``: they were taken on another GPU."""
+        """Removes all screening times except those of the names ``but``, because they are from another GPU."""
         for name, row in self.rows.items():
             if "screen_us" in row and name not in but:
                 for key in [key for key in row if key.startswith("screen_") or key in ("status", "message")]:
                     del row[key]
 
     def copy_timing(self, timed: str, name: str) -> None:
-        """Gives ``name`` the status and times of ``timed``, which has the same machine code and launch."""
+        """Copies status and times of ``timed`` to ``name``, which has the same machine code and launch."""
         row = self.rows.get(timed, {})
         if "status" in row:
             numbers = {key: value for key, value in row.items() if key.startswith("screen_")}
             self.record(name, Status(row["status"]), f"{SAME_CODE_AS}{timed}", **numbers)
 
     def add(self, config: Config, predicted_us: float) -> None:
-        """Adds a configuration that the user gave to the kept ones, whether or not it is in the space and passes the
-        rules."""
+        """Adds a configuration that the user gave, even if it is not in the space or fails a rule."""
         self.given.add(config.name)
         if config.name in self.kept:
             return
@@ -111,13 +111,13 @@ class SizeState:
 
     @property
     def own(self) -> dict[str, Config]:
-        """The kept configurations that can be the size's own: all but those of servers' own kernels."""
+        """The kept configurations that can win the size: all except those of servers' own kernels."""
         return {name: config for name, config in self.kept.items() if not config.is_of_a_server}
 
     def extend(self, configs: pd.DataFrame, found: Sequence[Config], predicted_us: Sequence[float]) -> None:
-        """Adds configurations of servers' own kernels, which are in no space, to the kept ones.
+        """Adds configurations of servers' own kernels, which are not part of the space.
 
-        configs, found: the same configurations as rows and as records. predicted_us: their times by the model.
+        configs, found: the same configurations, as rows and as records. predicted_us: their model times.
         """
         places = np.arange(len(self.configs), len(self.configs) + len(configs))
         self.configs = pd.concat([self.configs, configs], ignore_index=True)
@@ -131,11 +131,11 @@ class SizeState:
         return "status" in self.rows.get(name, {})
 
     def may_run(self, name: str) -> bool:
-        """Whether a configuration may be timed: it has no status yet, or one that came with a time."""
+        """Whether a configuration may be timed: it has no status yet, or it has been timed before."""
         return self.rows.get(name, {}).get("status") in (None, Status.OK.value, Status.EARLY_STOPPED.value)
 
     def why_not(self, name: str) -> str:
-        """Status and message of a configuration that must not be timed; empty for one that may run."""
+        """Status and message of a configuration that may not run; "" for one that may."""
         row = self.rows.get(name, {})
         return "" if self.may_run(name) else ": ".join(filter(None, (str(row["status"]), str(row.get("message", "")))))
 
@@ -143,20 +143,21 @@ class SizeState:
         return self.has_binary(name) and not self.ended(name)
 
     def has_binary(self, name: str) -> bool:
-        """Whether a configuration was compiled, whatever its status is now."""
+        """Whether a configuration was compiled, regardless of its present status."""
         return "registers" in self.rows.get(name, {})
 
     def screened_us(self) -> dict[str, float]:
-        """Median of the screening calls by name, microseconds; of the first calls where stopped early."""
+        """Median screening time by name, microseconds; of the calls so far for configurations that were stopped
+        early."""
         return {name: row["screen_us"] for name, row in self.rows.items() if "screen_us" in row}
 
     def timed(self) -> list[str]:
-        """Names with a screening time that may run, fastest first; one name for each machine code."""
+        """Names with a screening time that may run, fastest first; one name per machine code."""
         us = {n: t for n, t in self.screened_us().items() if self.may_run(n) and not self.rows[n].get("message")}
         return sorted(us, key=lambda name: (us[name], name))
 
-    def spread_failures(self) -> None:
-        """Gives configurations that a check found wrong or unstable to those with the same code the same status."""
+    def copy_failures(self) -> None:
+        """Copies the status WRONG or UNSTABLE of a configuration to all others with the same machine code."""
         bad = {name: self.rows[name] for name in self.found_wrong()}
         for name, row in list(self.rows.items()):
             timed = str(row.get("message", "")).removeprefix(SAME_CODE_AS)
@@ -165,61 +166,61 @@ class SizeState:
                 self.record(name, Status(bad[timed]["status"]), text)
 
     def best_screened_us(self) -> float:
-        """The smallest screening time of status OK, microseconds; 0 when there is none."""
+        """The smallest screening time of a configuration with status OK, microseconds; 0 without any."""
         us = self.screened_us()
         return min((us[name] for name in us if self.rows[name].get("status") == Status.OK.value), default=0.0)
 
     def failed(self) -> frozenset[str]:
-        """The names that ended without a time."""
+        """The names of configurations that ended without a time."""
         return frozenset(name for name, row in self.rows.items() if "status" in row and "screen_us" not in row)
 
     def candidates(self) -> pd.DataFrame:
-        """The kept configurations as a search sees them: one row each, fields and predicted_us, indexed by name."""
+        """The kept configurations for a search: one row each, with fields and predicted_us, indexed by name."""
         frame = self.configs.iloc[self.pruned.kept].copy()
         frame.index = pd.Index(list(self.kept), name="name")
         frame["predicted_us"] = [self.predicted_us[name] for name in self.kept]
         return frame
 
     def fastest(self, count: int, among: Collection[str] | None = None) -> list[str]:
-        """The ``count`` fastest names whose screening was completed, best first; one name for each machine code.
+        """The ``count`` fastest fully screened names, fastest first; one name per machine code.
 
-        among: consider these names only.
+        among: consider only these names.
         """
         whole = (name for name in self.timed() if self.rows[name].get("status") == Status.OK.value)
         return [name for name in whole if among is None or name in among][:count]
 
     def cut(self, names: list[str], rule: str) -> None:
-        """Marks configurations that the search did not ask for as pruned, by ``rule``."""
+        """Marks configurations that the search did not request as pruned by ``rule``."""
         for name in names:
             self.record(name, Status.PRUNED, rule=rule)
 
     def record_crashes(self, begun: dict[str, int], most: int) -> None:
-        """Marks configurations as crashed that were running ``most`` times or more when the whole run died.
+        """Marks as crashed the configurations during which the whole run was killed ``most`` times or more.
 
-        begun: by name, how often that happened.
+        begun: number of times, by name.
         """
         for name, times in begun.items():
             if name in self.kept and times >= most and self.may_run(name):
                 self.record(name, Status.CRASHED, f"was running {times} times when the run died")
 
     def named(self, status: Status) -> list[str]:
-        """The kept configurations that ended in a status."""
+        """The names of kept configurations with this status."""
         return [name for name, row in self.rows.items() if row.get("status") == status.value]
 
     def found_wrong(self) -> dict[str, str]:
-        """Status and message of the configurations that a check found wrong or unstable, by name."""
+        """Status and message of each configuration that a check found wrong or unstable, by name."""
         return {name: self.why_not(name) for status in FOUND_WRONG for name in self.named(status)}
 
     def passed_over(self, order: Sequence[str], name: str) -> dict[str, str]:
-        """The finalists that a check ruled out before one was chosen, each with the reason: those before it in
-        ``order``, if it is there, and of all finals those that were faster."""
+        """The wrong or unstable configurations that would have been preferred to ``name``, with the reason: those
+        before it in ``order`` (if it is in there), and those that were faster in the finals."""
         before = order[: order.index(name)] if name in order else ()
         us = self.rows[name].get("finals_us", 0.0)
         faster = (other for other in self.own if self.rows.get(other, {}).get("finals_us", math.inf) < us)
         return {other: self.why_not(other) for other in dict.fromkeys((*before, *faster)) if not self.may_run(other)}
 
-    def commonest_reason(self) -> str:
-        """What most configurations that failed say, numbers in it apart; empty where none says anything."""
+    def most_common_reason(self) -> str:
+        """The most frequent failure message, ignoring differences in numbers; "" without any message."""
         said: dict[str, list[str]] = {}
         for row in self.rows.values():
             text = row.get("status") not in (Status.OK.value, None) and str(row.get("message", ""))
@@ -229,7 +230,7 @@ class SizeState:
         return f"{len(most)} of {len(self.kept)} say: {_brief(most[0])}" if most else ""
 
     def counts(self) -> dict[str, int]:
-        """How many configurations have each status; the sum is the size of the space."""
+        """Number of configurations by status; the sum is the size of the space."""
         counted = {Status.PRUNED.value: len(self.configs) - len(self.kept)}
         for name in self.kept:
             status = self.rows.get(name, {}).get("status", "")
@@ -237,14 +238,14 @@ class SizeState:
         return counted
 
     def assert_complete(self) -> None:
-        """Raises AssertionError unless every configuration has exactly one status: a bug of the tuner."""
+        """Raises AssertionError if a configuration has no status, which would be a bug of the tuner."""
         counted = self.counts()
         unaccounted = set(counted) - {status.value for status in Status}
         if unaccounted or sum(counted.values()) != len(self.configs):
             raise AssertionError(f"{self.problem.key}: the statuses do not add up to the space: {counted}")
 
     def table(self) -> pd.DataFrame:
-        """One row for each configuration that the rules kept: name, fields and COLUMNS."""
+        """One row per configuration that the rules keep: name, fields and COLUMNS."""
         table = self.configs.iloc[self.pruned.kept].copy()
         table.insert(0, "name", list(self.kept))
         table = table.reset_index(drop=True)
@@ -256,7 +257,7 @@ class SizeState:
         return table
 
     def write(self, folder: Path) -> Path:
-        """Writes the table atomically as ``<problem>.csv.gz``; cells of what was not measured are empty.
+        """Writes the table atomically as ``<problem>.csv.gz``; cells without a measurement are empty.
 
         Raises EnvironmentFault when it cannot be written.
         """
@@ -272,11 +273,12 @@ class SizeState:
 
 
 def _brief(message: str) -> str:
-    """One line of a message: the last of several, such as what Triton says below the source, after the error's name."""
+    """One line of a message. Of several lines the last one, because Triton prints the source first; without the name of
+    the exception."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     name, colon, _ = lines[0].partition(":")
     return (f"{name}{colon} {lines[-1]}" if len(lines) > 1 else lines[0])[:MOST_OF_A_REASON]
 
 
-# Configurations of several sizes, by name.
+# Names of configurations for each of several sizes.
 Named = list[tuple[SizeState, list[str]]]

@@ -1,4 +1,4 @@
-"""The space of configurations: axes of each architecture as data, spanned to a DataFrame, one row each."""
+"""Reads space files, which hold the axes for an architecture, and expands the axes to a table of configurations."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from gemm_tuner.system.values import exact_mapping
 
 MAX_CONFIGS = 5_000_000  # of all families together
 MAX_FAMILIES = 64
-MAX_DEVICE_NUMBER = 2**53  # up to here floats count whole numbers exactly
+MAX_DEVICE_NUMBER = 2**53  # the largest range in which floats represent all integers exactly
 MAX_NAME_CHARS = 200
 DEVICE_KEYS = (
     "name", "backend", "warp_size", "num_sms", "shared_memory_bytes", "shared_memory_per_sm_bytes",
     "registers_per_sm", "max_registers", "max_warps_per_sm", "l2_bytes", "memory_bytes", "dram_gbps",
     "l2_gbps", "matmul_tflops",
 )  # fmt: skip
-# What a CPU's device has; num_sms counts cores, l2_bytes is the largest cache. The rest has no counterpart.
+# Keys of a CPU's device: num_sms is the number of cores, l2_bytes the largest cache. The others do not apply to a CPU.
 CPU_KEYS = ("name", "backend", "num_sms", "l2_bytes", "memory_bytes", "dram_gbps", "matmul_tflops")
 OF_A_CPU = {key: int(key == "warp_size") for key in DEVICE_KEYS if key not in CPU_KEYS}
 BACKENDS = ("cuda", "hip", "cpu")
 FACT_KEYS = ("matrix", "tma", "clusters", "fp8", "chiplets")
 SECTIONS = ("architecture", "device", "families")
 MAX_GPUS = 256
-RATES = ("dram_gbps", "l2_gbps")  # may be fractions; the other numbers of a device are counts
+RATES = ("dram_gbps", "l2_gbps")  # may be fractional; the other numbers of a device are counts
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceFile:
-    """The content of a space file: the device assumed for its architecture, and the values of axes by family.
+    """The content of a space file: the device assumed for its architecture, and the values of each axis by family.
 
-    gpus: (name for ``export --for``, shared memory or LDS of a block in bytes) of the architecture's GPUs.
+    gpus: (name for ``export --for``, shared memory or LDS per block in bytes) for each GPU of the architecture.
     """
 
     path: Path
@@ -59,7 +59,8 @@ def known_archs(rules_dir: Path) -> list[str]:
 
 
 def relative(rules_dir: Path, arch: str) -> str:
-    """The architecture whose space file serves this one: itself, or its nearest relative. Raises UserError without."""
+    """The architecture whose space file is used for ``arch``: itself, or the closest one that has a file. Raises
+    UserError if there is none."""
     found = architecture.nearest(arch, known_archs(rules_dir))
     if found is None:
         known = ", ".join(known_archs(rules_dir))
@@ -73,12 +74,12 @@ def relative(rules_dir: Path, arch: str) -> str:
 
 
 def space_path(rules_dir: Path, arch: str) -> Path:
-    """The space file of an architecture or of its nearest relative. Raises UserError without either."""
+    """The path of the space file that is used for an architecture. Raises UserError if there is none."""
     return rules_dir / f"space_{relative(rules_dir, arch)}.yaml"
 
 
 def stand_in_note(rules_dir: Path, arch: str) -> str:
-    """One line that names the relative whose space file serves this architecture; empty where it has its own."""
+    """One line that names the other architecture whose space file is used; "" if ``arch`` has its own."""
     found = relative(rules_dir, arch)
     return "" if found == arch else f"{arch} is not known: space and rules are those of its nearest relative, {found}"
 
@@ -86,9 +87,9 @@ def stand_in_note(rules_dir: Path, arch: str) -> str:
 def load(
     path: Path, arch: str, kind: str = FIRST_KIND, own_families: Mapping[str, Mapping[str, Any]] | None = None
 ) -> SpaceFile:
-    """Reads and checks the space file of a kind of problem. Raises UserError naming the file and the key.
+    """Reads and validates the space file of a kind of problem. Raises UserError naming the file and the key.
 
-    own_families: in place of the file's.
+    own_families: axes by family, used instead of those of the file.
     """
     document, workload = load_yaml(path, "space file"), workload_of(kind)
     where = printable(path)
@@ -180,17 +181,17 @@ def _check_positive(key: str, value: Any, where: str, *, whole: bool) -> None:
 
 
 def frame(space: SpaceFile) -> pd.DataFrame:
-    """All configurations of the axes, one row each: the column family, and one an axis."""
+    """All combinations of the axes, one row each, with the column ``family`` and one column per axis."""
     table: pd.DataFrame = workload_of(space.kind).frame(space.families)
     return table
 
 
 def configs_of(configs: pd.DataFrame, kind: str = FIRST_KIND) -> list[Config]:
-    """The configurations of all rows, in order."""
+    """The configurations of the rows, in order."""
     return workload_of(kind).configs_of(configs)
 
 
 def names(configs: pd.DataFrame, kind: str = FIRST_KIND) -> pd.Series:
-    """The name of every row; equal to ``Config.name`` (tested)."""
+    """``Config.name`` of every row."""
     found: pd.Series = workload_of(kind).names(configs)
     return found

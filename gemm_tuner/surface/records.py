@@ -168,7 +168,7 @@ class Tuned:
     def winner(self) -> Row:
         """The best row. Raises NoBestKernel, with the commonest reason, where there is none."""
         if self.best is None:
-            raise NoBestKernel(f"No best kernel found: {self.commonest_reason}", where=self.name)
+            raise NoBestKernel(f"No best kernel found: {self.most_common_reason}", where=self.name)
         return self.best
 
     @property
@@ -176,7 +176,7 @@ class Tuned:
         return [row.flat() for row in self.rows]
 
     @property
-    def commonest_reason(self) -> str:
+    def most_common_reason(self) -> str:
         """Why configurations have no time: the status and the reason that most share."""
         failed = [row for row in self.rows if row.status is not Status.OK and not row.baseline]
         if not failed:

@@ -10,7 +10,7 @@ import pytest
 from samples import TEMPLATES, config, device
 
 from gemm_tuner.compile.compile_tasks import (
-    in_turn,
+    interleaved,
     record_compiles,
     task_for,
     tasks_for,
@@ -96,7 +96,7 @@ def test_where_time_may_run_out_the_first_of_each_size_come_first(tmp_path: Path
     small, large = config(BLOCK_SIZE_M=64, BLOCK_SIZE_N=64), config(num_stages=5)
     fp16 = replace(PROBLEM, dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")
     states = [state_of(size, (small, large)) for size in (PROBLEM, fp16)]
-    wanted = in_turn((state, list(state.kept)) for state in states)
+    wanted = interleaved((state, list(state.kept)) for state in states)
     assert wanted == [(size, one) for one in (small, large) for size in (PROBLEM, fp16)]
     scripts = write_scripts(TEMPLATES, tmp_path, wanted, DEVICE.target)
     in_order, longest_first = (

@@ -14,19 +14,19 @@ from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK, UserError
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes, collect, size_file
-from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
+from gemm_tuner.gemm.size_sources.found import USUAL_M, CollectOptions
 
 DATA = ROOT / "tests" / "data" / "size_sources"
 FILES = sorted(path.name for path in DATA.iterdir() if path.name != "README.md")
 ROW, COL = Layout.ROW, Layout.COL
-FEW = Asked(m_values=(1, 64))
+FEW = CollectOptions(m_values=(1, 64))
 
 
-def sizes_of(name: str, asked: Asked = FEW) -> Sizes:
+def sizes_of(name: str, asked: CollectOptions = FEW) -> Sizes:
     return collect(DATA / name, asked)
 
 
-def problems_of(name: str, asked: Asked = FEW) -> list[GemmProblem]:
+def problems_of(name: str, asked: CollectOptions = FEW) -> list[GemmProblem]:
     return list(sizes_of(name, asked).problems)
 
 
@@ -147,7 +147,7 @@ def test_aiters_other_files_say_by_their_name_what_they_are_for(tmp_path: Path) 
     nameless = written(tmp_path, "shapes.csv", text)
     with pytest.raises(UserError, match="--aiter_op"):
         collect(nameless, FEW)
-    assert list(collect(nameless, Asked(op="a8w8_blockscale")).problems) == [block]
+    assert list(collect(nameless, CollectOptions(op="a8w8_blockscale")).problems) == [block]
     for name, words in (
         ("a8w8_blockscale_bpreshuffle_untuned_gemm.csv", "shuffled"),
         ("a4w4_blockscale_untuned_gemm.csv", "fp4"),
@@ -155,7 +155,9 @@ def test_aiters_other_files_say_by_their_name_what_they_are_for(tmp_path: Path) 
     ):
         with pytest.raises(UserError, match=words):
             collect(written(tmp_path, name, text), FEW)
-    assert [p.dtype_a for p in collect(tmp_path / "a8w8_untuned_gemm.csv", Asked(dtype="int8")).problems] == ["int8"]
+    assert [p.dtype_a for p in collect(tmp_path / "a8w8_untuned_gemm.csv", CollectOptions(dtype="int8")).problems] == [
+        "int8"
+    ]
 
 
 def test_a_log_names_n_and_k_once_for_all_ranks_and_m_is_asked_for() -> None:
@@ -166,12 +168,12 @@ def test_a_log_names_n_and_k_once_for_all_ranks_and_m_is_asked_for() -> None:
         (4, True),
         (5, True),
     ]
-    assert len(sizes_of("vllm.log", Asked()).problems) == len(USUAL_M)
+    assert len(sizes_of("vllm.log", CollectOptions()).problems) == len(USUAL_M)
 
 
 def test_the_device_in_a_log_says_which_fp8_unless_the_command_line_does() -> None:
     assert {p.dtype_a for p in problems_of("sglang.log")} == {"fp8_e4m3_fnuz"}
-    assert {p.dtype_b for p in problems_of("sglang.log", Asked(fp8="fp8_e4m3"))} == {"fp8_e4m3"}
+    assert {p.dtype_b for p in problems_of("sglang.log", CollectOptions(fp8="fp8_e4m3"))} == {"fp8_e4m3"}
     assert [r.text for r in sizes_of("sglang.log").remarks] == ["'E=128,N=192,device_name=NVIDIA_H200.json'"]
 
 
@@ -182,14 +184,14 @@ def test_aiters_log_says_m_and_the_csv_that_lacks_it() -> None:
     ]
 
 
-def layers_of(name: str, asked: Asked) -> dict[str, tuple[int, int, int]]:
+def layers_of(name: str, asked: CollectOptions) -> dict[str, tuple[int, int, int]]:
     """M, N and K of each layer at the first M; those that share a size under the first's name."""
     sizes = sizes_of(name, asked)
     return {origins[0]: (p.m, p.n, p.k) for p, origins in sizes.problems.items()}
 
 
 def test_llamas_layers_on_one_rank_and_on_eight() -> None:
-    one = Asked(m_values=(16,), lm_head=True)
+    one = CollectOptions(m_values=(16,), lm_head=True)
     assert layers_of("llama_config.json", one) == {
         "qkv": (16, 6144, 4096),
         "o": (16, 4096, 4096),
@@ -197,21 +199,21 @@ def test_llamas_layers_on_one_rank_and_on_eight() -> None:
         "down": (16, 4096, 14336),
         "lm_head": (16, 128256, 4096),
     }
-    assert layers_of("llama_config.json", Asked(m_values=(16,), tp=8)) == {
+    assert layers_of("llama_config.json", CollectOptions(m_values=(16,), tp=8)) == {
         "qkv": (16, 768, 4096),
         "o": (16, 4096, 512),
         "gate_up": (16, 3584, 4096),
         "down": (16, 4096, 1792),
     }
     # More ranks than heads of k and v: each rank has one of them.
-    assert layers_of("llama_config.json", Asked(m_values=(16,), tp=16))["qkv"] == (16, (2 + 2) * 128, 4096)
+    assert layers_of("llama_config.json", CollectOptions(m_values=(16,), tp=16))["qkv"] == (16, (2 + 2) * 128, 4096)
     with pytest.raises(UserError, match="32 attention heads cannot be split over 3 ranks"):
-        sizes_of("llama_config.json", Asked(tp=3))
+        sizes_of("llama_config.json", CollectOptions(tp=3))
 
 
 def test_deepseeks_layers_are_those_that_vllm_tunes() -> None:
-    sizes = sizes_of("deepseek_v3_config.json", Asked(m_values=(64,), tp=8))
-    assert layers_of("deepseek_v3_config.json", Asked(m_values=(64,), tp=8)) == {
+    sizes = sizes_of("deepseek_v3_config.json", CollectOptions(m_values=(64,), tp=8))
+    assert layers_of("deepseek_v3_config.json", CollectOptions(m_values=(64,), tp=8)) == {
         "qkv_a": (64, 2112, 7168),
         "q_b": (64, 3072, 1536),
         "kv_b": (64, 4096, 512),
@@ -232,7 +234,7 @@ def test_deepseeks_layers_are_those_that_vllm_tunes() -> None:
 
 
 def test_an_experts_even_share_of_the_tokens_is_rounded_up() -> None:
-    sizes = sizes_of("deepseek_v3_config.json", Asked(m_values=(1, 64, 100), tp=8, experts=True))
+    sizes = sizes_of("deepseek_v3_config.json", CollectOptions(m_values=(1, 64, 100), tp=8, experts=True))
     shares = [p.m for p, origins in sizes.problems.items() if "expert_down" in origins and p.k == 256]
     # 8 of 256 experts a token: 1/32, 2 and 3.125 rows; the shared expert has the same size at M = 1.
     assert shares == [1, 2, 4]
@@ -264,7 +266,9 @@ def config(tmp_path: Path, **changes: object) -> Path:
     ],
 )  # fmt: skip
 def test_quantised_weights(quantised: dict[str, object], kind: tuple[str, str], tmp_path: Path) -> None:
-    found = collect(config(tmp_path, quantization_config=quantised), Asked(m_values=(1,), lm_head=True)).problems
+    found = collect(
+        config(tmp_path, quantization_config=quantised), CollectOptions(m_values=(1,), lm_head=True)
+    ).problems
     assert {(p.dtype_a, p.scaling) for p, names in found.items() if "lm_head" not in names} == {kind}
     assert {(p.dtype_a, p.scaling, p.dtype_c) for p, n in found.items() if "lm_head" in n} == {("bf16", "none", "bf16")}
 
@@ -273,26 +277,26 @@ def test_weights_that_no_kernel_multiplies_are_refused_unless_others_are_asked_f
     path = config(tmp_path, quantization_config={"quant_method": "awq"})
     with pytest.raises(UserError, match=r"'awq'.*--dtype"):
         collect(path, FEW)
-    asked = Asked(m_values=(1,), dtype="fp8", scaling="row_col", fp8="fp8_e4m3_fnuz")
+    asked = CollectOptions(m_values=(1,), dtype="fp8", scaling="row_col", fp8="fp8_e4m3_fnuz")
     assert {(p.dtype_a, p.scaling) for p in collect(path, asked).problems} == {("fp8_e4m3_fnuz", "row_col")}
 
 
 def test_a_mixture_without_dense_layers_has_none(tmp_path: Path) -> None:
     changes = {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
-    sizes = collect(config(tmp_path, **changes), Asked(m_values=(1,)))
+    sizes = collect(config(tmp_path, **changes), CollectOptions(m_values=(1,)))
     assert [origins[0] for origins in sizes.problems.values()] == ["qkv", "o", "router"]
 
 
 def test_biases_and_models_that_are_not_known(tmp_path: Path) -> None:
-    qwen = collect(config(tmp_path, model_type="qwen2"), Asked(m_values=(1,)))
+    qwen = collect(config(tmp_path, model_type="qwen2"), CollectOptions(m_values=(1,)))
     assert {names[0]: p.bias for p, names in qwen.problems.items()}["qkv"] and not qwen.remarks
     both = config(tmp_path, attention_bias=True, mlp_bias=True)
-    assert all(p.bias for p in collect(both, Asked(m_values=(1,))).problems)
-    split = {names[0]: p.bias for p, names in collect(both, Asked(m_values=(1,), tp=2)).problems.items()}
+    assert all(p.bias for p in collect(both, CollectOptions(m_values=(1,))).problems)
+    split = {names[0]: p.bias for p, names in collect(both, CollectOptions(m_values=(1,), tp=2)).problems.items()}
     assert split == {"qkv": True, "o": False, "gate_up": True, "down": False}
     unknown = collect(config(tmp_path, model_type="brandnew"), FEW)
     assert unknown.remarks[0].kept and "'brandnew'" in unknown.remarks[0].text
-    plain = collect(config(tmp_path, model_type="starcoder2"), Asked(m_values=(1,)))
+    plain = collect(config(tmp_path, model_type="starcoder2"), CollectOptions(m_values=(1,)))
     assert {names[0]: p.n for p, names in plain.problems.items()}["up"] == 14336
 
 
@@ -320,14 +324,16 @@ GPT2 = {
 
 
 def test_the_layers_of_gpt_2(tmp_path: Path) -> None:
-    sizes = collect(written(tmp_path, "config.json", json.dumps(GPT2)), Asked(m_values=(7,), lm_head=True))
+    sizes = collect(written(tmp_path, "config.json", json.dumps(GPT2)), CollectOptions(m_values=(7,), lm_head=True))
     layers = {names[0]: (p.m, p.n, p.k, p.bias) for p, names in sizes.problems.items()}
     assert layers == {
         "qkv": (7, 3 * 768, 768, True), "o": (7, 768, 768, True), "up": (7, 3072, 768, True),
         "down": (7, 768, 3072, True), "lm_head": (7, 50257, 768, False),
     }  # fmt: skip
     assert not sizes.remarks
-    narrow = collect(written(tmp_path, "config.json", json.dumps({**GPT2, "n_inner": 1000})), Asked(m_values=(7,)))
+    narrow = collect(
+        written(tmp_path, "config.json", json.dumps({**GPT2, "n_inner": 1000})), CollectOptions(m_values=(7,))
+    )
     assert {names[0]: p.n for p, names in narrow.problems.items()}["up"] == 1000
 
 

@@ -12,7 +12,7 @@ import yaml
 from fault_runs import ROOT
 
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
-from gemm_tuner.space.reasons import said_once
+from gemm_tuner.space.reasons import reason_lines
 
 EXAMPLE = ROOT / "examples" / "kernels"
 SMALL = {"cases": {"rows": [5, 6], "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
@@ -53,4 +53,4 @@ def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:
 
 
 def test_each_reason_names_its_first_size() -> None:
-    assert list(said_once({"a": "x", "b": "y", "c": "x", "d": "x"})) == ["a and 2 more: x", "b: y"]
+    assert list(reason_lines({"a": "x", "b": "y", "c": "x", "d": "x"})) == ["a and 2 more: x", "b: y"]

@@ -17,7 +17,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.search import SEARCHES, Search, SizeView, make_search
 from gemm_tuner.search.genetic import Genetic
 from gemm_tuner.search.guided import MORE_FIRST, Guided
-from gemm_tuner.search.nearness import neighbours, spread
+from gemm_tuner.search.nearness import diverse_sample, neighbours
 from gemm_tuner.space import prune
 
 H200 = device("sm_90")
@@ -208,7 +208,7 @@ def test_neighbours_differ_in_one_axis_by_one_step_or_any_of_the_launch() -> Non
 
 def test_the_first_choice_is_predicted_fast_and_not_all_alike() -> None:
     size = views()[2]
-    alike, varied = (spread(size.candidates, 20, cost) for cost in (0.0, 2.0))
+    alike, varied = (diverse_sample(size.candidates, 20, cost) for cost in (0.0, 2.0))
     assert alike == size.by_prediction()[:20]
     assert alike[0] == varied[0]
     tiles = [

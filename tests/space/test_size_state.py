@@ -188,7 +188,7 @@ def test_a_configuration_outside_the_ranking_can_be_chosen(state: SizeState) -> 
 
 def test_a_reason_that_most_failures_share_is_said_once(state: SizeState) -> None:
     """Triton's messages quote source lines above what they say; numbers differ from one configuration to the next."""
-    assert state.commonest_reason() == ""
+    assert state.most_common_reason() == ""
     for number, name in enumerate(state.kept):
         state.record(
             name, Status.COMPILE_ERROR, f"CompilationError: at {number}:5:\n  tl.arange(0, 3)\n  ^\nno power of 2"
@@ -197,4 +197,4 @@ def test_a_reason_that_most_failures_share_is_said_once(state: SizeState) -> Non
     state.record(first, Status.COMPILE_TIMEOUT, "took more than 60 s")
     state.record(second, Status.OK, "compiled")
     count = len(state.kept)
-    assert state.commonest_reason() == f"{count - 2} of {count} say: CompilationError: no power of 2"
+    assert state.most_common_reason() == f"{count - 2} of {count} say: CompilationError: no power of 2"

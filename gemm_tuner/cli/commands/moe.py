@@ -16,7 +16,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import NAMES as SERVED_GEMMS
 from gemm_tuner.gemm.size_sources import collect
-from gemm_tuner.gemm.size_sources.found import Asked
+from gemm_tuner.gemm.size_sources.found import CollectOptions
 from gemm_tuner.gemm.sizes import SizeEntry, load_file, sizes_of
 from gemm_tuner.moe import kernel_source, model_config, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
@@ -131,8 +131,8 @@ def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
         return ()
     if arguments.source is None:
         raise UserError("needs a model's layers", where="--dense", accepted="--from config.json")
-    asked = Asked(m_values=arguments.m, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
-    return tuple(map(SizeEntry, collect.collect(arguments.source, asked, "huggingface").problems))
+    options = CollectOptions(m_values=arguments.m, tp=arguments.tp or 1, fp8=arguments.fp8 or "")
+    return tuple(map(SizeEntry, collect.collect(arguments.source, options, "huggingface").problems))
 
 
 def is_size_file(source: Path | None) -> bool:

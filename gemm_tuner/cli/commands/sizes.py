@@ -17,7 +17,7 @@ from gemm_tuner.gemm.problem_keys import problem_row
 from gemm_tuner.gemm.size_sources import collect
 from gemm_tuner.gemm.size_sources.aiter import OPERATORS
 from gemm_tuner.gemm.size_sources.collect import SOURCES, Sizes
-from gemm_tuner.gemm.size_sources.found import USUAL_M, Asked
+from gemm_tuner.gemm.size_sources.found import USUAL_M, CollectOptions
 from gemm_tuner.moe import model_config
 from gemm_tuner.moe.problem import MoeProblem, check
 from gemm_tuner.moe.servers import GRID, SERVERS
@@ -78,7 +78,7 @@ def add_flags(parser: Parser) -> None:
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     """Raises UserError for a file without sizes, EnvironmentFault for a size file that cannot be written."""
-    asked = Asked(
+    options = CollectOptions(
         m_values=arguments.m,
         fp8=arguments.fp8 or "",
         op=arguments.aiter_op or "",
@@ -88,7 +88,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         lm_head=arguments.lm_head,
         experts=arguments.experts,
     )
-    sizes = collect.collect(arguments.source, asked, arguments.format or "")
+    sizes = collect.collect(arguments.source, options, arguments.format or "")
     layers = moe_layers(arguments) if arguments.moe else []
     lines = ["# Fused MoE layers: tune_gemm.py moe --from THIS_FILE --kernel_from PATH", *map(moe_line, layers)]
     text = collect.size_file(sizes, arguments.source) + ("\n".join(lines) + "\n" if layers else "")

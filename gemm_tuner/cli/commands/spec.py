@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.kernels.program_spec import ProgramSpec
 from gemm_tuner.kernels.program_spec_file import read_spec
 from gemm_tuner.pipeline import spec_profile, spec_run
-from gemm_tuner.pipeline.spec_run import SEARCHES, Asked, SpecRun
+from gemm_tuner.pipeline.spec_run import SEARCHES, SpecOptions, SpecRun
 from gemm_tuner.report import spec_files, spec_preview, spec_text
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.store.spec_journal import folder_of
@@ -99,9 +99,9 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if arguments.compile_only and not spec.build:
         raise UserError(f"{spec.path} has no build line", where="--compile_only", accepted="a spec with build:")
     fresh, how = arguments.fresh or checks, (arguments.search, arguments.budget, arguments.compile_only)
-    asked = Asked(tune, arguments.rounds, fresh, arguments.output_dir, *how)
+    options = SpecOptions(tune, arguments.rounds, fresh, arguments.output_dir, *how)
     with bug_report.belongs_to(folder_of(spec, arguments.output_dir)):
-        run = spec_run.run(spec, asked, shown.log)
+        run = spec_run.run(spec, options, shown.log)
         if arguments.compile_only and not run.interrupted:
             failed = spec_text.show_builds(run, shown.out)
             return EXIT_UNVERIFIED if failed else EXIT_OK

@@ -1,1 +1,1 @@
-"""What Python must know of each kernel family: one module a family, named as its template."""
+"""Properties of each kernel family that Python code depends on: one module per family, named like its template."""

@@ -1,4 +1,4 @@
-"""The facts of a kernel family that Python must know, and the look-up by name."""
+"""The properties of a kernel family that Python code depends on, and the lookup by name."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ import numpy.typing as npt
 
 from gemm_tuner.gemm import families
 
-# Packages outside this one name modules with a FAMILY in this group of entry points: ``gemm_rows = package.module``.
+# Other packages register modules with a FAMILY in this entry point group: ``gemm_rows = package.module``.
 ENTRY_POINTS = "gemm_tuner.gemm_families"
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The defaults are those of a kernel that computes one tile of C a program with the matrix unit, and loads through
-    pointers.
+    """Properties of a kernel family. The defaults describe a kernel in which each program computes one tile of C with
+    the matrix unit and loads through pointers.
 
     by_descriptors:     loads tiles through TMA descriptors where the architecture has them.
-    packs:              copies operands whose rows descriptors do not take, and so takes all rows.
-    is_tiled:           the general heuristics about tiles hold (rules/heuristics.py).
-    takes_any_m:        M is no specialised argument where A is row-major: its template has do_not_specialize for it.
-    by_small_side:      the smaller of M and N is kept whole: another kernel is compiled where it is M than where it is
-                        N, and checks keep it.
-    pads_partial_sums:  partial sums are whole tiles, not M x N.
-    on_cores:           multiplies on the ordinary cores, at the rate of fp32, not in the matrix unit.
-    adds_in_one_launch: slices of K are added in the kernel itself, not by a second one.
-    fills_last_wave:    the work of the last wave is shared out over all SMs.
-    work_items:         how many pieces of work a persistent grid shares out, from tiles and blocks of K.
+    packs:              first copies operands whose rows are not aligned for descriptors, so it accepts any row length.
+    is_tiled:           the general heuristics about tiles apply (rules/heuristics.py).
+    takes_any_m:        for a row-major A, M is not a specialized argument: the template has do_not_specialize for it.
+    by_small_side:      the smaller of M and N is in one tile. The kernel for a small M differs from that for a small N,
+                        and checks keep that side's size.
+    pads_partial_sums:  partial sums are stored as whole tiles, not as M x N.
+    on_cores:           multiplies with ordinary instructions at the fp32 rate, not with the matrix unit.
+    adds_in_one_launch: slices of K are added in the same kernel, not in a second one.
+    fills_last_wave:    the work of the last wave is distributed over all SMs.
+    work_items:         number of work items of a persistent grid, from the numbers of tiles and of blocks of K.
     """
 
     name: str
@@ -64,17 +64,17 @@ def known_families() -> dict[str, Family]:
 
 
 def family_of(name: str) -> Family:
-    """A family by its name; one without a module is a plain tile."""
+    """A family by its name; a family without a module has the default properties."""
     return known_families().get(name) or Family(name, is_tiled=False)
 
 
 def names_of(has: Callable[[Family], bool]) -> tuple[str, ...]:
-    """The known families that have a property, sorted."""
+    """The names of the known families for which ``has`` is true, sorted."""
     return tuple(sorted(name for name, family in known_families().items() if has(family)))
 
 
 def rows_of(family_column: Any, has: Callable[[Family], bool]) -> npt.NDArray[np.bool_]:
-    """Which rows of a column of names are families that have a property."""
+    """For each row of a column of family names, whether ``has`` is true for that family."""
     column = np.asarray(family_column)
     found: npt.NDArray[np.bool_] = np.isin(column, [name for name in set(column.tolist()) if has(family_of(name))])
     return found

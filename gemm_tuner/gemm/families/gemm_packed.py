@@ -1,4 +1,4 @@
-"""Operands whose rows do not start at multiples of 16 bytes are copied to where they do, then multiplied."""
+"""Operands whose rows do not start at multiples of 16 bytes are copied to aligned rows, then multiplied."""
 
 from __future__ import annotations
 

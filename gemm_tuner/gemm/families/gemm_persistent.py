@@ -1,4 +1,4 @@
-"""As many programs as fit on the GPU, each with several tiles."""
+"""A persistent kernel: as many programs as fit on the GPU at once, each of which computes several tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices of K in one launch: the last program of a tile adds them up in order."""
+"""Split-K in one launch: the last program of a tile adds the slices of K, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A persistent grid that shares out blocks of K, so that the last wave is full."""
+"""Stream-K: a persistent grid that distributes blocks of K instead of tiles, so that the last wave is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program a tile, loads through pointers."""
+"""One program per tile, loads through pointers."""
 
 from __future__ import annotations
 

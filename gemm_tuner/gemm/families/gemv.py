@@ -1,4 +1,4 @@
-"""A few rows or columns, kept whole: dot products on the ordinary cores."""
+"""For a few rows or columns, all in one tile: dot products with ordinary instructions."""
 
 from __future__ import annotations
 

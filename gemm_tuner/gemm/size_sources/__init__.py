@@ -1,1 +1,1 @@
-"""Size lists out of what other tools leave behind: one module a source, each from text to ``found.Read``."""
+"""Collects sizes from files of other tools. Each module reads one kind of file, from text to ``found.Read``."""

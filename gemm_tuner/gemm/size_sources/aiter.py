@@ -1,7 +1,7 @@
-"""AITER's untuned CSV, such as ``a8w8_blockscale_untuned_gemm.csv``: a header with M, N and K, one GEMM a row.
+"""Sizes from AITER's untuned CSV files, such as ``a8w8_blockscale_untuned_gemm.csv``: one GEMM per row.
 
-A is [M, K] and the weight [N, K], both row-major: x @ weight.T, so B is column-major here. Only the file of bf16 names
-all types; of the others the file's name, or ``--aiter_op``, says what the operator is.
+A is [M, K] and the weight [N, K], both row-major: x @ weight.T, so B is column-major here. Only the file of the bf16
+operator has columns for the types; for the others the file's name or ``--aiter_op`` gives the operator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
+from gemm_tuner.gemm.size_sources.found import CannotExpress, CollectOptions, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _DIMENSIONS = ("M", "N", "K")
@@ -28,9 +28,10 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator of AITER. fault: why it cannot be expressed, if it cannot.
+    """An operator of AITER. fault: why it cannot be expressed as a GemmProblem; "" if it can.
 
-    dtype: of A and B where the row does not say; ``fp8`` for the GPU's own e4m3; empty where it must.
+    dtype: type of A and B if the row does not name it; ``fp8`` means the e4m3 type of the GPU; "" if the row must name
+           it.
     """
 
     dtype: str
@@ -39,7 +40,7 @@ class Operator:
 
 
 _SHUFFLED = "its weights are shuffled for the matrix cores, no plain matrix"
-# The longest name first: one is part of another.
+# Longest names first, because some contain others.
 OPERATORS = {
     "a8w8_blockscale_bpreshuffle": Operator("fp8", "block", _SHUFFLED),
     "a4w4_blockscale": Operator("fp8", "block", "no kernel here multiplies fp4"),
@@ -54,27 +55,27 @@ OPERATORS = {
 
 
 def matches(text: str) -> bool:
-    """Whether the first line is a header with M, N and K."""
+    """Whether the first line is a header with the columns M, N and K."""
     return set(_DIMENSIONS) <= set(_columns(text.partition("\n")[0]))
 
 
 def _columns(line: str) -> list[str]:
-    """The cells of a line; AITER writes none that needs quotes."""
+    """The cells of a line; AITER writes no cells that need quotes."""
     return [cell.strip() for cell in line.split(",")]
 
 
 def operator_in(name: str) -> str:
-    """The operator that the name of a file gives away; empty for none."""
+    """The operator in the name of a file; "" if there is none."""
     return next((known for known in OPERATORS if known in name.casefold()), "")
 
 
-def read(text: str, asked: Asked, path: Path) -> Read:
-    """The rows of the file. Raises UserError when nothing says what the operator is."""
+def read(text: str, options: CollectOptions, path: Path) -> Read:
+    """The rows of the file. Raises UserError if the operator is unknown."""
     if not matches(text):
         raise UserError("has no header with M, N and K", accepted="such as M,N,K or M,N,K,q_dtype_w")
     lines = text.split("\n")
     header = _columns(lines[0])
-    op = asked.op or ("a16w16" if "dtype" in header else "") or operator_in(path.name)
+    op = options.op or ("a16w16" if "dtype" in header else "") or operator_in(path.name)
     if not op and "q_dtype_w" in header:
         op = "a8w8"
     if not op:
@@ -88,7 +89,7 @@ def read(text: str, asked: Asked, path: Path) -> Read:
             continue
         try:
             row = dict(zip(header, cells, strict=True))
-            found.append(Found(problem(row, op, asked), f"line {number}"))
+            found.append(Found(problem(row, op, options), f"line {number}"))
         except CannotExpress as error:
             remarks.append(Remark(number, show(line), str(error)))
         except ValueError:
@@ -96,15 +97,15 @@ def read(text: str, asked: Asked, path: Path) -> Read:
     return Read(tuple(found), tuple(remarks))
 
 
-def problem(row: dict[str, str], op: str, asked: Asked) -> GemmProblem:
-    """The problem of a row, by column. Raises CannotExpress."""
-    operator, fp8 = OPERATORS[op], asked.fp8 or "fp8_e4m3"
+def problem(row: dict[str, str], op: str, options: CollectOptions) -> GemmProblem:
+    """The problem of a row (column name to cell). Raises CannotExpress."""
+    operator, fp8 = OPERATORS[op], options.fp8 or "fp8_e4m3"
     if operator.fault:
         raise CannotExpress(operator.fault)
     entry: dict[str, Any] = {key: _count(row, key) for key in _DIMENSIONS}
     if _flag(row, "bpreshuffle"):
         raise CannotExpress(_SHUFFLED)
-    named = row.get("dtype") or row.get("q_dtype_w") or asked.dtype or operator.dtype
+    named = row.get("dtype") or row.get("q_dtype_w") or options.dtype or operator.dtype
     if not named:
         raise CannotExpress("has no q_dtype_w to say whether it is int8 or fp8: say so by --dtype")
     dtype = _dtype(named, fp8)
@@ -120,7 +121,7 @@ def _is_short(dtype: str) -> bool:
 
 
 def _dtype(name: str, fp8: str) -> str:
-    """Our name of a type; of ours it is that. Raises CannotExpress."""
+    """This tool's name of an AITER type; its own names are accepted too. Raises CannotExpress."""
     if name == "fp8":
         return fp8
     if name in TYPES.values():
@@ -137,7 +138,7 @@ def _count(row: dict[str, str], key: str) -> int:
 
 
 def _flag(row: dict[str, str], key: str) -> bool:
-    """A column of True and False; False without it. Raises CannotExpress for anything else."""
+    """The value of a boolean column; False if the column is missing. Raises CannotExpress for other values."""
     value = row.get(key, "False")
     if value not in ("True", "False", "1", "0"):
         raise CannotExpress(f"{key} is {show(value)}")

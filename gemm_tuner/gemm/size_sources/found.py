@@ -1,4 +1,5 @@
-"""What a source gives: problems with what they are for, and what could not be expressed, by line."""
+"""The result of reading a source: problems with their origins, and remarks about entries that were changed or left
+out."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ USUAL_M = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line adds to a file; an empty text means that the file decides.
+class CollectOptions:
+    """Values from the command line; an empty text means that the file decides.
 
-    m_values: rows of A, for the sources that know N and K only.
-    fp8:      name of the e4m3 type, where a source says no more than fp8.
-    op:       AITER's operator, where a CSV of AITER does not name it.
-    dtype:    of A and B, in place of what a model's config.json says, or where a CSV of AITER is silent.
-    scaling:  in place of what a model's config.json says.
-    tp:       ranks that a model's layers are split over. lm_head: with the output layer.
-    experts:  with one expert's layers, at its even share of the tokens.
+    m_values: values of M, for sources that have N and K only.
+    fp8:      name of the e4m3 type, for sources that only say fp8.
+    op:       AITER's operator, if a CSV of AITER does not name it.
+    dtype:    type of A and B, overriding a model's config.json, or if a CSV of AITER does not name it.
+    scaling:  overrides a model's config.json.
+    tp:       tensor-parallel ranks over which a model's layers are split.
+    lm_head:  include the output layer.
+    experts:  include the layers of one expert, at an even share of the tokens.
     """
 
     m_values: tuple[int, ...] = USUAL_M
@@ -37,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A problem and where it is from: a layer's name, or a line."""
+    """A problem and its origin: the name of a layer, or a line."""
 
     problem: GemmProblem
     origin: str
@@ -45,10 +47,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something in the file that is not as it stands among the sizes.
+    """An entry of the file that was changed or left out.
 
-    line: counted from 1; 0 where a line means nothing.
-    kept: the size is among the sizes, in the way that ``why`` says; else it is left out.
+    line: counted from 1; 0 if the file has no meaningful lines.
+    kept: the size is included, changed as ``why`` says; otherwise it is left out.
     """
 
     line: int
@@ -63,18 +65,18 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """All of a file."""
+    """Everything that was read from one file."""
 
     found: tuple[Found, ...]
     remarks: tuple[Remark, ...]
 
 
 class CannotExpress(Exception):
-    """An entry that no problem of this tuner is; the message says why."""
+    """An entry cannot be expressed as a problem of this tuner; the message says why."""
 
 
 def expressed(entry: dict[str, Any]) -> GemmProblem:
-    """The problem of an entry in the keys of a size file. Raises CannotExpress."""
+    """The problem of an entry that uses the keys of a size file. Raises CannotExpress."""
     try:
         return problem_of(entry, "", Defaults())
     except UserError as error:

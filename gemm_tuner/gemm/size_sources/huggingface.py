@@ -1,4 +1,4 @@
-"""A model's config.json, as on Hugging Face: its linear layers at the numbers of tokens asked for, and their types."""
+"""Sizes from a Hugging Face model's config.json: its linear layers with their types, at the requested values of M."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults, problem_of
 from gemm_tuner.gemm.size_sources import layers
-from gemm_tuner.gemm.size_sources.found import Asked, Found, Read, Remark
+from gemm_tuner.gemm.size_sources.found import CollectOptions, Found, Read, Remark
 from gemm_tuner.gemm.size_sources.layers import Layer, Model
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import parse_json
 
 MAX_CHARS = 16 * 2**20
-# Any of these keys makes a JSON file a model's config.
+# A JSON file with any of these keys is taken for a model's config.json.
 _MARKS = ("hidden_size", "n_embd", "model_type", "architectures")
 
 
@@ -25,8 +25,8 @@ def matches(text: str) -> bool:
     return text.lstrip().startswith("{") and any(f'"{key}"' in text for key in _MARKS)
 
 
-def read(text: str, asked: Asked, path: Path) -> Read:
-    """The layers of the model. Raises UserError for a config.json that lacks what they are made of."""
+def read(text: str, options: CollectOptions, path: Path) -> Read:
+    """The layers of the model. Raises UserError if config.json lacks a required number."""
     where = printable(path)
     if len(text) > MAX_CHARS:
         raise UserError("is too large for a model's config", where=where, accepted=f"up to {MAX_CHARS >> 20} MiB")
@@ -39,18 +39,18 @@ def read(text: str, asked: Asked, path: Path) -> Read:
         raise UserError(what, where=where, accepted=accepted)
     inherited = {key: whole[key] for key in ("torch_dtype", "dtype", "quantization_config") if key in whole}
     config = {**inherited, **config}
-    model = Model(config, asked.tp, where)
-    types = of_config(config, asked, where)
+    model = Model(config, options.tp, where)
+    types = of_config(config, options, where)
     found: list[Found] = []
     remarks: list[Remark] = []
     if model.model_type not in layers.KNOWN:
         why = "is not known here and read as Llama's: q, k and v in one product, gate and up in one"
         remarks.append(Remark(0, f"model_type {show(model.model_type)}", why, kept=True))
-    for layer in layers.of_model(model, lm_head=asked.lm_head):
-        if layer.experts and not asked.experts:
+    for layer in layers.of_model(model, lm_head=options.lm_head):
+        if layer.experts and not options.experts:
             remarks.append(_experts_left_out(layer))
             continue
-        found.extend(Found(problem, layer.name) for problem in _problems(layer, types, asked, where))
+        found.extend(Found(problem, layer.name) for problem in _problems(layer, types, options, where))
     return Read(tuple(found), tuple(remarks))
 
 
@@ -59,12 +59,12 @@ def _experts_left_out(layer: Layer) -> Remark:
     return Remark(0, what, "many products of unequal M in one kernel; --experts takes one expert's even share")
 
 
-def _problems(layer: Layer, types: Weights, asked: Asked, where: str) -> list[GemmProblem]:
-    """A layer at every number of tokens; of a mixture, at an expert's even share, rounded up."""
+def _problems(layer: Layer, types: Weights, options: CollectOptions, where: str) -> list[GemmProblem]:
+    """A layer at every value of M; for an expert's layer, at an even share of the tokens, rounded up."""
     dtype, scaling = (types.plain, "none") if layer.plain else (types.dtype, types.scaling)
     common: dict[str, Any] = {"N": layer.n, "K": layer.k, "dtype_a": dtype, "dtype_b": dtype, "dtype_c": types.plain}
     common.update(layout_b="col", bias=layer.bias, scaling=scaling)
-    rows = [-(-m * layer.chosen // layer.experts) if layer.experts else m for m in asked.m_values]
+    rows = [-(-m * layer.chosen // layer.experts) if layer.experts else m for m in options.m_values]
     return [problem_of({"M": m, **common}, f"{where}, {layer.name}", Defaults()) for m in rows]
 
 
@@ -74,31 +74,32 @@ _OTHER_WAY = "name types that are to be tuned by --dtype, and --scaling if they 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """dtype: of A and B of most layers. plain: of the layers that are not quantised, and of C."""
+    """dtype: type of A and B of most layers. plain: type of unquantized layers, and of C."""
 
     dtype: str
     scaling: str
     plain: str
 
 
-def of_config(config: dict[str, Any], asked: Asked, where: str) -> Weights:
-    """The types. Raises UserError for weights that no kernel here multiplies, unless others are asked for."""
+def of_config(config: dict[str, Any], options: CollectOptions, where: str) -> Weights:
+    """The types of the model. Raises UserError for weights that no kernel here multiplies, unless the command line
+    gives other types."""
     named = str(config.get("torch_dtype") or config.get("dtype") or "bfloat16").removeprefix("torch.")
     plain = _TORCH.get(named)
     if plain is None:
         raise UserError(f"torch_dtype is {show(named)}", where=where, accepted=", ".join(_TORCH))
-    if asked.dtype:
-        dtype = (asked.fp8 or "fp8_e4m3") if asked.dtype == "fp8" else asked.dtype
-        return Weights(dtype, asked.scaling or "none", plain)
+    if options.dtype:
+        dtype = (options.fp8 or "fp8_e4m3") if options.dtype == "fp8" else options.dtype
+        return Weights(dtype, options.scaling or "none", plain)
     quantised = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(quantised, dict):
-        return Weights(plain, asked.scaling or "none", plain)
+        return Weights(plain, options.scaling or "none", plain)
     dtype, scaling = _quantised(quantised, where)
-    return Weights((asked.fp8 or "fp8_e4m3") if dtype == "fp8" else dtype, asked.scaling or scaling, plain)
+    return Weights((options.fp8 or "fp8_e4m3") if dtype == "fp8" else dtype, options.scaling or scaling, plain)
 
 
 def _quantised(quantised: dict[str, Any], where: str) -> tuple[str, str]:
-    """(dtype, scaling) of quantised layers. Raises UserError."""
+    """(dtype, scaling) of quantized layers. Raises UserError."""
     method = quantised.get("quant_method")
     if method == "fp8":
         block = quantised.get("weight_block_size")
@@ -119,7 +120,7 @@ def _quantised(quantised: dict[str, Any], where: str) -> tuple[str, str]:
 
 
 def _compressed(quantised: dict[str, Any]) -> tuple[str, str] | None:
-    """(dtype, scaling) where the first group has 8-bit weights and inputs, else None."""
+    """(dtype, scaling) of compressed-tensors, if the first group has 8-bit weights and inputs; else None."""
     groups = quantised.get("config_groups")
     group = next(iter(groups.values()), None) if isinstance(groups, dict) else None
     weights, inputs = (

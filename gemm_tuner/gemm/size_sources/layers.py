@@ -1,8 +1,9 @@
-"""The linear layers of a transformer as (N, K), by its config.json and the ranks that share each layer.
+"""The linear layers of a transformer as (N, K), from its config.json and the number of tensor-parallel ranks.
 
-Attention's and the MLP's first layers are split by columns and their last by rows, as Megatron-LM does and vLLM and
-SGLang after it: N / tp, K / tp. q, k and v are one product, and gate and up are. Heads of k and v that are fewer than
-the ranks are repeated. DeepSeek's latent attention (MLA) projects down in one product on every rank and up by heads.
+As in Megatron-LM, vLLM and SGLang, the first layers of attention and MLP are split by columns (N / tp) and the last by
+rows (K / tp). q, k and v are one product, and so are gate and up. If k and v have fewer heads than there are ranks, the
+heads are replicated. The down projections of DeepSeek's latent attention (MLA) are one product, replicated on every
+rank; the up projections are split by heads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.gemm.problem import MAX_DIMENSION
 from gemm_tuner.system.documents import show
 
-# The MLP of these has one layer up, not gate and up; that of others is taken to have both.
+# Models whose MLP has a single up projection; all others are assumed to have gate and up.
 _NOT_GATED = ("gpt2", "gpt_neox", "phi", "starcoder2", "nemotron")
 _QKV_BIAS = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl")
 KNOWN = (
@@ -22,15 +23,15 @@ KNOWN = (
     *("gemma2", "gemma3", "gemma3_text", "phi3", "deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe", *_NOT_GATED),
 )
 NEEDED = ("hidden_size", "intermediate_size", "num_attention_heads")
-# GPT-2's names of the same numbers (transformers, GPT2Config).
+# GPT-2's names for the same numbers (transformers, GPT2Config).
 _OTHER_NAMES = {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_attention_heads": "n_head"}
 _EXPERT_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """C[M, n] = A[M, k] @ weight[n, k].T. plain: not quantised. experts, chosen: of a mixture, how many there are, and
-    how many a token goes to; 0 for a layer that all tokens go through."""
+    """C[M, n] = A[M, k] @ weight[n, k].T. plain: not quantized. experts, chosen: for a mixture of experts, the number
+    of experts, and to how many of them a token is routed; 0 for a layer that all tokens pass through."""
 
     name: str
     n: int
@@ -42,7 +43,7 @@ class Layer:
 
 
 def with_usual_names(config: dict[str, Any]) -> dict[str, Any]:
-    """A config with the usual names for GPT-2's; its layers all have a bias, and no n_inner is 4 n_embd."""
+    """GPT-2's config with the usual names. All its layers have a bias, and a missing n_inner means 4 n_embd."""
     named = {usual: config[other] for usual, other in _OTHER_NAMES.items() if config.get(other) is not None}
     if type(config.get("n_embd")) is int:
         named.setdefault("intermediate_size", 4 * config["n_embd"])
@@ -52,7 +53,7 @@ def with_usual_names(config: dict[str, Any]) -> dict[str, Any]:
 
 
 class Model:
-    """A config.json and the ranks; raises UserError for a number that is not there or does not divide."""
+    """A config.json and the number of ranks; its methods raise UserError for a missing or indivisible number."""
 
     def __init__(self, config: dict[str, Any], tp: int, where: str) -> None:
         self.config, self.tp, self.where = config, tp, where
@@ -71,7 +72,7 @@ class Model:
         return value
 
     def share(self, count: int, of: str) -> int:
-        """What a rank has of a count that is split evenly."""
+        """One rank's part of a count that is split evenly. of: a noun for the error message."""
         if count % self.tp:
             raise UserError(f"{count} {of} cannot be split over {self.tp} ranks", where="--tp",
                             accepted=f"a divisor of {count}")  # fmt: skip
@@ -82,7 +83,7 @@ class Model:
 
 
 def of_model(model: Model, *, lm_head: bool) -> list[Layer]:
-    """All linear layers, those of different sizes once."""
+    """All linear layers; layers of equal size once."""
     layers = _latent_attention(model) if model.config.get("kv_lora_rank") else _attention(model)
     experts = next((model.number(key) for key in _EXPERT_COUNTS if model.config.get(key) is not None), 0)
     if experts:
@@ -104,7 +105,7 @@ def _attention(model: Model) -> list[Layer]:
     bias = model.flag("attention_bias")
     return [
         Layer("qkv", (mine + 2 * mine_kv) * width, model.hidden, bias=bias or model.model_type in _QKV_BIAS),
-        # Split by rows, one rank alone adds the bias, after the sum.
+        # A layer that is split by rows has no bias here: one rank adds it after the sum over ranks.
         Layer("o", model.hidden, mine * width, bias=bias and model.tp == 1),
     ]
 
@@ -124,7 +125,7 @@ def _latent_attention(model: Model) -> list[Layer]:
 
 
 def _mlp(model: Model, prefix: str, width: int, experts: int = 0, chosen: int = 0) -> list[Layer]:
-    """The layers up and down; width: of the inner vector, before it is split."""
+    """The up and down layers. width: of the inner vector, before it is split."""
     inner = model.share(width, f"{prefix or 'MLP '}columns")
     bias = model.flag("mlp_bias") and not experts
     gated = model.model_type not in _NOT_GATED
@@ -137,7 +138,7 @@ def _mlp(model: Model, prefix: str, width: int, experts: int = 0, chosen: int = 
 
 
 def _mixture(model: Model, experts: int) -> list[Layer]:
-    """The router, what all tokens share, and the experts."""
+    """The router, the shared experts, and the experts."""
     width = model.number("moe_intermediate_size", model.number("intermediate_size", 0) or None)
     layers = [Layer("router", experts, model.hidden, plain=True)]
     shared = model.number("shared_expert_intermediate_size", model.number("n_shared_experts", 0) * width)

@@ -1,7 +1,7 @@
-"""Logs of vLLM, SGLang and AITER: the lines that say that a tuned config was not found.
+"""Sizes from logs of vLLM, SGLang and AITER: the lines that say that no tuned configuration was found.
 
-vLLM and SGLang name the file that they looked for, with N and K and without M: the rows of A are those asked for.
-AITER says M as well. A is [M, K] and the weight [N, K], both row-major, so B is column-major here.
+vLLM and SGLang name the missing file, with N and K but without M, so the values of M come from the command line. AITER
+also logs M. A is [M, K] and the weight [N, K], both row-major, so B is column-major here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.gemm.size_sources import aiter
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
+from gemm_tuner.gemm.size_sources.found import CannotExpress, CollectOptions, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _SERVED = re.compile(r"[Cc]onfig file not found at \[?'?(?:[^'\"\n]*?/)?((?:E=\d+,)?N=\d[^/'\"]*?\.json)")
@@ -20,7 +20,7 @@ _DENSE = re.compile(
 )
 _AITER = re.compile(r"shape is M:\s*(\d+),\s*N:\s*(\d+),\s*K:\s*(\d+)(.*?)not found tuned config in ([^\s,]+)")
 _AITER_FIELD = re.compile(r"(dtype|otype|bias|scaleAB|bpreshuffle)='?([\w.]+)'?")
-# e4m3 of these GPUs is fnuz: MI300's matrix cores, gfx942.
+# On these GPUs (gfx942) e4m3 is the fnuz encoding.
 _FNUZ_DEVICES = re.compile("MI3(?:00|08|25)")
 
 
@@ -28,8 +28,8 @@ def matches(text: str) -> bool:
     return bool(_SERVED.search(text) or _AITER.search(text))
 
 
-def read(text: str, asked: Asked, path: Path) -> Read:
-    """The GEMMs of a log; ranks repeat each other's lines, and a file or a shape counts at its first."""
+def read(text: str, options: CollectOptions, path: Path) -> Read:
+    """The GEMMs of a log. A file or shape counts once, because all ranks log the same lines."""
     found: list[Found] = []
     remarks: list[Remark] = []
     seen: set[str] = set()
@@ -40,15 +40,15 @@ def read(text: str, asked: Asked, path: Path) -> Read:
             continue
         seen.add(what)
         try:
-            problems = _served(what, asked) if served else [_shape(shape, asked)] if shape else []
+            problems = _served(what, options) if served else [_shape(shape, options)] if shape else []
             found.extend(Found(problem, f"line {number}") for problem in problems)
         except CannotExpress as error:
             remarks.append(Remark(number, show(what), str(error)))
     return Read(tuple(found), tuple(remarks))
 
 
-def _served(name: str, asked: Asked) -> list[GemmProblem]:
-    """The GEMMs of a file that vLLM or SGLang looked for. Raises CannotExpress."""
+def _served(name: str, options: CollectOptions) -> list[GemmProblem]:
+    """The GEMMs for a file that vLLM or SGLang did not find. Raises CannotExpress."""
     if name.startswith("E="):
         raise CannotExpress("is a fused mixture of experts, many products in one kernel, and its name does not say K")
     dense = _DENSE.fullmatch(name)
@@ -59,18 +59,18 @@ def _served(name: str, asked: Asked) -> list[GemmProblem]:
         raise CannotExpress(f"{show(dtype)} with scales of blocks: such scales are for fp8 only")
     if (dense[5], dense[6]) != (str(SCALE_BLOCK), str(SCALE_BLOCK)):
         raise CannotExpress(f"only blocks of {SCALE_BLOCK} x {SCALE_BLOCK} have scales here")
-    fp8 = asked.fp8 or ("fp8_e4m3_fnuz" if _FNUZ_DEVICES.search(device) else "fp8_e4m3")
+    fp8 = options.fp8 or ("fp8_e4m3_fnuz" if _FNUZ_DEVICES.search(device) else "fp8_e4m3")
     types = {"dtype_a": fp8, "dtype_b": fp8, "dtype_c": "bf16", "layout_b": "col", "scaling": "block"}
-    return [expressed({"M": m, "N": n, "K": k, **types}) for m in asked.m_values]
+    return [expressed({"M": m, "N": n, "K": k, **types}) for m in options.m_values]
 
 
-def _shape(line: re.Match[str], asked: Asked) -> GemmProblem:
-    """The GEMM of a line of AITER's. Raises CannotExpress."""
+def _shape(line: re.Match[str], options: CollectOptions) -> GemmProblem:
+    """The GEMM of one line of AITER. Raises CannotExpress."""
     fields = dict(_AITER_FIELD.findall(line[4]))
     row = {"M": line[1], "N": line[2], "K": line[3]}
     row.update({key: value for key, value in fields.items() if key != "otype"})
     row.update({"outdtype": fields["otype"]} if "otype" in fields else {})
-    op = asked.op or aiter.operator_in(line[5].rpartition("/")[2])
+    op = options.op or aiter.operator_in(line[5].rpartition("/")[2])
     if not op:
         raise CannotExpress("does not say which operator it is for: name it by --aiter_op")
-    return aiter.problem(row, op, asked)
+    return aiter.problem(row, op, options)

@@ -1,8 +1,8 @@
-"""PyTorch TunableOp's CSV, untuned or tuned: ``<operator>_<types>_<TN>,<tn>_<m>_<n>_<k>_ld_<lda>_<ldb>_<ldc>``.
+"""Sizes from PyTorch TunableOp's CSV, untuned or tuned: ``<op>_<types>_<TN>,<tn>_<m>_<n>_<k>_ld_<lda>_<ldb>_<ldc>``.
 
-The letters and sizes are those of the BLAS call, whose matrices are column-major, and torch's row-major C[M, N] is
-BLAS' column-major C of n = M columns and m = N rows. So the operands change places: BLAS' B is A here, and its A is B.
-A column-major matrix that is read as its transpose is row-major: 'n' (as stored) is ``row`` and 't' is ``col``. Thus
+The letters and sizes are those of the BLAS call, whose matrices are column-major. torch's row-major C[M, N] is BLAS'
+column-major C with m = N rows and n = M columns, so the operands are swapped: BLAS' B is A here, and BLAS' A is B.
+A column-major matrix is the row-major transpose: 'n' (not transposed) is ``row`` here and 't' is ``col``. Thus
 'tn' is A row-major and B column-major, x @ weight.T of a linear layer. The types of a scaled GEMM are in torch's order.
 Fields: aten/src/ATen/cuda/tunable/GemmCommon.h, ``Signature()``; reading: torch/cuda/tunable.py.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_tuner.gemm.problem import GemmProblem
-from gemm_tuner.gemm.size_sources.found import Asked, CannotExpress, Found, Read, Remark, expressed
+from gemm_tuner.gemm.size_sources.found import CannotExpress, CollectOptions, Found, Read, Remark, expressed
 from gemm_tuner.system.documents import show
 
 _OPERATORS = ("GemmTunableOp", "GemmAndBiasTunableOp", "GemmStridedBatchedTunableOp", "ScaledGemmTunableOp")
@@ -38,12 +38,12 @@ _LAYOUTS = {"n": "row", "t": "col"}
 
 
 def matches(text: str) -> bool:
-    """Whether any line is TunableOp's."""
+    """Whether any line has TunableOp's format."""
     return any(LINE.fullmatch(line.strip()) for line in text.split("\n"))
 
 
-def read(text: str, asked: Asked, path: Path) -> Read:
-    """The GEMMs of the file; lines of Validator and empty ones are none."""
+def read(text: str, options: CollectOptions, path: Path) -> Read:
+    """The GEMMs of the file; Validator lines and empty lines are skipped."""
     found: list[Found] = []
     remarks: list[Remark] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -62,7 +62,7 @@ def read(text: str, asked: Asked, path: Path) -> Read:
 
 
 def _problem(line: str) -> tuple[GemmProblem, str]:
-    """The problem of a line, and which leading dimension is padded. Raises CannotExpress."""
+    """(the problem of a line, which leading dimension is padded, in words). Raises CannotExpress."""
     whole = LINE.fullmatch(line)
     if whole is None:
         raise CannotExpress("is no GEMM of TunableOp")
@@ -80,7 +80,7 @@ def _problem(line: str) -> tuple[GemmProblem, str]:
 
 
 def _types(operator: str, types: str) -> dict[str, str]:
-    """The keys of an entry for the types. Raises CannotExpress for one that no kernel here multiplies."""
+    """The types as keys of a size entry. Raises CannotExpress for a type that no kernel here multiplies."""
     names = _TYPE_NAME.findall(types)
     if "_".join(names) != types or len(names) != (3 if operator == "ScaledGemmTunableOp" else 1):
         raise CannotExpress(f"the types {show(types)} are not known")
@@ -92,7 +92,7 @@ def _types(operator: str, types: str) -> dict[str, str]:
 
 
 def _padding(params: re.Match[str], blas_m: int, blas_n: int, k: int) -> str:
-    """Which matrix has a leading dimension above its least, in words; BLAS' A is B here."""
+    """Which matrices have a leading dimension above the minimum, in words; BLAS' A is B here."""
     least = (blas_m if params[1][0] == "n" else k, k if params[1][1] == "n" else blas_n, blas_m)
     named = zip(("B", "A", "C"), least, (int(params[i]) for i in (6, 7, 8)), strict=True)
     return ", ".join(

@@ -1,1 +1,1 @@
-"""C for the CPU: compiled by the system's compiler to shared libraries, launched by ctypes."""
+"""C for the CPU: compiled to shared libraries by the system's compiler and called through ctypes."""

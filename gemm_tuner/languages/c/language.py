@@ -1,4 +1,4 @@
-"""C, as ``core.language.Language`` asks for it."""
+"""The implementation of ``core.language.Language`` for C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLUSH = Source(
 
 
 class C:
-    """Counts, as a launcher's ``Compiles``, what was compiled and what was found in this process."""
+    """The language C; also the ``Compiles`` of a launcher, which counts compilations and cache hits of this process."""
 
     name = "c"
     backends = ("cpu",)
@@ -50,11 +50,11 @@ class C:
         return None
 
     def cache_name(self, *templates_dirs: Path) -> str:
-        """One for all: an entry's name holds all that it depends on."""
+        """The same name for all templates, because the name of an entry is a hash over everything it depends on."""
         return "c"
 
     def adopt_cache(self, cache: Path) -> None:
-        """An entry holds no path."""
+        """Nothing to do: entries contain no paths."""
 
     def pack(self, cache: Path, entry: str) -> Artifact:
         return Artifact(entry, ((library.FILE, (cache / entry / library.FILE).read_bytes()),))
@@ -69,10 +69,10 @@ class C:
         return ""
 
     def start_worker(self, target: Target, argument: str) -> None:
-        """A worker needs nothing but the compiler."""
+        """Nothing to do: a worker only calls the compiler."""
 
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
-        """Registers and shared memory are a GPU's: 0."""
+        """As the protocol says; registers and shared memory do not exist on a CPU and are 0."""
         started, of = time.perf_counter(), (task.name, task.specialization)
         cache = Path(os.environ[CACHE_VARIABLE])
         try:
@@ -91,7 +91,7 @@ class C:
         )
 
     def _sources(self, task: CompileTask, scripts_dir: str) -> list[Source]:
-        """The kernels of one call, or the measurement's own."""
+        """The kernels of one call, or the measurement's kernels for a task without a script."""
         if task.script is None:
             return [FLUSH]
         script = loaded_script(task.script, scripts_dir)
@@ -103,7 +103,7 @@ class C:
         return self
 
     def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
-        """Marker kernels do nothing: the clock writes their names."""
+        """Marker kernels that do nothing: the profiler ``clock`` records their names."""
         buffer, flush = bytearray(max(64, flush_bytes)), self.load(FLUSH)
         return {
             BEGIN_SYMBOL: lambda: None,
@@ -112,8 +112,8 @@ class C:
         }
 
     def load(self, source: Source) -> Callable[..., None]:
-        """The function of a source, from the cache or compiled here. It takes ints, floats, buffers, and arrays that
-        have ``ctypes.data`` or ``data_ptr()``."""
+        """The function of a source, loaded from the cache or compiled now. Its arguments may be ints, floats, buffers,
+        and arrays with ``ctypes.data`` or ``data_ptr()``."""
         function, was_there = library.load(source, Path(os.environ[CACHE_VARIABLE]))
         self.from_cache += was_there
         self.compiled += not was_there

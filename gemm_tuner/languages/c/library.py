@@ -1,4 +1,4 @@
-"""C functions as shared libraries: compiled into a cache by content, loaded by ctypes."""
+"""Compiles C functions to shared libraries in a content-addressed cache, and loads them with ctypes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAG = re.compile(r"-[Ofm][\w=.,+-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One function. symbol: its name in the library. defines: macros. flags: -O, -f and -m options of the compiler."""
+    """One C function. symbol: its name in the library. defines: macros (name, value). flags: -O, -f and -m options."""
 
     symbol: str
     text: str
@@ -40,7 +40,7 @@ class Source:
 
     @classmethod
     def of(cls, function: Any) -> Source:
-        """Of a ``Function`` of a generated script. Raises ValueError for a name or a flag that none is."""
+        """From a ``Function`` of a generated script. Raises ValueError for an invalid name or flag."""
         defines = tuple((str(name), str(value)) for name, value in function.defines.items())
         source = cls(str(function.symbol), str(function.text), defines, tuple(map(str, function.flags)))
         names = [source.symbol, *(name for name, _ in defines)]
@@ -61,7 +61,7 @@ def compiler(environ: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4)
 def compiler_version(command: str) -> str:
-    """The first line of ``cc --version``; "not found" without one."""
+    """The first line of ``cc --version``; "not found" without a compiler."""
     try:
         done = subprocess.run([*shlex.split(command), "--version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
@@ -70,14 +70,14 @@ def compiler_version(command: str) -> str:
 
 
 def entry_of(source: Source, command: str) -> str:
-    """The name of a cache entry: a hash over all that the library is made from."""
+    """The name of the cache entry: a hash over the source, the options and the compiler."""
     parts = (compiler_version(command), platform.machine(), source.symbol, source.text, *source.options())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def compiled(source: Source, cache: Path) -> tuple[str, bool]:
-    """(entry of the cache, whether it was there). Raises CalledProcessError when the compiler refuses the source,
-    ValueError when there is no compiler, and OSError when the cache cannot be written."""
+    """Compiles a source unless it is cached; returns (name of the entry, whether it was cached). Raises
+    CalledProcessError for a compiler error, ValueError without a compiler, OSError when the cache cannot be written."""
     command = compiler(os.environ)
     entry = entry_of(source, command)
     if (cache / entry / FILE).is_file() and mark_used(cache / entry):
@@ -96,7 +96,7 @@ def compiled(source: Source, cache: Path) -> tuple[str, bool]:
 
 
 def put(cache: Path, entry: str, content: bytes) -> None:
-    """Writes an entry; safe beside processes that load it. Raises OSError."""
+    """Writes an entry atomically, so that other processes can load it at any time. Raises OSError."""
     folder = cache / entry
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as part:
@@ -105,7 +105,7 @@ def put(cache: Path, entry: str, content: bytes) -> None:
 
 
 def code_hash(libraries: Iterable[Path]) -> str:
-    """sha256 over the machine code of the libraries of one call, without the names of its functions."""
+    """sha256 over the machine code of the libraries of one call, without the functions' names."""
     digest = hashlib.sha256()
     for path in libraries:
         digest.update(code_of(path.read_bytes()))
@@ -113,13 +113,13 @@ def code_hash(libraries: Iterable[Path]) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What a compiler printed, else the error's own words."""
+    """The compiler's output if the error has one, else the text of the error."""
     printed = getattr(error, "stderr", None) or b""
     return (printed.decode(errors="replace").strip() or str(error))[:MESSAGE_CHARACTERS]
 
 
 def load(source: Source, cache: Path) -> tuple[Callable[..., None], bool]:
-    """(the function, whether it was in the cache)."""
+    """Returns (the function, whether it was in the cache)."""
     entry, was_there = compiled(source, cache)
     function = getattr(ctypes.CDLL(str(cache / entry / FILE)), source.symbol)
 
@@ -130,7 +130,7 @@ def load(source: Source, cache: Path) -> tuple[Callable[..., None], bool]:
 
 
 def c_value(value: Any) -> Any:
-    """An argument as ctypes passes it: a long, a double, or the address of what the caller holds."""
+    """Converts an argument for ctypes: to a long, a double, or the address of a buffer that the caller keeps alive."""
     if isinstance(value, int):
         return ctypes.c_long(value)
     if isinstance(value, float):

@@ -1,1 +1,1 @@
-"""Triton: its compiler with a stand-in driver, its cache on disk, its binaries, and the environment that counts."""
+"""Triton: compilation without a GPU, the disk cache, binaries, and environment variables that affect kernels."""

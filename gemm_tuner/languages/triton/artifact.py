@@ -1,8 +1,8 @@
-"""A compiled kernel as content: packed from one of Triton's caches, unpacked into another, where it is a hit.
+"""Moves compiled kernels between Triton caches: packed from one, unpacked into another, where they are cache hits.
 
-A cache entry is a folder named by Triton's key, a hash over source, target, options and Triton itself, in which no path
-counts. But ``__grp__NAME.json`` lists the entry's files by absolute path, and Triton takes an entry whose files are not
-at these paths for a miss. So that file is not part of an artifact: ``unpack`` writes it for where the entry lies then.
+A cache entry is a folder named by Triton's key, a hash over source, target, options and Triton itself, which does not
+depend on paths. But the file ``__grp__NAME.json`` lists the entry's files by absolute path, and Triton treats an entry
+whose files are not at these paths as a miss. So this file is not part of an artifact; ``unpack`` writes a new one.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from gemm_tuner.languages.kernel_cache import locked
 from gemm_tuner.languages.triton import entry_group
 from gemm_tuner.languages.triton.entry_group import GROUP
 
-# What a launch reads: metadata, and machine code of either backend. The intermediate texts of a compile stay behind.
+# The files that a launch reads: metadata and machine code. Intermediate representations are not packed.
 SUFFIXES = (".json", ".cubin", ".hsaco")
 ENTRY_NAME = re.compile("[A-Z2-7]{52}")  # base32 of a sha256
 FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 def entry_name(key: str) -> str:
-    """The name of a cache entry by Triton's key (``CompiledKernel.hash``, 64 hex digits)."""
+    """The name of a cache entry from Triton's key (``CompiledKernel.hash``, 64 hex digits)."""
     return base64.b32encode(bytes.fromhex(key)).decode().rstrip("=")
 
 
 def pack(cache: Path, entry: str) -> Artifact:
-    """An entry of a cache as content. Raises ValueError for one that holds no whole kernel, OSError for one that cannot
-    be read."""
+    """Reads a cache entry. Raises ValueError if it does not hold a complete kernel, OSError if it cannot be read."""
     folder = cache / entry
     groups = list(folder.glob(f"{GROUP}*.json"))
     if len(groups) != 1:
@@ -47,27 +46,29 @@ def pack(cache: Path, entry: str) -> Artifact:
 
 
 def _without_paths(metadata: str) -> bytes:
-    """Triton's metadata with the libraries that were linked by their file names: they are part of the code by now."""
+    """Triton's metadata with the paths of linked libraries reduced to file names; their code is already in the
+    binary."""
     values = json.loads(metadata)
     values["extern_libs"] = [[name, PurePath(path).name] for name, path in values.get("extern_libs") or ()]
     return json.dumps(values).encode()
 
 
 def unpack(artifact: Artifact, cache: Path) -> None:
-    """Makes a kernel an entry of this cache, in place of one of the same name; safe beside processes that read it.
+    """Adds a kernel to a cache, replacing an entry of the same name. Other processes may read the cache meanwhile.
 
-    Raises ValueError for names that are none of a cache's, before anything is written; OSError when nothing can be.
+    Raises ValueError for invalid entry or file names, before anything is written; OSError if the cache cannot be
+    written.
     """
     names = [name for name, _ in artifact.files]
     if not ENTRY_NAME.fullmatch(artifact.entry) or not names or not all(map(FILE_NAME.fullmatch, names)):
         raise ValueError(f"no kernel of Triton's cache: {artifact.entry!r} with {names!r}")
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache.resolve() / artifact.entry
-    with locked(cache, fcntl.LOCK_SH):  # no eviction between the files
+    with locked(cache, fcntl.LOCK_SH):  # prevents an eviction before all files are written
         folder.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as part:
             for name, content in artifact.files:
                 written = Path(part) / name
                 written.write_bytes(content)
                 written.replace(folder / name)
-        entry_group.write(folder, names[0], names)  # last: it makes the entry a hit
+        entry_group.write(folder, names[0], names)  # last, because this file makes the entry a hit

@@ -1,4 +1,4 @@
-"""What a compiled kernel needs of the GPU, read from its machine code; no GPU, no toolkit."""
+"""Registers and spills of a compiled kernel, read from its machine code; needs no GPU and no CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CUOBJDUMP_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """registers: of one thread (AMD: vector and accumulation registers together).
-    spills: bytes of stack (NVIDIA) or spilled registers (AMD); 0 means none."""
+    """registers: per thread (AMD: vector and accumulation registers together).
+    spills: bytes of stack (NVIDIA) or number of spilled registers (AMD); 0 means none."""
 
     registers: int
     spills: int
 
 
 def nvidia_resources(cubin: bytes, cuobjdump: str) -> Resources:
-    """From ``cuobjdump -res-usage`` (it ships inside Triton), which prints ``REG:n STACK:n SHARED:n``.
+    """Resources from ``cuobjdump -res-usage`` (part of the Triton package), which prints ``REG:n STACK:n SHARED:n``.
 
-    Stack is used for nothing but spills by Triton's kernels. Raises ValueError when there is no such line.
+    Triton's kernels use the stack for spills only. Raises ValueError if the output has no such line.
     """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -39,16 +39,16 @@ def nvidia_resources(cubin: bytes, cuobjdump: str) -> Resources:
 
 
 def amd_resources(hsaco: bytes) -> Resources:
-    """From the code object's metadata note, a MessagePack map: LLVM AMDGPU backend guide, "Code Object V5
+    """Resources from the code object's metadata note, a MessagePack map: LLVM AMDGPU backend guide, "Code Object V5
     Metadata". On gfx90a and later .vgpr_count counts the unified file, .agpr_count its part.
 
-    Raises ValueError when a field is absent.
+    Raises ValueError if a field is missing.
     """
     return Resources(_note_integer(hsaco, ".vgpr_count"), _note_integer(hsaco, ".vgpr_spill_count"))
 
 
 def _note_integer(note: bytes, key: str) -> int:
-    """The unsigned integer behind a key in MessagePack: fixint, or 0xcc/0xcd/0xce and 1/2/4 bytes."""
+    """The unsigned integer after a key in MessagePack: a fixint, or 0xcc/0xcd/0xce and 1/2/4 bytes."""
     name = bytes([0xA0 | len(key)]) + key.encode()
     at = note.find(name)
     if at < 0:
@@ -63,7 +63,8 @@ def _note_integer(note: bytes, key: str) -> int:
 
 
 def cuobjdump_path() -> str:
-    """The cuobjdump inside the installed Triton, which is not imported. Raises ModuleNotFoundError without one."""
+    """The path of cuobjdump in the installed Triton, without importing Triton. Raises ModuleNotFoundError without
+    it."""
     spec = importlib.util.find_spec("triton")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("cuobjdump is part of Triton, which is not installed")

@@ -1,4 +1,4 @@
-"""What stands for a tensor when Triton compiles."""
+"""A placeholder for tensors, for compilation without torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemm_tuner.core.dtypes import DTYPES
 
 
 class Blank:
-    """A type, an aligned address and an extent in bytes, without memory.
+    """A placeholder for a tensor: an element type, an aligned address and an extent in bytes, but no memory.
 
     The extent matters on AMD, where Triton addresses buffers under 2 GiB with 32-bit offsets.
     """
@@ -24,7 +24,7 @@ class Blank:
         return 0
 
     def __getitem__(self, part: slice) -> Blank:
-        """A part of the elements; as with torch, the extent stays that of the whole memory."""
+        """A slice of the elements; as with torch, the extent remains that of the whole storage."""
         return copy.copy(self)
 
     def view(self, dtype: Any) -> Blank:

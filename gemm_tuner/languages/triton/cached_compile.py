@@ -1,4 +1,4 @@
-"""One kernel from Triton's cache on disk, or from its compiler: the right one, and marked as used."""
+"""Gets one kernel from Triton's disk cache or compiler, makes sure it has the right symbol, and marks it as used."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TRIES = 3
 
 
 def warm_up(launch: Launch) -> tuple[Any, bool]:
-    """The compiled kernel, and whether it was there already.
+    """Returns (the compiled kernel, whether it was a cache hit).
 
-    Triton's cache key has no symbol, the kernel's name in the binary: an entry with another one, written by a script
-    that names the same source in another way, is compiled again and replaced. So is one that another run's eviction
-    removes meanwhile. Raises what Triton raises.
+    Triton's cache key does not contain the symbol (the kernel's name in the binary), so a hit may have the symbol of
+    another script with the same source. Such an entry is compiled again and replaced, and so is an entry that the
+    eviction of another run removes in the meantime. Raises what Triton raises.
     """
     import triton
 
@@ -33,11 +33,11 @@ def warm_up(launch: Launch) -> tuple[Any, bool]:
             events.clear()
             try:
                 found = kernel.warmup(*args, grid=grid, **options)
-            except FileNotFoundError:  # removed between Triton's look and its read
+            except FileNotFoundError:  # removed after Triton looked it up and before it read it
                 kernel.device_caches.clear()
                 continue
             if not events:
-                return found, True  # from this process's memory, where it was looked at before
+                return found, True  # from the memory of this process, where it was verified before
             hit, files = events[-1]
             if not hit:
                 return found, False

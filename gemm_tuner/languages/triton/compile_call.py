@@ -1,7 +1,7 @@
-"""Compiles the kernels of one call for any target with a stand-in driver; no GPU, no torch.
+"""Compiles the kernels of one call for any target, with a substitute for Triton's driver; needs no GPU and no torch.
 
-It runs Triton's own JIT path, so that the disk-cache key is the one of the later launch (a
-hand-built ``ASTSource`` hashes differently).
+It uses Triton's own JIT path, so that the disk cache key equals that of the later launch (a hand-built ``ASTSource``
+hashes differently).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gemm_tuner.languages.triton.blank import Blank
 from gemm_tuner.languages.triton.cached_compile import warm_up
 
 MESSAGE_CHARACTERS = 2000
-# What says that nothing can be written, whatever the kernel: a full or read-only disk, a quota, a limit on files.
+# Errors of writing that do not depend on the kernel: full or read-only disk, quota, file size limit.
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-# What of Triton's metadata its launcher takes, beside the code: threads, shared memory, clusters, the shape of
-# descriptors, memory that a kernel asks for.
+# The parts of Triton's metadata that affect a launch in addition to the code: threads, shared memory, clusters, shapes
+# of descriptors, scratch memory of the kernel.
 LAUNCH_METADATA = (
     *("num_warps", "num_ctas", "cluster_dims", "shared", "tmem_size", "tensordesc_meta", "global_scratch_size"),
     *("launch_cooperative_grid", "launch_pdl"),
@@ -36,7 +36,7 @@ LAUNCH_METADATA = (
 
 
 class StandInDriver:
-    """What the JIT asks of a driver when nothing is launched."""
+    """The subset of Triton's driver interface that the JIT uses when it does not launch."""
 
     def __init__(self, target: Target) -> None:
         from triton.backends.compiler import GPUTarget
@@ -55,23 +55,23 @@ class StandInDriver:
 
 
 def keep_torch_out() -> None:
-    """Triton's AMD backend imports torch (3 s, 300 MB a worker) only to ask whether an argument is a
-    ``torch.Tensor``; no argument here is one."""
+    """Installs an empty module ``torch``. Triton's AMD backend imports torch (3 s and 300 MB per worker) only to test
+    whether an argument is a ``torch.Tensor``, and no argument here is one."""
     stand_in = types.ModuleType("torch")
     stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
     sys.modules.setdefault("torch", stand_in)
 
 
 def let_torch_in() -> None:
-    """Undoes ``keep_torch_out``, for code of users that cannot do without."""
+    """Undoes ``keep_torch_out``, for user code that imports torch."""
     if not hasattr(sys.modules.get("torch"), "__version__"):
         sys.modules.pop("torch", None)
         importlib.import_module("torch")
 
 
 def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
-    """Compiles all kernels of one call; the registers reported are the main kernel's, spills and shared memory the
-    most of any.
+    """Compiles all kernels of one call. The result has the registers of the main kernel, and the largest spills and
+    shared memory of any kernel.
 
     Raises OSError when the cache of compiled kernels cannot be written.
     """
@@ -130,8 +130,10 @@ def resources(image: bytes, target: Target) -> tuple[int, int]:
 
 
 def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int) -> str:
-    """sha256 over what the kernels of one call, (machine code, Triton's metadata) each, are and how they are launched;
-    not over their names. ``registers``: of the main one."""
+    """sha256 over machine code and launch metadata of the kernels of one call, without their names.
+
+    kernels: (machine code, Triton's metadata). registers: of the main kernel.
+    """
     digest = hashlib.sha256(f"{registers} registers".encode())
     for image, metadata in kernels:
         launch = {field: getattr(metadata, field, None) for field in LAUNCH_METADATA}

@@ -1,14 +1,15 @@
-"""The environment variables that compiling and launching must agree on: they are in Triton's cache key."""
+"""The environment variables that must be equal when kernels are compiled and launched: they are in Triton's cache
+key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-# Set in a person's shell, these would change or replace the kernels of a run.
+# Removed from the user's environment, because they would change or replace the kernels of a run.
 FOREIGN_VARIABLES = ("TRITON_INTERPRET", "TRITON_ALWAYS_COMPILE")
 
-# Variables that change code or times begin with one of these, or are one of these (docs/tuning.md has the list).
+# Prefixes and names of variables that change code or times (docs/tuning.md has the list).
 COUNTING_PREFIXES = (
     *("TRITON_", "LLVM_", "MLIR_", "AMDGCN_", "AMD_", "CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "HIP_", "HIPBLASLT_"),
     *("HSA_", "ROC", "TORCH_", "PYTORCH_"),
@@ -16,9 +17,9 @@ COUNTING_PREFIXES = (
 COUNTING_NAMES = (
     *("DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "DISABLE_MMA_V3", "DISABLE_MMA_V5", "USE_IR_LOC", "CC"),
     *("GPU_MAX_HW_QUEUES", "NVPTX_ENABLE_DUMP"),
-    *("LD_LIBRARY_PATH", "LD_PRELOAD"),  # which cuBLAS is loaded
+    *("LD_LIBRARY_PATH", "LD_PRELOAD"),  # decide which cuBLAS is loaded
 )
-# Which GPUs are seen, folders of caches and dumps, and what is logged, do neither.
+# Exceptions, which change neither: the visible GPUs, folders of caches and dumps, logging.
 NOT_COUNTING = (
     *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
     *("CUDA_DEVICE_ORDER", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE", "TRITON_HOME"),
@@ -28,8 +29,8 @@ NOT_COUNTING = (
 
 
 def counting_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an environment that change compiled code or measured times. Those that the tuner itself sets or
-    removes for its workers and launchers do not count."""
+    """The variables of an environment that change compiled code or measured times, without those that the tuner sets or
+    removes for its workers and launchers."""
     own = {*FOREIGN_VARIABLES, *kernel_env(Path()), *NOT_COUNTING}
     return {
         name: value
@@ -39,10 +40,10 @@ def counting_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def kernel_env(cache_dir: Path) -> dict[str, str]:
-    """Variables for compile workers and for the launcher process alike.
+    """Environment variables of compile workers and launchers.
 
-    TRITON_DEFAULT_FP_FUSION is said outright because its default changes in Triton 3.10.
-    TRITON_STORE_BINARY_ONLY makes the cache 6 to 10 times smaller.
+    TRITON_DEFAULT_FP_FUSION is set explicitly because its default changes in Triton 3.10. TRITON_STORE_BINARY_ONLY
+    makes the cache 6 to 10 times smaller.
     """
     return {
         "TRITON_CACHE_DIR": str(cache_dir),

@@ -1,4 +1,4 @@
-"""Triton, as ``core.language.Language`` asks for it. Triton and torch are imported when they are needed."""
+"""The implementation of ``core.language.Language`` for Triton. Triton and torch are imported on demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Triton:
         return LAUNCH_OPTIONS[target.backend]
 
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Triton's version is among those of the machine."""
+        """Environment variables only; Triton's version is recorded with the versions of the machine."""
         return {f"environment variable {name}": value for name, value in counting_variables(environ).items()}
 
     def environment(self, cache: Path) -> dict[str, str]:
@@ -56,7 +56,7 @@ class Triton:
         return known_triton_key(folder)
 
     def start_worker(self, target: Target, argument: str) -> None:
-        """argument: Triton's hash of itself; computing it takes 0.35 s a process."""
+        """As the protocol says. argument: Triton's hash of its own code, which takes 0.35 s to compute."""
         from gemm_tuner.languages.triton.compile_call import StandInDriver, keep_torch_out
 
         keep_torch_out()
@@ -88,7 +88,7 @@ class Triton:
 
 
 class ListenedCompiles:
-    """Counts what Triton's compilation listener reports: compiles and disk-cache hits."""
+    """Counts compilations and disk cache hits, as Triton's compilation listener reports them."""
 
     def __init__(self) -> None:
         import triton
@@ -104,7 +104,7 @@ class ListenedCompiles:
 
 
 def provide_descriptor_memory() -> None:
-    """Lets kernels make TMA descriptors themselves (WARP_SPECIALIZE): Triton asks for memory at their launch."""
+    """Sets Triton's allocator, which kernels that create TMA descriptors on the device (WARP_SPECIALIZE) need."""
     import torch
     import triton
 

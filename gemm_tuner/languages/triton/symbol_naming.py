@@ -1,4 +1,4 @@
-"""The name of the cache that kernels of some templates share: by what their symbols are made of."""
+"""A hash of how templates name kernel symbols, for the name of the cache."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 PLAIN_REPR = re.compile(r"repr=(\w+)(?=[,)])")
 FUNCTION = re.compile(r"^def (?P<name>\w+)\(.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-# Part of the name of each cache: rises when a kernel's symbol is made in another way than by its template.
+# Part of each cache's name: increase it when symbols change by an edit outside of the templates.
 NAMING = "1"
 
 
 def naming(*templates_dirs: Path) -> str:
-    """12 hex digits over all that a symbol is made by: the functions that templates name by ``repr=``, or a whole
-    template that has another expression there, and the version of the tuner's own names.
+    """12 hex digits over everything that determines symbols: the functions that templates pass as ``repr=`` (the whole
+    template if it passes another expression), and NAMING.
 
-    A kernel's symbol is not in Triton's cache key, since ``triton.jit(repr=...)`` is not part of the source that it
-    hashes. So templates that could name the same source in another way have a cache of their own. Other edits keep the
-    cache: what they change is in Triton's key.
+    Triton's cache key does not contain the symbol, because ``triton.jit(repr=...)`` is not part of the source that it
+    hashes. So templates that might give another symbol to the same source must use another cache. Other edits keep the
+    cache, because they change Triton's key.
     """
-    paths = [path for folder in reversed(templates_dirs) for path in sorted(folder.glob("*.j2"))]  # the first counts
+    paths = [path for folder in reversed(templates_dirs) for path in sorted(folder.glob("*.j2"))]  # first folder wins
     texts = {path.name: path.read_text("utf-8", "replace") for path in paths}
     names = {name for text in texts.values() for name in PLAIN_REPR.findall(text)}
     digest = hashlib.sha256(NAMING.encode())

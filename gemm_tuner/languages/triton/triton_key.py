@@ -1,4 +1,4 @@
-"""Triton's hash of itself, kept between runs: Triton reads all of its own code for it, 0.3 GB, and imports itself."""
+"""Caches Triton's hash of its own code between runs; computing it reads 0.3 GB and imports Triton."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.system.documents import write_text_atomically
 
 FILE = "triton_key.json"
-# The folders and files, below triton's, whose text the key is made of.
+# Files and folders in the triton package that the key is computed from.
 PARTS = ("__init__.py", "runtime/cache.py", "compiler", "backends", "language", "_C")
 SUFFIXES = (".py", ".so", ".pyd")
 
@@ -20,8 +20,8 @@ SUFFIXES = (".py", ".so", ".pyd")
 def known_triton_key(folder: Path) -> str:
     """The value of ``triton.runtime.cache.triton_key()``.
 
-    Taken from a file in ``folder`` where names, sizes and times of change of Triton's files are those of when it was
-    written; such a call imports no triton. Otherwise computed and written, if the folder can be written.
+    It is read from a file in ``folder``, without importing Triton, if names, sizes and modification times of Triton's
+    files are the same as when it was written. Otherwise it is computed, and written if ``folder`` is writable.
     """
     stamp = installation_stamp()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -37,7 +37,7 @@ def known_triton_key(folder: Path) -> str:
 
 
 def installation_stamp() -> str:
-    """SHA-256 over path, size in bytes and time of change in ns of Triton's files; empty where triton is not found."""
+    """SHA-256 over path, size in bytes and modification time in ns of Triton's files; "" if Triton is not installed."""
     found = importlib.util.find_spec("triton")
     if found is None or found.origin is None:
         return ""
