@@ -1,1 +1,1 @@
-"""Ranks finalists, finds ties, and computes the time to publish. Pure functions."""
+"""Ranks finalists, finds ties, and computes published times. Pure functions."""

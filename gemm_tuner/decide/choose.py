@@ -1,4 +1,4 @@
-"""Builds the record of the configuration chosen for a size, from its timings and verdicts."""
+"""Builds the Choice of a size from timings and verdicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_tuner.launch.plan import VENDOR
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """order: a size's timed configurations, best first. times: theirs and the vendor library's, by name."""
+    """The ranked configurations of a size. order: names, best first. times: by name, including the vendor library's."""
 
     problem: Problem
     order: tuple[str, ...]
@@ -30,7 +30,7 @@ class Ranked:
 
 
 def rank_screened(problem: Problem, timings: Iterable[Timing]) -> Ranked:
-    """Sorts the configurations whose screening was completed, by median; not by minimum, which favours the noisiest."""
+    """Ranks the fully screened configurations by median. (The minimum would favour noisy configurations.)"""
     mine = [t for t in timings if t.problem == problem and t.status == Status.OK and t.samples_us]
     times = {timing.name: Published(float(np.median(timing.samples_us)), timing.samples_us) for timing in mine}
     order = sorted((name for name in times if name != VENDOR), key=lambda name: times[name].us)
@@ -51,10 +51,10 @@ def measured_choice(
     source: str,
     ties: Container[str] = (),
 ) -> Choice:
-    """The record of a chosen, verified configuration; times are those of ``ranked``.
+    """The Choice of a measured and verified configuration, with times of ``ranked``.
 
-    The runner-up is the fastest other configuration that is not known to be wrong. ties: names not significantly slower
-    than the fastest.
+    The runner-up is the fastest other configuration that is not known to be wrong. ties: names that are not
+    significantly slower than the fastest.
     """
     ours, vendor = ranked.times[name], ranked.vendor
     p20, p80 = quantiles_us(ours.samples_us)
@@ -90,7 +90,7 @@ def predicted_choice(
     verdicts: Sequence[Verdict],
     device: Device,
 ) -> Choice:
-    """The record of a configuration that was checked in the interpreter and not timed; its time is predicted."""
+    """The Choice of a configuration that was checked in the interpreter but not timed; its time is the model's."""
     ranked = sorted(predicted_us, key=lambda other: predicted_us[other])
     runner_up = next(iter(ranked[ranked.index(name) + 1 :]), "")
     ours = predicted_us[name]
@@ -115,7 +115,7 @@ def predicted_choice(
 
 
 def how_verified(verdicts: Iterable[Verdict], where: Verified) -> Verified:
-    """The weakest of the checks of a configuration. where: what one with a reference shows."""
+    """The weakest of a configuration's checks. where: TRUE or INTERPRETED, the value for checks with a reference."""
     found = {verdict.how for verdict in verdicts}
     return next((one for one in (Verified.FALSE, Verified.AGREED) if one in found), where)
 
@@ -125,6 +125,6 @@ def derived_of(problem: Problem, config: Config, device: Device) -> tuple[tuple[
 
 
 def share_of_roofline_pct(problem: Problem, device: Device, us: float) -> float:
-    """Percent of the least time that the device's datasheet allows; 0 where that is not known."""
+    """The lower bound from the device's data sheet as a percentage of ``us``; 0 if unknown."""
     least_us = workload_of(problem.kind).roofline_us(problem, device)
     return least_us / us * 100 if least_us else 0.0

@@ -1,13 +1,13 @@
-"""Kernel times estimated from samples of several processes, and their uncertainty. Pure functions.
+"""Estimates kernel times and their uncertainty from samples of several processes. Pure functions.
 
-Model: the log time of finalist k in process p is kernel[k] + process[p] + e[p, k]. e contains the noise of the calls
-and the effect of where the operands lie in that process, which differs between kernels. All estimates, absolute or
-relative, come from the same cells: one number for each process and finalist.
+Model: the log time of finalist k in process p is kernel[k] + process[p] + e[p, k]. e contains the noise of calls and
+the effect of the operands' addresses in that process, which differs between kernels. All estimates, absolute or
+relative, use the same cells: one number per process and finalist.
 
-The variance of e is estimated for each size (residuals of the two-way layout) and moderated by that of all sizes of
-the run: G. K. Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, Statistical
-Applications in Genetics and Molecular Biology 3 (2004). Where sizes are alike this is the pooled variance; a size that
-processes move far more than the others keeps its own.
+The variance of e is estimated for each size (residuals of the two-way layout) and moderated by that of all sizes of the
+run: G. K. Smyth, Linear Models and Empirical Bayes Methods for Assessing Differential Expression, Statistical
+Applications in Genetics and Molecular Biology 3 (2004). For similar sizes this gives the pooled variance; a size whose
+variance over processes is much larger keeps its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts are imported when first used: special takes half a second
+import scipy  # submodules are loaded on first use; scipy.special takes half a second
 
 Array = npt.NDArray[np.float64]
 
@@ -29,7 +29,8 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Cells:
-    """log_us: shape (processes, names), log of each finalist's time in microseconds; NaN where it did not run."""
+    """One value per process and finalist. log_us: shape (processes, names), logarithm of the time in microseconds; NaN
+    if it did not run."""
 
     names: tuple[str, ...]
     log_us: Array
@@ -44,24 +45,24 @@ class Cells:
         return Cells(tuple(names), self.log_us[:, at])
 
     def at(self, processes: Sequence[int]) -> Cells:
-        """The rows of these processes, without names that ran in none of them."""
+        """The rows of these processes, without names that did not run in any of them."""
         rows = self.log_us[list(processes)]
         ran = [at for at in range(len(self.names)) if not np.isnan(rows[:, at]).all()]
         return Cells(tuple(self.names[at] for at in ran), rows[:, ran])
 
     def column(self, name: str) -> Array:
-        """The log times of a finalist in the processes in which it ran, shape (n,)."""
+        """The log times of a finalist in the processes that ran it, shape (n,)."""
         found = self.log_us[:, self.names.index(name)]
         return np.asarray(found[~np.isnan(found)])
 
     def us(self, name: str) -> float:
-        """The time of a finalist in microseconds: geometric mean over processes."""
+        """The time of a finalist in microseconds: the geometric mean over processes."""
         return float(np.exp(np.mean(self.column(name))))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """variance: of one cell, in squared log time. degrees: degrees of freedom of the estimate; 0 means unknown."""
+    """variance: of one cell, in squared log time. degrees: degrees of freedom of the estimate; 0: unknown."""
 
     variance: float
     degrees: float
@@ -71,9 +72,9 @@ NOTHING_KNOWN = Spread(0.0, 0.0)
 
 
 def centre(log_us: Array) -> Array:
-    """The median over rounds of each column, after the shift of each round is subtracted. log_us: (rounds, names).
+    """The median over rounds of each column, after subtracting the shift of each round. log_us: (rounds, names).
 
-    The shift of a round, caused by drifting clocks, is the median over finalists of the distance from their medians.
+    The shift of a round (from drifting clocks) is the median over finalists of the difference from their medians.
     """
     middle = np.median(log_us, axis=0)
     shift = np.median(log_us - middle, axis=1, keepdims=True)
@@ -81,9 +82,9 @@ def centre(log_us: Array) -> Array:
 
 
 def cells_of(processes: Sequence[Mapping[str, Sequence[float]]]) -> Cells:
-    """The cells from samples in microseconds by name, one mapping for each process; sample i belongs to round i.
+    """The cells from samples in microseconds by name, one mapping per process; sample i is from round i.
 
-    Where finalists of a process have different numbers of rounds, only the rounds that all have are used.
+    If the finalists of a process have different numbers of rounds, only the rounds that all have are used.
     """
     names = tuple(dict.fromkeys(name for process in processes for name in process))
     rows = [_row(names, process) for process in processes]
@@ -102,7 +103,7 @@ def _row(names: Sequence[str], samples_us: Mapping[str, Sequence[float]]) -> Arr
 def call_noise(samples_us: Sequence[float], duplicate_us: Sequence[float]) -> float:
     """The relative standard deviation of a call, from two series of samples of one kernel; NaN without samples.
 
-    From the median absolute deviation of the differences within rounds, which single outliers do not affect.
+    From the median absolute deviation of the differences within rounds, which is robust against outliers.
     """
     rounds = min(len(samples_us), len(duplicate_us))
     if not rounds:
@@ -112,7 +113,7 @@ def call_noise(samples_us: Sequence[float], duplicate_us: Sequence[float]) -> fl
 
 
 def difference_spread(cells: Cells) -> Spread:
-    """The variance of e: residuals of the two-way layout, over processes that ran the same finalists.
+    """The variance of e: from the residuals of the two-way layout, over processes that ran the same finalists.
 
     NOTHING_KNOWN for a single process.
     """
@@ -129,9 +130,9 @@ def difference_spread(cells: Cells) -> Spread:
 
 
 def level_spread(cells: Cells) -> Spread:
-    """The variance of a finalist's log time over processes, shifts common to all finalists included.
+    """The variance of a finalist's log time over processes, including the shift common to all finalists.
 
-    The finalists of a process shift together, so that a process is one degree of freedom.
+    The finalists of a process shift together, so each process is one degree of freedom.
     """
     known = cells.log_us[:, (~np.isnan(cells.log_us)).sum(axis=0) > 1]
     if cells.processes < 2 or not known.size:
@@ -143,7 +144,7 @@ def level_spread(cells: Cells) -> Spread:
 def common_spread(spreads: Sequence[Spread]) -> Spread:
     """The prior variance over all sizes of a run, by Smyth's method of moments (section 6.2).
 
-    Infinite degrees of freedom where the sizes differ by no more than chance.
+    The degrees of freedom are infinite if the sizes' variances differ by no more than chance.
     """
     known = [one for one in spreads if one.degrees]
     if len(known) < 2:
@@ -170,10 +171,10 @@ def trigamma_inverse(value: float) -> float:
 
 
 def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
-    """A size's variance: the mean of its own and the run's, weighted by degrees of freedom (Smyth, section 3).
+    """A size's variance: the mean of its own and the run's variance, weighted by degrees of freedom (Smyth, section 3).
 
-    most_degrees: upper bound of the result's degrees of freedom, those of all sizes together. As in Smyth's method,
-    ``common`` is estimated from all sizes, this one included: in a run of few sizes its own cells count twice.
+    most_degrees: upper bound of the result's degrees of freedom: those of all sizes together. As in Smyth's method,
+    ``common`` is estimated from all sizes including this one, so in a run of few sizes its own cells count twice.
     """
     if not common.degrees:
         return own
@@ -188,12 +189,12 @@ def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
 
 @lru_cache(maxsize=4096)
 def best_of_critical(others: int, degrees: float) -> float:
-    """By how many standard errors of a difference a finalist must lie behind the observed best to be called slower;
-    infinite without degrees of freedom.
+    """The number of standard errors (of a difference) by which a finalist must be slower than the observed best to be
+    significantly slower; infinite without degrees of freedom.
 
     Multiple comparisons with the best: J. C. Hsu, Simultaneous Confidence Intervals for all Distances from the "Best",
-    Annals of Statistics 9 (1981). The value is Dunnett's one-sided critical value of ``others`` comparisons: the true
-    best is called slower with probability 1 - CONFIDENCE at most, whichever was observed as best.
+    Annals of Statistics 9 (1981). It is Dunnett's one-sided critical value for ``others`` comparisons: the true best is
+    called slower with a probability of at most 1 - CONFIDENCE, whichever finalist was observed as the best.
     """
     if others < 1 or degrees <= 0:
         return float("inf")
@@ -223,9 +224,9 @@ def interval_factor(spread: Spread, processes: int) -> float:
 
 
 def ratio_interval(over: tuple[float, float], under: tuple[float, float]) -> tuple[float, float]:
-    """The interval of a ratio of two times from the intervals of both, each symmetric in the logarithm.
+    """The confidence interval of a ratio of two times from the intervals of both, each symmetric in the logarithm.
 
-    Independent errors add up in squares; of times from the same processes this is wider than need be.
+    It assumes independent errors, whose squares add up; for times from the same processes it is wider than necessary.
     """
     ratio = float(np.sqrt(over[0] * over[1] / (under[0] * under[1])))
     half = [np.log(high / low) / 2 for low, high in (over, under)]
@@ -234,14 +235,14 @@ def ratio_interval(over: tuple[float, float], under: tuple[float, float]) -> tup
 
 
 def quantiles_us(samples_us: Sequence[float]) -> tuple[float, float]:
-    """The 20th and the 80th percentile of samples, as results and reports show them."""
+    """The 20th and 80th percentile of samples, for results and reports."""
     low, high = np.quantile(samples_us, (0.2, 0.8))
     return float(low), float(high)
 
 
-# The range of n normal numbers, n: (mean, standard deviation, both over that of the numbers; degrees of freedom).
-# D. C. Montgomery, Introduction to Statistical Quality Control, appendix VI (d2, d3); P. B. Patnaik, Biometrika 37
-# (1950).
+# The range of n normally distributed numbers, by n: (mean and standard deviation of the range, in units of the numbers'
+# standard deviation; equivalent degrees of freedom). D. C. Montgomery, Introduction to Statistical Quality Control,
+# appendix VI (d2, d3); P. B. Patnaik, Biometrika 37 (1950).
 RANGES = {
     2: (1.128, 0.853, 1.0), 3: (1.693, 0.888, 2.0), 4: (2.059, 0.880, 2.9), 5: (2.326, 0.864, 3.8),
     6: (2.534, 0.848, 4.7), 7: (2.704, 0.833, 5.5), 8: (2.847, 0.820, 6.3), 9: (2.970, 0.808, 7.0),
@@ -250,7 +251,7 @@ RANGES = {
 
 
 def spread_of_range(range_pct: float, processes: int) -> Spread:
-    """The variance of a log time over processes of which only the range is known, in percent of the smallest time."""
+    """The variance of log times over processes if only their range is known, in percent of the smallest time."""
     known = RANGES.get(min(processes, max(RANGES)))
     if known is None:
         return NOTHING_KNOWN
@@ -259,5 +260,5 @@ def spread_of_range(range_pct: float, processes: int) -> Spread:
 
 
 def percent(log_ratio: float) -> float:
-    """A difference of log times as percent of the earlier one."""
+    """A log ratio of two times as a difference in percent of the second time."""
     return float(np.expm1(log_ratio) * 100)

@@ -1,4 +1,4 @@
-"""The extent of finals: processes, finalists and rounds, and the role of each process."""
+"""The extent of finals: number of processes, finalists and rounds, and the role of each process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from gemm_tuner.measure.budget import Cost
 
 PROCESSES = 5
 MORE_PROCESSES = 2
-# Rounds are chosen so that a median in one process has this standard error; processes differ by more than that.
+# The number of rounds is chosen so that the median of one process has this standard error, which is less than the
+# difference between processes.
 TARGET_PCT = 0.25
-# Bounds of the rounds of quiet and noisy sizes, as multiples of --iters.
+# Limits of the rounds of a size with low and with high noise, as multiples of --iters.
 LEAST_PART = 1 / 3
 MOST_TIMES = 8
-# Lower bounds where a budget leaves little time.
+# Minimum if a budget leaves little time.
 LEAST_FINALISTS, LEAST_ROUNDS = 2, 5
-# The vendor library and the duplicate of the A/A test.
+# Candidates in addition to the finalists: the vendor library and the duplicate of the A/A test.
 BESIDE_FINALISTS = 2
 # Standard error of a median over that of a mean, for normal noise.
 MEDIAN_FACTOR = math.sqrt(math.pi / 2)
@@ -27,11 +28,13 @@ MEDIAN_FACTOR = math.sqrt(math.pi / 2)
 
 @dataclass(frozen=True, slots=True)
 class FinalsPlan:
-    """finalists: at most, of each size. rounds: of the first process; ``rounds_at`` gives those of the others.
+    """The extent of the finals of a run.
 
-    processes:  planned number; every second one publishes, a single one chooses and publishes.
-    more:       further choosing processes for sizes where the fastest is not yet clear.
-    most_times: upper bound of a noisy size's rounds, as a multiple of ``rounds``.
+    finalists:  maximum number per size.
+    rounds:     rounds in the first process; ``rounds_at`` gives those of later ones.
+    processes:  planned number; every second one publishes, and a single one both chooses and publishes.
+    more:       number of additional choosing processes for sizes whose winner is not yet clear.
+    most_times: maximum rounds of a noisy size, as a multiple of ``rounds``.
     """
 
     finalists: int = 8
@@ -41,16 +44,16 @@ class FinalsPlan:
     most_times: int = MOST_TIMES
 
     def role(self, index: int) -> Role:
-        """The role of planned process ``index``. Roles alternate, so that both exist when time runs out early."""
+        """The role of planned process ``index``. Roles alternate, so that both exist if the time ends early."""
         return Role.PUBLISH if index % 2 else Role.CHOOSE
 
     @property
     def most_choosing(self) -> int:
-        """The most processes that can choose, further ones included."""
+        """The maximum number of choosing processes, including additional ones."""
         return self.processes - self.processes // 2 + self.more
 
     def rounds_at(self, noise: float | None) -> int:
-        """Rounds of a size whose calls have the relative standard deviation ``noise``; None means unknown."""
+        """Number of rounds for a size whose calls have the relative standard deviation ``noise`` (None: unknown)."""
         if noise is None or math.isnan(noise):
             return self.rounds
         wanted = math.ceil((100 * MEDIAN_FACTOR * noise / TARGET_PCT) ** 2)
@@ -58,11 +61,12 @@ class FinalsPlan:
 
 
 def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost) -> FinalsPlan:
-    """The plan, reduced to what fits into ``left_s`` seconds: fewer finalists, then fewer rounds, then processes.
+    """The plan reduced to fit into ``left_s`` seconds: fewer finalists first, then fewer rounds, then fewer processes.
 
-    sizes:  number of sizes. tiring: how many of them have calls so long that the GPU rests after each.
+    sizes:  number of sizes.
+    tiring: number of sizes whose calls are so long that a pause follows their finals (``plan.REST_S``).
     start:  cost of a profiler start and of each call in it.
-    One process with LEAST_FINALISTS and LEAST_ROUNDS always remains.
+    At least one process with LEAST_FINALISTS and LEAST_ROUNDS remains.
     """
 
     def takes_s(finalists: int, rounds: int, processes: int) -> float:
@@ -79,10 +83,10 @@ def fitted(plan: FinalsPlan, sizes: int, tiring: int, left_s: float, start: Cost
 
 
 def most_that_fits(most: int, least: int, fits: Callable[[int], bool]) -> int:
-    """The largest count in (least, most] that fits, else ``least``."""
+    """The largest count in (least, most] for which ``fits`` is true, else ``least``."""
     return next((count for count in range(most, least, -1) if fits(count)), least)
 
 
 def publishing_of(processes: int) -> int:
-    """How many of a row's ``processes`` publish; those beyond the planned ones choose."""
+    """How many of a row's ``processes`` publish; those beyond the planned number only choose."""
     return max(1, min(PROCESSES, processes) // 2)

@@ -1,8 +1,8 @@
-"""Ranks the finalists of a size, finds ties, and computes the time to publish. Pure functions.
+"""Ranks the finalists of a size, finds ties, and computes published times. Pure functions.
 
-A process of finals either chooses or publishes (``Role``). The winner's time comes from publishing processes: the
-minimum of several noisy times is biased low. ``estimates`` has the statistical model. Here the vendor library and the
-duplicate of the A/A test count as finalists, too.
+A finals process either chooses or publishes (``Role``). The winner's time comes from publishing processes, because the
+minimum of several noisy times is biased low. ``estimates`` has the statistical model. In this module the vendor library
+and the duplicate of the A/A test also count as finalists.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import NOTHING_KNOWN, Cells, Spread, percent
 from gemm_tuner.decide.sheet import Sheet, fastest_of, finalists_of, noise_pct
 
-# Among ties, a simpler configuration is preferred over the fastest when it is at most this much slower, percent.
+# Among ties, a simpler configuration is preferred to the fastest if it is at most this much slower, percent.
 TIE_PCT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How much slower one finalist is than another, in percent of the other's time.
+    """How much slower one finalist is than another (the base), in percent of the base's time.
 
     middle_pct: the estimate.
-    low_pct:    lower confidence bound, corrected for the other having been selected as the fastest of several; -inf
-                when the noise is unknown.
+    low_pct:    lower confidence bound, corrected for the base being selected as the fastest of several; -inf if the
+                noise is unknown.
     """
 
     middle_pct: float
@@ -43,12 +43,12 @@ NO_GAP = Gap(0.0, float("-inf"))
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The outcome of a size's finals.
+    """The result of a size's finals.
 
-    order:     names, best first; the first is to be chosen.
-    ties:      names not significantly slower than the fastest, the fastest included.
-    undecided: names, the fastest included, that further processes are expected to separate.
-    noise_pct: difference between two runs of the same kernel (A/A test), percent; None when none ran twice.
+    order:     names, best first; the first one is to be chosen.
+    ties:      names that are not significantly slower than the fastest, including the fastest.
+    undecided: names, including the fastest, that more processes are expected to separate.
+    noise_pct: difference between two runs of the same kernel (A/A test), percent; None without an A/A test.
     """
 
     order: tuple[str, ...]
@@ -59,13 +59,13 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The time of a finalist as it is reported.
+    """The time of a finalist for the results.
 
-    us:          estimate over the publishing processes, or over all processes where none publishes.
+    us:          estimate over the publishing processes, or over all processes if none publishes.
     low_us, high_us: 95 % interval over processes; None for a single process.
     samples_us:  samples of those processes, concatenated.
-    processes:   number of processes in which it ran, choosing ones included.
-    spread_pct:  largest over smallest of its times in these, minus 1, percent; None for a single process.
+    processes:   number of processes that ran it, including choosing ones.
+    spread_pct:  largest divided by smallest of its times in these, minus 1, percent; None for a single process.
     """
 
     us: float
@@ -78,10 +78,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Judge:
-    """Compares the finalists of one size, with noise estimated from all sizes of the run.
+    """Compares the finalists of a size, with noise estimated from all sizes of the run.
 
-    difference, level: variance of a difference between finalists, and of one finalist's time, over processes.
-    most:              degrees of freedom of all sizes together, for ``difference`` and ``level``.
+    difference, level: variance over processes of the difference between finalists, and of a finalist's time.
+    most:              degrees of freedom of all sizes together, for ``difference`` and for ``level``.
     """
 
     difference: Spread = NOTHING_KNOWN
@@ -89,17 +89,17 @@ class Judge:
     most: tuple[float, float] = (0.0, 0.0)
 
     def spread(self, cells: Cells) -> Spread:
-        """The variance of a finalist's log time in one process, moderated by that of the run.
+        """The variance of a finalist's log time in one process, moderated by the variance of the run.
 
-        It cannot be estimated from a single process: the offset that all calls of a process share is not visible there.
+        A single process is not enough to estimate it, because the offset common to its calls cannot be seen.
         """
         return estimates.moderated(estimates.difference_spread(cells), self.difference, self.most[0])
 
     def gaps(self, cells: Cells, base: str, processes: int = 0, whole: Cells | None = None) -> dict[str, Gap]:
-        """By name, how much slower each finalist is than ``base``, which may have been selected by its time.
+        """How much slower each finalist is than ``base``, by name. ``base`` may have been selected by its time.
 
-        processes: compute the bounds as for this many processes; 0 takes the actual number.
-        whole:     the same finalists in all processes of the size, for the variance where ``cells`` has one process.
+        processes: compute the bounds as if there were this many processes; 0: the actual number.
+        whole:     the same finalists in all processes of the size, for the variance if ``cells`` has one process.
         """
         spread = self.spread(cells if whole is None or cells.processes > 1 else whole)
         if not spread.degrees:
@@ -119,9 +119,9 @@ class Judge:
         return found
 
     def rank_finalists(self, sheet: Sheet, configs: Mapping[str, Config], most_processes: int = 0) -> Ranking:
-        """Ranks the finalists of the choosing processes, without the vendor library.
+        """Ranks the finalists by the choosing processes, without the vendor library.
 
-        most_processes: the most processes that may choose; decides for which finalists further ones are worthwhile.
+        most_processes: maximum number of choosing processes; determines which finalists are worth more processes.
         """
         cells = finalists_of(sheet.choosing, configs)
         if not cells.names:
@@ -141,7 +141,7 @@ class Judge:
         return Ranking(order, frozenset(ties), (fastest, *undecided) if undecided else (), noise)
 
     def overruling(self, sheet: Sheet, chosen: str, configs: Mapping[str, Config]) -> str:
-        """The finalist that was significantly faster than the chosen one in the publishing processes; "" for none."""
+        """The finalist that is significantly faster than the chosen one in the publishing processes; "" for none."""
         cells = finalists_of(sheet.publishing, configs)
         if sheet.publishing.processes == sheet.all.processes or chosen not in cells.names or len(cells.names) < 2:
             return ""
@@ -150,9 +150,9 @@ class Judge:
         return fastest if fastest != chosen and gaps[chosen].is_clear else ""
 
     def clearly_faster(self, sheet: Sheet, new: str, old: str, by_pct: float, names: Iterable[str]) -> bool:
-        """Whether ``new`` is faster than the older choice ``old`` by more than ``by_pct``, and significantly so.
+        """Whether ``new`` is faster than the earlier choice ``old`` by more than ``by_pct`` percent, significantly.
 
-        names: the finalists among which ``new`` was selected. False where the variance over processes is unknown.
+        names: the finalists from which ``new`` was selected. False if the variance over processes is unknown.
         """
         cells = finalists_of(sheet.choosing, names)
         if new not in cells.names or old not in cells.names:
@@ -161,17 +161,17 @@ class Judge:
         return gap.is_clear and gap.middle_pct > by_pct
 
     def published(self, sheet: Sheet) -> dict[str, Published]:
-        """The times to report, by name."""
+        """The published times, by name."""
         own = estimates.level_spread(sheet.all)
         spread = estimates.moderated(own, self.level if own.degrees else NOTHING_KNOWN, self.most[1])
         return {name: _published(sheet, name, spread) for name in sheet.publishing.names}
 
 
 def more_tell(gap: Gap, then: Gap) -> bool:
-    """Whether further processes are worthwhile for a finalist that ties with the fastest.
+    """Whether more processes are worthwhile for a finalist that ties with the fastest.
 
-    They are when it could still be faster by more than TIE_PCT, but with the most processes (``then``: its expected
-    gap) it would be either significantly slower or not faster by that much.
+    They are if it could still be faster by more than TIE_PCT, but is expected to be either significantly slower or not
+    faster by that much with the maximum number of processes. then: its expected gap with that number.
     """
     return -gap.low_pct > TIE_PCT and (then.is_clear or -then.low_pct <= TIE_PCT)
 
@@ -188,7 +188,7 @@ def _published(sheet: Sheet, name: str, spread: Spread) -> Published:
 
 
 def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
-    """A Judge with the noise of all sizes of a run. sheets: each size's times and the names of its finalists."""
+    """The comparison with the noise of all sizes of a run. sheets: (times, names of the finalists) of each size."""
     found = [(finalists_of(sheet.all, names), sheet.all) for sheet, names in sheets if sheet.all.processes > 1]
     differences = [estimates.difference_spread(cells) for cells, _ in found]
     levels = [estimates.level_spread(cells) for _, cells in found]
@@ -197,7 +197,7 @@ def judge_of(sheets: Iterable[tuple[Sheet, Iterable[str]]]) -> Judge:
 
 
 def two_digits(degrees: float) -> float:
-    """Degrees of freedom rounded down to two digits, so that few critical values are computed; they hardly change."""
+    """Degrees of freedom rounded down to two digits, so that fewer different critical values have to be computed."""
     if not np.isfinite(degrees):
         return degrees
     unit = 10.0 ** (np.floor(np.log10(degrees)) - 1)

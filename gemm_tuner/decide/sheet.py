@@ -1,6 +1,6 @@
-"""The times of a size's finals as a table: from timings to cells by process and finalist. Pure functions.
+"""Arranges the timings of a size's finals as a table of processes and finalists. Pure functions.
 
-Here the vendor library and the duplicate of the A/A test count as finalists, too.
+In this module the vendor library and the duplicate of the A/A test also count as finalists.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import Cells, percent
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
 
-# Names in finals that are not configurations to choose from.
+# Names in finals that cannot be chosen.
 BESIDE = frozenset((VENDOR, AA_TEST))
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The times of a size's finals, by role of the process.
+    """The times of a size's finals, by the role of the process.
 
-    all:        choosing and publishing processes.
-    samples_us: of the publishing processes, by name.
-    duplicated: name of the finalist whose kernel ran a second time as the A/A test; "" for none.
+    all:        choosing and publishing processes together.
+    samples_us: samples of the publishing processes, by name.
+    duplicated: name of the finalist that was timed a second time as the A/A test; "" for none.
     """
 
     choosing: Cells
@@ -36,10 +36,10 @@ class Sheet:
 
 
 def sheet_of(timings: Iterable[Timing]) -> Sheet:
-    """The finals of a size from its timings, one for each finalist and process.
+    """The table of a size's finals. timings: one per finalist and process.
 
-    Left out are finalists that failed in any process or have no time in a publishing one (they could not be reported),
-    and processes without finalists.
+    Finalists that failed in any process, or have no time in a publishing process (and so no time to report), and
+    processes without finalists are left out.
     """
     timings = list(timings)
     out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
@@ -66,9 +66,9 @@ def sheet_of(timings: Iterable[Timing]) -> Sheet:
 
 
 def publishing_of(timings: Sequence[Timing]) -> set[int]:
-    """Numbers of the processes that publish. Of two or more, at least one publishes and at least one chooses.
+    """The numbers of the publishing processes. Of two or more processes, at least one publishes and one chooses.
 
-    Where the recorded roles violate that, the process with the most finalists (the last of these) changes its role.
+    If the recorded roles violate this, the process with the most finalists (the last of several) changes its role.
     """
     finalists_in: dict[int, int] = {}
     for timing in timings:
@@ -85,14 +85,14 @@ def finalists_of(cells: Cells, names: Iterable[str]) -> Cells:
 
 
 def fastest_of(cells: Cells) -> str:
-    """The name with the smallest estimate. Two finalists are compared in the processes that both ran in."""
+    """The name with the smallest estimate. Two finalists are compared over the processes that ran both."""
     base = min(cells.names, key=lambda name: (-len(cells.column(name)), cells.us(name)))
     apart = cells.log_us - cells.log_us[:, [cells.names.index(base)]]
     return cells.names[int(np.argmin(np.nanmean(apart, axis=0)))]
 
 
 def noise_pct(sheet: Sheet) -> float | None:
-    """Difference between the two runs of the A/A test, percent, the median over processes; None without one."""
+    """Difference between the two runs of the A/A test in percent, median over processes; None without an A/A test."""
     names = sheet.all.names
     if not sheet.duplicated or sheet.duplicated not in names or AA_TEST not in names:
         return None
@@ -102,7 +102,8 @@ def noise_pct(sheet: Sheet) -> float | None:
 
 
 def call_noise(timings: Sequence[Timing]) -> float | None:
-    """The relative standard deviation of a size's calls in its first process, from the A/A test; None without one."""
+    """The relative standard deviation of a size's calls in its first process, from the A/A test; None without an A/A
+    test."""
     first = min((timing.process for timing in timings), default=0)
     ran = {t.name: t for t in timings if t.process == first and t.status == Status.OK and t.samples_us}
     duplicated = ran.get(ran[AA_TEST].message) if AA_TEST in ran else None

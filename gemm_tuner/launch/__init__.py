@@ -1,1 +1,2 @@
-"""Runs in the profiled process: launches, journals, checks. Imports torch only when it runs."""
+"""The code that runs in launcher processes, under the profiler: launches, journal, checks. torch is imported on
+demand."""

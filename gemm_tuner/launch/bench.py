@@ -1,4 +1,4 @@
-"""Launches calls one after another on one stream, and journals each."""
+"""Launches calls in sequence on one stream, and writes each to the journal."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from gemm_tuner.launch.plan import REST_S, TIRING_CALL_US, VENDOR, Plan
 from gemm_tuner.launch.processor import Processor
 
 SPIN_UP_FLUSHES = 2000
-# Flushes before a call of several kernels give the host this multiple of the time that it took to launch the call.
+# Before a call of several kernels, enough flush kernels are queued to keep the GPU busy for this multiple of the time
+# that the host needs to launch the call.
 LAUNCH_MARGIN = 2.0
 MOST_FLUSHES = 32
 LEAST_SLACK_US = 1.0
-TIMED_FLUSHES = 100  # fewer than a queue holds, so that the host does not wait in launching them
+TIMED_FLUSHES = 100  # less than the queue's capacity, so that launching them does not block the host
 
 
 class Bench:
-    """Launches calls one after another on one stream, each after emptying L2, and numbers them.
+    """Launches calls in sequence on one stream, each after flushing L2, and numbers them.
 
-    stop: a file that ends the work once it is there. clock: times each kernel, where no profiler does.
+    stop:  a file whose existence ends the work.
+    clock: times each kernel on the host, if no profiler does.
     """
 
     def __init__(
@@ -47,13 +49,13 @@ class Bench:
         self._stop, self._clock, self._scopes = stop, clock, plan.scopes
         self._number = self._flushed = 0
         self._tired = False
-        self._slack_us = 0.0  # by which the GPU takes longer over a flush than the host over launching it
+        self._slack_us = 0.0  # GPU time of a flush minus the host's time to launch it
         self.placement = processor.placement(self.method.seed, self.process)
         self.flushes = bool(self.method.flush_bytes)
         self._support = language.support_calls(self.method.flush_bytes, self.device)
 
     def launch(self, launches: list[Launch]) -> None:
-        """Starts the kernels of one call."""
+        """Launches the kernels of one call."""
         if self._clock is None:
             launch_all(launches)
             return
@@ -61,7 +63,7 @@ class Bench:
             self._clock.time(symbol, kernel[grid], *positional, **options)
 
     def launch_vendor(self, call: Callable[[], Any]) -> None:
-        """Starts the vendor library's call between two marker kernels, since its kernels' names are its own."""
+        """Launches the vendor library's call between two marker kernels, because its kernels' names are unknown."""
         self._start_support(BEGIN_SYMBOL)
         if self._clock is None:
             call()
@@ -70,7 +72,7 @@ class Bench:
         self._start_support(END_SYMBOL)
 
     def flush(self) -> None:
-        """Leaves nothing of the operands in the caches."""
+        """Evicts the operands from the caches."""
         self._start_support(FLUSH_SYMBOL)
         self._flushed += 1
 
@@ -81,7 +83,7 @@ class Bench:
             self._clock.time(symbol, self._support[symbol])
 
     def begin_recording(self) -> None:
-        """Says that the profiler records from here on: flushes before are not in its trace."""
+        """Notes that the profiler records from here on; earlier flushes are not in its trace."""
         self._flushed = 0
 
     def spin_up(self) -> None:
@@ -99,35 +101,35 @@ class Bench:
         self._slack_us = (time.perf_counter() - launched) / timed * 1e6
 
     def rest(self) -> None:
-        """After work that may have reached the power limit: pauses until the clocks have recovered, then spins up."""
+        """Pauses after work that may have reached the power limit, until the clocks have recovered; then spins up."""
         self.processor.wait()
         if self._tired:
             time.sleep(REST_S)
             self.spin_up()
 
     def note_load(self, seconds: float, calls: int) -> None:
-        """Takes note of how long the calls of a size's finals took, for the next ``rest``."""
+        """Records how long the calls of a size's finals took, for the next ``rest``."""
         self._tired = seconds * 1e6 > TIRING_CALL_US * calls
 
     @property
     def stopped(self) -> bool:
-        """Whether the tuner wants no more than is running."""
+        """Whether the tuner wants this process to end after the current configuration."""
         return self._stop.exists()
 
     @property
     def late(self) -> bool:
-        """Whether to screen no more: the time that it may take is over, or the tuner stops."""
+        """Whether screening must end: its time is over, or the tuner wants this process to end."""
         return self.stopped or (bool(self._until) and time.time() > self._until)
 
     @property
     def over(self) -> bool:
-        """Whether the part of the time that the work may take is over."""
+        """Whether the time share of the present work is used up."""
         return 0 < self._until < time.time()
 
     def share_time(self, entries: int, of: int) -> None:
-        """Gives the work that begins its share of the time until the deadline, so that later works get theirs.
+        """Sets the time share of the work that begins, so that later works also get theirs.
 
-        entries: of the work. of: of this and all later works.
+        entries: number of entries of the work. of: number of entries of this and all later works.
         """
         if self._deadline and of:
             now = time.time()
@@ -141,7 +143,7 @@ class Bench:
         return proton.scope(f"L{self._number}")
 
     def call(self, candidate: Candidate | VendorCandidate, *, warm: bool) -> None:
-        """One call of a candidate; journals it as call number n."""
+        """Makes one call of a candidate and writes it to the journal under its number."""
         candidate.prepare()
         flushes = self._flushes_before(candidate) if self.flushes and not warm else 0
         for _ in range(flushes):
@@ -154,18 +156,18 @@ class Bench:
         self._journal_call(candidate, warm=warm, queued=flushes * self._slack_us > launch_us)
 
     def _flushes_before(self, candidate: Candidate | VendorCandidate) -> int:
-        """So many that the host has launched all kernels of the call before the first begins: its time is the span from
-        the first start to the last end, which no wait for the host may be part of."""
+        """The number of flushes that keeps the GPU busy until the host has launched all kernels of the call. The time
+        of the call is the span from the first start to the last end, which must not include waiting for the host."""
         if len(candidate.symbols) == 1 or self._slack_us < LEAST_SLACK_US or not candidate.launch_us:
             return 1
         needed = max(1, math.ceil(LAUNCH_MARGIN * candidate.launch_us / self._slack_us))
         return needed if needed <= MOST_FLUSHES else 1
 
     def timed_call_us(self, candidate: Candidate) -> float:
-        """As ``call``, and how long the host waited for it: launch overhead and all.
+        """As ``call``; returns the time on the host until the call has ended, including launch overhead.
 
-        Not by stream events: what torch calls for them (cudaEventElapsedTime_v2) is unknown to nsys before
-        2025, whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
+        Stream events are not used: torch's call for them (cudaEventElapsedTime_v2) is unknown to nsys before 2025,
+        whose import then drops the rest of the trace (seen with nsys 2023.4 and torch 2.11).
         """
         candidate.prepare()
         if self.flushes:

@@ -1,4 +1,4 @@
-"""What is timed: configurations and the vendor library's call, ready to launch on operands of one problem."""
+"""The candidates to time: configurations and the vendor library's call, prepared on operands of one problem."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Before = Sequence[Callable[[], None]]
 
 
 class Candidate:
-    """One configuration of one problem, ready to launch on rotating operands. before: what comes before each call on a
-    set of operands."""
+    """One configuration of one problem, ready to launch on rotating sets of operands. before: for each set, a function
+    to call before each launch."""
 
     def __init__(self, work: int, name: str, launches: list[list[Launch]], before: Before = ()) -> None:
         self.work, self.name, self._launches, self._turn, self._before = work, name, launches, 0, before
         self.symbols = tuple(launch[0] for launch in launches[0])
-        self.launch_us = 0.0  # the least that the host took to launch a call; 0 before the first
+        self.launch_us = 0.0  # shortest time of the host to launch a call; 0 before the first call
 
     def prepare(self) -> None:
-        """What the next call needs and what does not belong to its time."""
+        """Prepares the next call, outside of its timed interval."""
         if self._before:
             self._before[self._turn % len(self._before)]()
 
@@ -38,7 +38,7 @@ class Candidate:
 
 
 class VendorCandidate:
-    """The vendor library's call."""
+    """The vendor library's call, ready to launch."""
 
     def __init__(self, work: int, calls: list[Any]) -> None:
         self.work, self.name, self._calls, self._turn = work, VENDOR, calls, 0
@@ -53,7 +53,7 @@ class VendorCandidate:
 
 
 class WorkOperands:
-    """Operands and scratch of one problem; scratch grows to what the largest configuration needs."""
+    """Operands and scratch memory of one problem; scratch grows to the need of the largest configuration."""
 
     def __init__(self, work: Work, method: Method, device: str, placement: Placed) -> None:
         self.problem, self._scratch, self._num_sms = work.problem, ScratchPool(device), count_sms(device)
@@ -65,16 +65,16 @@ class WorkOperands:
         self._before = [one for one in before if one is not None]
 
     def outgrow(self, flush_bytes: int) -> bool:
-        """Whether the copies together are so large that rotating through them alone leaves none in L2."""
+        """Whether the copies of the operands are so large that rotation alone evicts each of them from L2."""
         apart = self._workload.sets_are_apart and len(self.sets) > 1
         return apart and len(self.sets) * self.problem.bytes_moved >= flush_bytes
 
     def scratch_of(self, script: ModuleType, name: str) -> tuple[int, int]:
-        """(fp32 partial sums, int32 locks) that a configuration needs."""
+        """The numbers of (fp32 partial sums, int32 locks) that a configuration needs."""
         return self._workload.scratch(script, script.CONFIGS[name], self.problem, self._num_sms)
 
     def candidate(self, work: int, script: ModuleType, name: str, shown: str = "") -> Candidate:
-        """A configuration, under another name where ``shown`` says so."""
+        """The candidate for a configuration. shown: its name in the journal, if different."""
         launches = self.launches(script, name)
         own = [one.ready for one in launches if isinstance(one, PreparedLaunches) and one.ready]
         return Candidate(work, shown or name, launches, own or self._before)
@@ -86,6 +86,6 @@ class WorkOperands:
         return [calls(script, config, self.problem, operands, scratch, self._num_sms) for operands in self.sets]
 
     def baseline_calls(self) -> list[Any]:
-        """The vendor library's call on each set of operands; empty where it has none."""
+        """The vendor library's call on each set of operands; empty if it has none."""
         calls = [self._workload.baseline_call(self.problem, operands) for operands in self.sets]
         return [] if None in calls else calls

@@ -1,4 +1,5 @@
-"""The host's clock in a profiler's place: for kernels that run on the CPU and have ended when their call returns."""
+"""Times kernels with the host's clock instead of a profiler, for CPU kernels, which have ended when the call
+returns."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Beside the plan.
+# In the folder of the plan.
 CLOCK_FILE = "clock.csv"
 CLOCK_HEADER = "kernel_name,start_ns,duration_ns"
 
 
 class HostClock:
-    """Writes when each kernel ran, line by line, so that a crash loses nothing. Use as a context manager."""
+    """Writes one line per kernel as it runs, so that a crash loses nothing. Use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("w", encoding="utf-8", buffering=1)
@@ -26,7 +27,7 @@ class HostClock:
         self._stream.close()
 
     def time(self, symbol: str, start: Callable[..., Any], *positional: Any, **options: Any) -> None:
-        """Calls ``start`` and writes how long it took."""
+        """Calls ``start`` and writes its start time and duration."""
         began_ns = time.perf_counter_ns()
         start(*positional, **options)
         ended_ns = time.perf_counter_ns()

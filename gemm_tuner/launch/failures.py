@@ -1,4 +1,4 @@
-"""Errors of launches: which end one configuration, and after which the whole process must end."""
+"""Classifies errors of launches: those that fail one configuration, and those after which the process must end."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from gemm_tuner.core.records import Status
 from gemm_tuner.launch.journal import End, Fail, Journal
 
-# What Triton and the drivers say when a kernel does not fit the GPU; the run goes on after it.
+# In messages of Triton and drivers when a kernel does not fit the GPU; the process can continue.
 OUT_OF_RESOURCES_WORDS = ("out of memory", "out of resource", "outofresources", "too many resources requested")
-# Errors after which every later call of the process fails: the process must end. Those of one word are HIP's.
+# In messages of errors after which every later call of the process fails. The single words are HIP's.
 STICKY_WORDS = (
     "illegal memory access",
     "misaligned address",
@@ -31,11 +31,11 @@ STICKY_WORDS = (
 
 
 class StickyError(Exception):
-    """The GPU context is lost; the configuration named in the journal's last line did it, or one of its round."""
+    """The GPU context is lost. The cause is the configuration in the journal's last line, or one of its round."""
 
 
 def status_of(error: BaseException) -> Status:
-    """CRASHED for an error after which every later call of the process fails; else whether a kernel did not fit."""
+    """CRASHED for an error after which every later call of the process fails, else OUT_OF_RESOURCES or LAUNCH_ERROR."""
     lower = f"{type(error).__name__}: {error}".lower()
     if any(words in lower for words in STICKY_WORDS):
         return Status.CRASHED
@@ -44,7 +44,7 @@ def status_of(error: BaseException) -> Status:
 
 
 def report_failure(journal: Journal, index: int, name: str, error: Exception) -> None:
-    """Journals why a configuration could not run. Raises StickyError when nothing more can."""
+    """Writes to the journal why a configuration failed. Raises StickyError if the process cannot continue."""
     text, status = f"{type(error).__name__}: {error}", status_of(error)
     if status is Status.CRASHED:
         journal.write(Fail(index, name, status, text))
@@ -53,8 +53,8 @@ def report_failure(journal: Journal, index: int, name: str, error: Exception) ->
 
 
 def report_uncompared(journal: Journal, index: int, names: Sequence[str], error: Exception) -> None:
-    """Journals that configurations which ran could not be compared with each other, and ends them: none is verified.
-    Raises StickyError when nothing more can run: the next process compares those that are left."""
+    """Writes to the journal that configurations ran but could not be compared with each other, so that none is
+    verified. Raises StickyError if the process cannot continue; the next process then compares the remaining ones."""
     text, status = f"{type(error).__name__}: {error}", status_of(error)
     if status is Status.CRASHED:
         raise StickyError(text) from error

@@ -1,6 +1,6 @@
-"""The events of a journal: one JSON object a line, written by a launcher as things happen.
+"""The journal of a launcher: events as one JSON object per line, written as they happen.
 
-Every line is decoded as it is read, since a journal may come with a recording from a stranger.
+Every line is validated when it is read, because a journal may be part of a recording from somebody else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="event"):
 
 
 class Process(_Event, frozen=True, tag="process"):
-    """The first event. identity: of the launcher's process, safe against a reused number."""
+    """The first event. identity: of the launcher's process (``processes.identity``)."""
 
     identity: str
 
@@ -39,15 +39,19 @@ class DeviceUsed(_Event, frozen=True, tag="device"):
 
 
 class Begin(_Event, frozen=True, tag="begin"):
-    """A configuration is about to run for the first time. work: index into Plan.work."""
+    """A configuration is about to run for the first time. work: index in Plan.work."""
 
     work: Count
     name: str
 
 
 class Called(_Event, frozen=True, tag="call"):
-    """Call number ``n`` was made: its kernels in order. flushes: flush kernels since the call before; None in
-    recordings of earlier versions. queued: the GPU had work until all of its kernels were in its queue."""
+    """Call number ``n`` was made.
+
+    symbols: its kernels, in order.
+    flushes: number of flush kernels since the previous call; None in recordings of earlier versions.
+    queued:  the GPU was busy until all of the call's kernels were in its queue.
+    """
 
     n: Count
     work: Count
@@ -59,14 +63,14 @@ class Called(_Event, frozen=True, tag="call"):
 
 
 class Round(_Event, frozen=True, tag="round"):
-    """A round of finals is about to begin: all of a work run in turns."""
+    """A round of finals is about to begin, in which all configurations of a work run once."""
 
     work: Count
     number: Count
 
 
 class End(_Event, frozen=True, tag="end"):
-    """A configuration came to its end."""
+    """A configuration is finished."""
 
     work: Count
     name: str
@@ -74,7 +78,7 @@ class End(_Event, frozen=True, tag="end"):
 
 
 class Fail(_Event, frozen=True, tag="fail"):
-    """A configuration could not run; with status ``crashed`` the launcher ends, too."""
+    """A configuration failed; with status ``crashed`` the launcher ends as well."""
 
     work: Count
     name: str
@@ -83,7 +87,7 @@ class Fail(_Event, frozen=True, tag="fail"):
 
 
 class Judged(_Event, frozen=True, tag="verdict"):
-    """The fields of a Verdict. Errors may be infinite or no number: the result was."""
+    """The fields of a Verdict. Errors are infinite or NaN if the result is."""
 
     work: Count
     problem: Problem
@@ -106,14 +110,14 @@ class Judged(_Event, frozen=True, tag="verdict"):
 
 
 class Compiles(_Event, frozen=True, tag="compiles"):
-    """What Triton compiled in the launcher, and what it took from its cache."""
+    """How many kernels were compiled in the launcher, and how many were cache hits."""
 
     compiled: Count
     from_cache: Count
 
 
 class Finished(_Event, frozen=True, tag="finished"):
-    """The last event of a launcher that came to its end."""
+    """The last event of a launcher that did not crash."""
 
 
 CALL_BEGINS = '{"event":"call",'
@@ -123,14 +127,15 @@ Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | End | Fail | 
 
 
 class Journal:
-    """Writes events. ``begin`` and ``end`` reach the disk at once: a crash blames one configuration. So does each
-    ``round`` of finals: a crash in it blames none yet. Calls wait for the next of these."""
+    """Writes events. ``begin``, ``end`` and ``round`` are flushed to the disk at once, so that after a crash the
+    journal tells which configuration, or which round of finals, was running. Calls are buffered until the next of
+    these."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, event: Event) -> None:
-        if isinstance(event, Called):  # between launches: as fast as can be
+        if isinstance(event, Called):  # between launches, so without delay
             self._stream.write(msgspec.json.encode(event).decode() + "\n")
             return
         row = {"event": event.__struct_config__.tag, **msgspec.structs.asdict(event)}
@@ -139,10 +144,10 @@ class Journal:
 
 
 def read_journal(path: Path, works: int | None = None) -> list[Event]:
-    """The events in order; none where there is no file. A last line that a crash cut short is left out.
+    """The events in order; none if there is no file. A last line that is incomplete after a crash is ignored.
 
-    works: how many works the plan has, for an event to name one of them.
-    Raises UserError naming the line for an event that no launcher writes.
+    works: number of works of the plan; events must refer to one of them.
+    Raises UserError naming the line for an invalid event.
     """
     if not path.exists():
         return []
@@ -161,7 +166,7 @@ def read_journal(path: Path, works: int | None = None) -> list[Event]:
 
 
 def event_of(line: str, where: str, works: int | None = None) -> Event:
-    """The event in a line of a journal. Raises UserError for one that no launcher writes."""
+    """The event in a line of a journal. Raises UserError for an invalid one."""
     event = _call_of(line)
     if event is None:
         row: Any = parse_json(line, "journal's line", where)
@@ -175,8 +180,8 @@ def event_of(line: str, where: str, works: int | None = None) -> Event:
 
 
 def _call_of(line: str) -> Event | None:
-    """A call as ``Journal.write`` has it, in a tenth of the time that any event takes: a screening makes 100 000. None
-    for another line; what is wrong with one, the slow way says."""
+    """A fast decoder for calls as ``Journal.write`` writes them; it takes a tenth of the time, and a screening has 100
+    000 calls. None for any other line, including invalid ones, which the general decoder reports."""
     if not line.startswith(CALL_BEGINS):
         return None
     try:

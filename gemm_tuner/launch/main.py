@@ -1,4 +1,4 @@
-"""``python generated/x.py --plan plan.json``: runs a plan and leaves a journal beside it."""
+"""``python generated/x.py --plan plan.json``: executes a plan, and writes a journal into the plan's folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ keeps them with --keep."""
 
 
 def main(argv: list[str] | None = None, scripts_dir: str = "") -> int:
-    """Runs the plan of the command line. scripts_dir: holds the scripts that the plan names."""
+    """Executes the plan of the command line; returns the exit status. scripts_dir: folder of the plan's scripts."""
     parser = argparse.ArgumentParser(
         description="Run the kernels of a plan.", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -70,16 +70,17 @@ def run_journalled(
     turn: Path | None = None,
     recording: AbstractContextManager[None] | None = None,
 ) -> int:
-    """Runs a plan, its journal at ``path``; the exit status. Raises OSError when the journal cannot be written.
+    """Executes a plan and returns the exit status. Raises OSError if the journal at ``path`` cannot be written.
 
-    turn: locked while the GPU is used. recording: what times the kernels in this process.
+    turn:      file that is locked while the GPU is used, so that several launchers can share it; None for no lock.
+    recording: a context that records kernel times in this process (proton), if it is timed from inside.
     """
     with path.open("w", encoding="utf-8") as stream:
         journal = Journal(stream)
         journal.write(Process(identity(os.getpid())))
         mine = None
         if turn is not None:
-            processor_of(plan.device)  # imports torch, and touches no GPU
+            processor_of(plan.device)  # imports torch without using the GPU
             mine = Turn(turn, stop.parent)
         language = language_of(workload_of(plan.work[0].problem.kind if plan.work else FIRST_KIND).language)
         compiles = language.start_launcher(plan.device)
@@ -100,17 +101,16 @@ def run_journalled(
 
 
 def devices_of(language: Language) -> set[str]:
-    """The devices, as torch names them, that a language's kernels run on without an interpreter."""
+    """The torch devices that a language's kernels run on without an interpreter."""
     return {"cpu" if backend == "cpu" else "cuda" for backend in language.backends}
 
 
 def load_scripts(
     plan: Plan, where: Path, folder: Path, load: Callable[[str], ModuleType] = load_script
 ) -> list[ModuleType]:
-    """The plan's scripts, which lie in ``folder``. This runs them: a plan from somebody else is as good as a program
-    of theirs.
+    """Imports the plan's scripts from ``folder``. This executes them, so a plan must be trusted like a program.
 
-    Raises UserError for a script that is not there and for an entry that its script does not know.
+    Raises UserError for a missing script, and for an entry that its script does not contain.
     """
     paths = [folder / name for name in plan.scripts]
     for path in paths:
@@ -133,9 +133,9 @@ def run(
     clock: HostClock | None,
     turn: Turn | None = None,
 ) -> None:
-    """Runs a plan whose kernels are timed; ends early, between two configurations, once the file ``stop`` is there.
+    """Executes a plan of screening or finals. It ends early, between two configurations, if the file ``stop`` exists.
 
-    turn: ended with the last kernel; what the profiler does then leaves the GPU idle.
+    turn: released after the last kernel, because the profiler's report does not use the GPU.
     """
     processor = processor_of(plan.device)
     journal.write(DeviceUsed(processor.name, processor.torch_version))
@@ -161,10 +161,11 @@ def run(
 
 
 def warm_vendor(plan: Plan, processor: Processor) -> None:
-    """Lets the vendor library choose and load its kernels for every size before anything is recorded."""
+    """Calls the vendor library once for every size, so that it selects and loads its kernels before recording
+    begins."""
     for work in plan.work:
         if work.vendor:
-            with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # its finals will say so
+            with contextlib.suppress(MemoryError, RuntimeError, ValueError):  # reported by the finals
                 workload = workload_of(work.problem.kind)
                 workload.require_memory(work.problem, 0, plan.device)
                 (operands,) = workload.operands(work.problem, 0, "zeros", 0, plan.device)
@@ -176,8 +177,8 @@ def warm_vendor(plan: Plan, processor: Processor) -> None:
 
 
 def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:
-    """Checks each work's entries best first, each at the tuned size and at odd sizes; small ones where kernels are
-    interpreted. Entries without a reference are all run before any is judged."""
+    """Checks the entries of each work, best first, at the tuned size and at companion sizes; at small sizes in the
+    interpreter. Entries of problems without a reference are all run, and then compared with each other."""
 
     def over() -> bool:
         return stop.exists() or plan.is_over()
@@ -193,7 +194,7 @@ def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, 
 def check_entries(
     plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
 ) -> None:
-    """Compares the entries of a work with the reference, until one is right if the plan says so."""
+    """Compares the entries of a work with the reference; stops at the first correct one if the plan says so."""
     work = plan.work[index]
     workload = workload_of(work.problem.kind)
     for script, name in work.entries:
@@ -217,8 +218,8 @@ def check_entries(
 def compare_entries(
     plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
 ) -> None:
-    """Compares the entries of a work with each other. None has an end in the journal before all have run: after a crash
-    the others are run again."""
+    """Compares the entries of a work with each other. The journal gets their end events only after all have run, so
+    that they run again after a crash."""
     work = plan.work[index]
     workload, juries = workload_of(work.problem.kind), dict[Problem, Jury]()
     heard: list[str] = []
@@ -237,7 +238,7 @@ def compare_entries(
             journal.write(End(index, name))
     try:
         verdicts = [jury.verdicts() for jury in juries.values()]
-    except Exception as error:  # another process would come to the same end
+    except Exception as error:  # would happen again in another process
         report_uncompared(journal, index, heard, error)
         return
     for name in heard:

@@ -1,4 +1,4 @@
-"""Where operands lie in memory: elsewhere in every process of finals, since that moves a kernel's time by percents."""
+"""Places operands at other addresses in each finals process, because addresses change a kernel's time by percents."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import random
 from dataclasses import fields, replace
 from typing import Any
 
-# Offsets are multiples of this, to which torch's allocator aligns too: kernels and libraries choose by alignment.
+# Offsets are multiples of this, as in torch's allocator, because libraries select kernels by alignment.
 ALIGNMENT_BYTES = 512
-# A large page of a GPU: offsets and padding stay within a few of them.
+# A large page of a GPU; offsets and padding are at most a few pages.
 PAGE_BYTES = 2 * 2**20
 MOST_PADDING_PAGES = 16
-# On AMD, Triton compiles another kernel for pointers into more than this.
+# On AMD, Triton compiles different kernels for tensors larger than this.
 LARGE_BYTES = 2**31
 
 
 class Placement:
-    """Offsets of one process, drawn by seed and number of the process. Process 0 leaves operands where they are."""
+    """Address offsets for one process, random by (seed, number of the process). Process 0 does not move operands."""
 
     def __init__(self, seed: int, process: int, device: str) -> None:
         self._dice = random.Random(f"placement {seed} {process}")
         self._moves = process > 0
-        # Held as long as this: all later allocations lie behind it.
+        # Padding that shifts all later allocations; kept alive by this object.
         self._padding = self._bytes(self._dice.randrange(1, MOST_PADDING_PAGES) * PAGE_BYTES, device)
 
     def _bytes(self, count: int, device: str) -> Any:
@@ -30,7 +30,7 @@ class Placement:
         return torch.empty(count, dtype=torch.uint8, device=device) if self._moves else None
 
     def moved(self, operands: Any) -> Any:
-        """The same dataclass with each of its tensors in a buffer of its own, at an offset of its own."""
+        """A copy of the dataclass with each tensor in its own buffer at its own offset."""
         if not self._moves:
             return operands
         for name in [field.name for field in fields(operands)]:

@@ -1,4 +1,4 @@
-"""The plan that a launcher process reads: plain JSON, no pickle."""
+"""The plan that a launcher process executes, as a JSON file."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import Above0, Count, Finite, Int, Positive, load_json, record_of
 
-# Between the finals of two sizes: a GPU that a large size has driven to its power limit lowers its clocks, and takes
-# some tenths of a second to raise them again; without a rest a size's times depend on the one before it.
+# Pause between the finals of two sizes. A size that reaches the power limit makes the GPU lower its clocks for some
+# tenths of a second, so without a pause a size's times depend on the previous size.
 REST_S = 0.3
-# It rests after finals whose calls take more than this each, L2 flush and launch included.
+# The pause is made after finals whose calls take longer than this, including L2 flush and launch.
 TIRING_CALL_US = 150.0
 PLAN_FORMAT = 1
 VENDOR = "torch.mm"
-# Name of the duplicate of a finalist's kernel in finals (A/A test): the two differ by noise only.
+# Name of the duplicate of a finalist in the finals (A/A test); the two differ only by noise.
 AA_TEST = "A/A"
 # Name of a configuration's calls between others of its size: while clocks stay, they all take the same time.
 REFERENCE = "reference"
-# A file of this name beside the plan ends the launcher after the configuration that it is at.
+# A file of this name in the plan's folder makes the launcher end after the current configuration.
 STOP_FILE = "stop"
-# Exit status of a launcher that cannot write its journal (EX_IOERR of sysexits.h).
+# Exit status of a launcher that cannot write its journal; EX_IOERR of sysexits.h.
 EXIT_CANNOT_WRITE = 74
 SCREEN, FINALS, VERIFY = STAGES = ("screen", "finals", "verify")
 DEVICES = ("cuda", "cpu")
@@ -34,7 +34,7 @@ DEVICES = ("cuda", "cpu")
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How calls are timed; part of what makes two timings comparable.
+    """How calls are timed. Times are comparable only if their methods are equal.
 
     warmup_calls, timed_calls: of each configuration; in finals, rounds over all of a size.
     early_stop_ratio:          a screened configuration whose first two timed calls both take longer than
@@ -57,12 +57,13 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The configurations of one problem that a launcher runs: (index into Plan.scripts, name) each.
+    """The configurations of one problem that a launcher runs.
 
-    vendor:  finals time the vendor library's call too.
-    again:   finals run this entry's kernel a second time as AA_TEST; "" for none.
-    rounds:  of these finals; 0 is the method's timed_calls.
-    best_us: time of the best known configuration, by which a screen knows losers; 0 when none is known.
+    entries: (index in Plan.scripts, name of the configuration).
+    vendor:  the finals also time the vendor library's call.
+    again:   the entry whose kernel the finals time a second time as AA_TEST; "" for none.
+    rounds:  number of rounds of the finals; 0: the method's timed_calls.
+    best_us: time of the best known configuration, for the early stop of screening; 0 if unknown.
     reference: the entry that was screened first, if any was; else the first of this work that is no loser serves.
     reference_us: its time when it was screened.
     """
@@ -79,15 +80,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One launcher process.
+    """The work of one launcher process.
 
-    scripts:             names of files that lie beside the script that is started: a plan names no folder.
-    scopes:              each call runs in a proton scope of its own.
-    capture_range:       the profiler records between cudaProfilerStart and cudaProfilerStop only.
-    clock:               the launcher itself writes when each kernel ran (launch/clock.py).
-    stop_at_first_right: verify best first and stop at the first right one.
-    process:             number of this process of finals: where operands lie and the order of calls follow from it.
-    deadline:            Unix time after which nothing further begins, a round of finals neither; 0 is none.
+    scripts:             file names, without folders, in the folder of the script that is started.
+    scopes:              each call gets its own proton scope.
+    capture_range:       the profiler records only between cudaProfilerStart and cudaProfilerStop.
+    clock:               the launcher times the kernels itself (launch/clock.py).
+    stop_at_first_right: checks stop at the first correct configuration.
+    process:             number of the finals process; it determines operand addresses and the order of calls.
+    deadline:            Unix time after which no configuration and no round of finals begins; 0: none.
     """
 
     stage: str
@@ -114,7 +115,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Reads a plan as data: nothing of it is run here. Raises UserError for what no plan is."""
+        """Reads and validates a plan, without executing anything. Raises UserError for an invalid one."""
         where, row = printable(path), load_json(path, "plan")
         if not isinstance(row, dict) or row.pop("format", None) != PLAN_FORMAT:
             raise UserError(f"is no plan of format {PLAN_FORMAT}", where=where)
@@ -125,7 +126,7 @@ class Plan:
         return plan
 
     def fault(self) -> str:
-        """Why no launcher can run this plan; empty when one can."""
+        """Why this plan cannot be executed; "" if it can."""
         for name, known in (("stage", STAGES), ("device", DEVICES)):
             if getattr(self, name) not in known:
                 return f"{name} is {show(getattr(self, name))} and none of {', '.join(known)}"

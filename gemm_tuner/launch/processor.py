@@ -1,4 +1,4 @@
-"""The processor that kernels run on, as torch knows it: a GPU, or this machine's CPU."""
+"""The processor that kernels run on: a GPU through torch, or this machine's CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from gemm_tuner.launch.placement import Placement
 
 
 class Processor(Protocol):
-    """name: of the device, for the journal. torch_version: "" where torch is not needed.
+    """What a launcher needs of a processor.
 
-    idles: whether its clocks fall while it has nothing to do.
+    name:          name of the device, for the journal.
+    torch_version: "" if torch is not used.
+    idles:         whether its clocks drop while it is idle.
     """
 
     @property
@@ -24,23 +26,23 @@ class Processor(Protocol):
     def idles(self) -> bool: ...
 
     def placement(self, seed: int, process: int) -> Placed:
-        """Moves operands in memory, to other places in each process of finals."""
+        """Returns what moves operands to addresses that differ between finals processes."""
 
     def wait(self) -> None:
-        """Until all that was launched has ended."""
+        """Waits until everything that was launched has ended."""
 
     def free_memory(self) -> None:
-        """Gives memory back that nothing holds."""
+        """Returns unused memory to the system."""
 
     def start_recording(self) -> None:
-        """Profilers that record a range begin here."""
+        """Begins the range that profilers with ``uses_capture_range`` record."""
 
     def stop_recording(self) -> None: ...
 
 
 class Placed(Protocol):
     def moved(self, operands: Any) -> Any:
-        """The same operands elsewhere in memory."""
+        """A copy of the operands at other addresses."""
 
 
 class Gpu:
@@ -70,9 +72,9 @@ class Gpu:
 
 
 class Cpu:
-    """A call has ended when it returns: there is nothing to wait for, and nothing that another process records.
+    """This machine's CPU. A call has ended when it returns, so there is nothing to wait for.
 
-    Operands stay where they were allocated: the operating system places the memory of each process elsewhere.
+    Operands are not moved: the operating system already gives each process other addresses.
     """
 
     idles = False
@@ -98,5 +100,5 @@ class Cpu:
 
 
 def processor_of(device: str) -> Processor:
-    """device: torch's, "cuda" or "cpu"."""
+    """The processor for a torch device, "cuda" or "cpu"."""
     return Cpu() if device == "cpu" else Gpu()

@@ -1,8 +1,8 @@
-"""``python -m gemm_tuner.launch.resident SCRIPTS_DIR``: runs plan after plan in one process, and times them itself.
+"""``python -m gemm_tuner.launch.resident SCRIPTS_DIR``: executes many plans in one process, timed by proton inside it.
 
-Reads folders from standard input, one a line; each holds a plan.json. What is slow to import is imported before the
-first line is read; scripts stay loaded. Proton (the profiler in Triton) runs in this process: one session a plan, whose
-trace lies beside the plan when its journal says that it has finished.
+Standard input has one folder per line; each contains a plan.json. Slow imports are done before the first line is read,
+and scripts stay loaded. Proton (the profiler in Triton) runs in this process, with one session per plan; its trace is
+complete in the plan's folder before the journal gets its ``finished`` event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gemm_tuner.system.processes import exit_with_tuner
 
 def main(argv: list[str]) -> int:
     exit_with_tuner()
-    processor_of("cuda")  # imports torch, and touches no GPU
+    processor_of("cuda")  # imports torch without using the GPU
     import triton.profiler
 
     load = functools.cache(load_script)
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 @contextlib.contextmanager
 def session(proton: Any, stem: Path) -> Iterator[None]:
-    """A session of proton while the block runs, written to ``stem`` with proton's ending."""
+    """A proton session while the block runs, written to ``stem`` plus proton's file ending."""
     proton.start(str(stem))
     try:
         yield

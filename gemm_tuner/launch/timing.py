@@ -1,6 +1,6 @@
-"""Launches configurations so that a profiler outside can time them.
+"""Launches configurations so that a profiler can time them.
 
-No time that ends up in a result is taken here. The host's clock is read only to drop clear losers early.
+Times in results come from the profiler only. The host's clock is only used to stop slow configurations early.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from gemm_tuner.launch.journal import Begin, End, Round
 from gemm_tuner.launch.plan import AA_TEST, VENDOR, Work
 from gemm_tuner.launch.reference import Reference
 
-# A call within this much of the best is never called a loser: the host's clock reads overhead too.
+# A call within this much of the best never stops a configuration, because the host's time includes overhead.
 EARLY_STOP_SLACK_US = 100.0
-# Of finals whose time is over.
+# Number of rounds that finals make even if their time is over.
 LEAST_ROUNDS = 5
 
 
 def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
-    """The operands of a work; None when they do not fit, and each of its configurations is journalled so."""
+    """The operands of a work. If they do not fit, all of its configurations are journalled as failed, and the result is
+    None."""
     try:
         operands = WorkOperands(work, bench.method, bench.device, bench.placement)
     except Exception as error:
@@ -36,9 +37,9 @@ def operands_of(bench: Bench, index: int, work: Work) -> WorkOperands | None:
 
 
 def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
-    """Few calls of every configuration, and fewer of clear losers. What the deadline cuts off has no event.
+    """Screening: a few calls of every configuration. Configurations that the deadline cuts off have no event.
 
-    A loser is slow twice: one stall of the host costs a call and no candidate.
+    A slow configuration is stopped only after two slow calls, because a single one may be a stall of the host.
     """
     operands = operands_of(bench, index, work)
     if operands is None:
@@ -57,7 +58,7 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
             bench.processor.wait()
             least_us, called = bench.timed_call_us(candidate), 1
             limit_us = bench.method.early_stop_ratio * best_us + EARLY_STOP_SLACK_US
-            if least_us > limit_us:  # or the host was busy with something else
+            if least_us > limit_us:  # a larger single time may be a stall of the host
                 least_us, called = min(least_us, bench.timed_call_us(candidate)), 2
             loser = least_us > limit_us
             best_us = min(best_us, least_us)
@@ -75,9 +76,10 @@ def screen(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 
 
 def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> None:
-    """Rounds over the finalists and the vendor library, each round in another order.
+    """Finals: rounds over the finalists and the vendor library, each round in a different order.
 
-    Raises StickyError when a round fails: each ran alone before, so smaller finals must show which one fails.
+    Raises StickyError if a round fails. All of them ran alone without an error before, so the caller must find the
+    failing one by repeating the finals with fewer configurations.
     """
     running = finalists(bench, index, work, scripts)
     bench.rest()
@@ -101,11 +103,11 @@ def finals(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> N
 
 
 def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -> list[Candidate | VendorCandidate]:
-    """The candidates of a work that ran once without an error, and the vendor library if it is wanted."""
+    """The candidates of a work that ran once without an error, and the vendor library if the work includes it."""
     operands = operands_of(bench, index, work)
     if operands is None:
         return []
-    # Scratch for the largest comes first: growing it later would free what others hold.
+    # Allocate the largest scratch first; growing it later would free memory that other candidates refer to.
     names = sorted(work.entries, key=lambda e: operands.scratch_of(scripts[e[0]], e[1]), reverse=True)
     running: list[Candidate | VendorCandidate] = []
     for script, name in names:
@@ -128,7 +130,7 @@ def finalists(bench: Bench, index: int, work: Work, scripts: list[ModuleType]) -
 
 
 def tried(bench: Bench, candidate: Candidate | VendorCandidate) -> Candidate | VendorCandidate:
-    """The candidate after one call of it, which was waited for."""
+    """Makes one call of the candidate, waits for it, and returns the candidate."""
     bench.call(candidate, warm=True)
     bench.processor.wait()
     return candidate

@@ -1,7 +1,7 @@
-"""Launchers of one GPU that start side by side use the GPU one after another.
+"""A lock by which launchers of one GPU that run at the same time take turns on the GPU.
 
-What comes before the GPU (a profiler's start, imports) and after it (a profiler's report) overlaps; operands and
-kernels of two launchers never do. The context of a launcher whose profiler writes its report stays, and is idle.
+The parts before the GPU (start of the profiler, imports) and after it (the profiler's report) overlap; operands and
+kernels of two launchers never do. While a launcher's profiler writes the report, its context stays but is idle.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-# Lies beside the plan of a launcher that waits for its turn.
+# A file in the plan's folder of a launcher that waits for the lock.
 WAITING_FILE = "waiting"
-# Descriptors are closed in ascending order when a process dies: its turn ends after the driver's files are closed.
+# When a process dies, its descriptors are closed in ascending order. With a high one, the lock is released after the
+# driver's files are closed.
 HIGH_DESCRIPTOR = 512
 
 
 class Turn:
-    """Holds ``lock`` until ``end``, or until this process ends. Made once no other process holds it.
+    """Holds ``lock`` until ``end`` or the end of this process. The constructor waits for other processes.
 
-    folder: of the plan.
+    folder: folder of the plan.
     """
 
     def __init__(self, lock: Path, folder: Path) -> None:
@@ -35,7 +36,8 @@ class Turn:
             fcntl.flock(self._held, fcntl.LOCK_EX)
 
     def end(self) -> None:
-        """Lets the next launcher use the GPU: this one launches nothing more, and has freed its memory."""
+        """Releases the GPU to the next launcher. This process must have freed its memory and must not launch any
+        more."""
         fcntl.flock(self._held, fcntl.LOCK_UN)
 
 

@@ -1,1 +1,1 @@
-"""Runs and supervises launcher processes on the GPUs, joins their journals with traces, reads GPU facts."""
+"""Runs and supervises launcher processes on the GPUs, joins their journals with traces, and reads facts of GPUs."""

@@ -1,11 +1,12 @@
-"""Joins a profiler's trace with the launcher's journal: which time belongs to which call.
+"""Joins a profiler's trace with the launcher's journal, to find which time belongs to which call.
 
-The join is by exact kernel name and order of start. Profilers drop rows now and then. Where a trace lacks rows, a row
-is assigned to a call only if no other assignment in order is possible (``certain_rows``): a shifted assignment would
-give configurations each other's times. The flush kernel before each timed call is part of the order and makes it
-unambiguous again soon after a loss. A trace with rows that the journal does not explain is joined kernel by kernel:
-where the calls of a kernel do not agree with the journal in number or in kernels, all configurations that share it have
-no time.
+The join is by exact kernel name and order of start. Profilers sometimes drop rows, and a shifted assignment would give
+configurations each other's times. So if rows are missing, a row is assigned to a call only if no other assignment in
+order is possible (``certain_rows``). The flush kernel before each timed call is part of the order, which makes the
+assignment unambiguous again soon after a loss.
+
+A trace with rows that the journal does not explain is joined kernel by kernel. If the calls of a kernel then differ
+from the journal in number or in kernels, all configurations that share this kernel have no time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Joined:
 
 
 def calls_of(journal: Iterable[Event]) -> list[Call]:
-    """The calls of a journal in order."""
+    """The calls in a journal, in order."""
     calls: list[Call] = []
     at: int | None = None
     for event in journal:
@@ -51,12 +52,12 @@ def calls_of(journal: Iterable[Event]) -> list[Call]:
 
 
 def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool, real_time: bool = False) -> Joined:
-    """Times of all calls. ``trace`` has the profilers' TRACE_COLUMNS, sorted by start.
+    """The times of all calls. trace: a table with TRACE_COLUMNS, sorted by start.
 
-    real_time: kernels start when they would without the profiler, so that the span of several is the call's time.
+    real_time: the profiler does not delay kernels, so the time of a call of several kernels is their span.
 
-    Rows of other processes are ignored. Where several processes ran the kernels of the journal, the times cannot be
-    attributed, and no call has one.
+    Rows of other processes are ignored. If several processes ran kernels of the journal, the times are ambiguous, and
+    no call gets one.
     """
     calls = calls if real_time else [replace(call, queued=False) for call in calls]
     ours = own_processes(trace, calls)
@@ -68,13 +69,13 @@ def join(trace: pd.DataFrame, calls: list[Call], *, by_scope: bool, real_time: b
 
 
 def own_processes(trace: pd.DataFrame, calls: list[Call]) -> list[str]:
-    """The processes that ran a kernel of the journal or one of the measurement's own, sorted as text."""
+    """The processes that ran a kernel of the journal or of the measurement itself, sorted as text."""
     known = SUPPORT_SYMBOLS.union(*(call.symbols for call in calls))
     return sorted(trace.loc[trace["kernel_name"].isin(known), "process"].unique())
 
 
 def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
-    """Joins a trace whose rows have scopes: call n ran in scope ``Ln``."""
+    """Joins a trace with scopes: call n ran in scope ``Ln``."""
     seen: dict[str, SeenCall] = defaultdict(SeenCall)
     for row, scope in zip(rows_of(trace), trace["scope"], strict=True):
         if scope and row.name not in SUPPORT_SYMBOLS:
@@ -88,7 +89,7 @@ def join_by_scope(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 
 def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
-    """Joins a trace without scopes, whose rows are sorted by start."""
+    """Joins a trace without scopes by the order of its rows, which are sorted by start."""
     rows = rows_of(trace)
     found = found_calls(rows, calls)
     if found is None:
@@ -105,20 +106,20 @@ def join_by_order(trace: pd.DataFrame, calls: list[Call]) -> Joined:
 
 
 def rows_of(trace: pd.DataFrame) -> list[Row]:
-    """The kernels of a trace, in its order."""
+    """The kernels of a trace, in order."""
     columns = trace["kernel_name"], trace["duration_ns"] / 1e3, trace["start_ns"] / 1e3
     return [Row(*one) for one in zip(*columns, strict=True)]
 
 
 def head_of(call: Call) -> str:
-    """The name of the first row of a call in a trace."""
+    """The kernel name in the first row of a call."""
     return call.symbols[0] if call.symbols else BEGIN_SYMBOL
 
 
 def found_calls(rows: list[Row], calls: list[Call]) -> dict[int, SeenCall] | None:
-    """By number, the calls whose kernels are all identified in a trace.
+    """The calls whose kernels are all identified in a trace, by number.
 
-    None for a trace with rows of known kernels that the calls do not explain.
+    Returns None for a trace with rows of known kernels that the calls do not explain.
     """
     flushed = all(call.flushes is not None for call in calls)
     expected = [(name, call) for call in calls for name in call.rows if flushed or name != FLUSH_SYMBOL]
@@ -143,10 +144,10 @@ def found_calls(rows: list[Row], calls: list[Call]) -> dict[int, SeenCall] | Non
 
 
 def certain_rows(seen: list[str], expected: list[str]) -> dict[int, int] | None:
-    """Index in ``seen`` -> index in ``expected``, for rows with only one possible assignment; rows may be lost.
+    """Maps indices in ``seen`` to indices in ``expected`` for the rows with only one possible assignment.
 
-    ``seen`` must be a subsequence of ``expected``, else None. Matching greedily from the front gives each row its
-    earliest possible place, matching from the back its latest. Where both are equal, the assignment is certain.
+    ``seen`` is ``expected`` with some rows lost; None if it is not a subsequence. Greedy matching from the front gives
+    each row its earliest possible place, and from the back its latest. If both are equal, the assignment is certain.
     """
     first = _earliest(seen, expected)
     if first is None:
@@ -169,10 +170,10 @@ def _earliest(seen: list[str], expected: list[str]) -> list[int] | None:
 
 
 def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, SeenCall]:
-    """``found`` without incomplete calls of the vendor library.
+    """``found`` without calls of the vendor library that lost rows.
 
-    How many kernels it launches is not known beforehand. A call is taken as incomplete when another of the same size
-    has the same kernels and more.
+    The number of its kernels is unknown. A call counts as incomplete if another call of the same size has the same
+    kernels and more.
     """
     variants: dict[int, set[tuple[str, ...]]] = defaultdict(set)
     of_vendor = {call.number: call.work for call in calls if not call.symbols and call.number in found}
@@ -188,7 +189,7 @@ def without_partial(found: dict[int, SeenCall], calls: list[Call]) -> dict[int, 
 
 
 def join_by_kernel(rows: list[Row], calls: list[Call]) -> Joined:
-    """Joins kernel by kernel: the nth call of a kernel in the trace is the nth in the journal, where counts agree."""
+    """Joins kernel by kernel: if the counts agree, the nth call of a kernel in the trace is the nth in the journal."""
     tails: dict[str, set[str]] = {}
     for call in calls:
         if call.symbols:
@@ -221,11 +222,11 @@ def join_by_kernel(rows: list[Row], calls: list[Call]) -> Joined:
 
 
 def observed_calls(rows: Iterable[Row], tails: dict[str, set[str]]) -> dict[str, list[SeenCall]]:
-    """The calls in a trace, by the name of their first kernel (the vendor's by VENDOR).
+    """The calls in a trace, by the name of their first kernel (VENDOR for the vendor library).
 
-    A call is a known first kernel with the following ones that ``tails`` lists for it, or everything between the two
-    marker kernels. A flush ends the call before it. Unknown kernels elsewhere are ignored. A pair of markers that is
-    interrupted by a flush or a known first kernel has lost its end and is ignored.
+    A call is a known first kernel and the following kernels that ``tails`` lists for it, or everything between two
+    marker kernels. A flush ends a call. Other unknown kernels are ignored. A begin marker that is followed by a flush
+    or a known first kernel has lost its end marker and is ignored.
     """
     seen: dict[str, list[SeenCall]] = defaultdict(list)
     current: SeenCall | None = None
@@ -253,10 +254,11 @@ def observed_calls(rows: Iterable[Row], tails: dict[str, set[str]]) -> dict[str,
 def _collect(
     pairs: list[tuple[Call, SeenCall | None]], wrong: dict[tuple[int, str], str], lost: dict[int, str] | None = None
 ) -> Joined:
-    """The times of all pairs, except those of ``wrong`` configurations. wrong: (work, configuration) -> reason.
+    """The times of all pairs of calls, except those of ``wrong`` configurations.
 
-    lost: number of a call -> why it has no time. A configuration that lost half of its timed calls becomes wrong; other
-    losses cost that call only, in finals the whole round of the size, since samples are compared round by round.
+    wrong: (work, configuration) -> reason. lost: number of a call -> why it has no time.
+    A configuration that lost half of its timed calls gets no time. Otherwise a loss costs only that call; in finals it
+    costs the whole round of the size, because samples are compared round by round.
     """
     timed = Counter((call.work, call.name) for call, _ in pairs if not call.warm)
     gone = [call for call, _ in pairs if not call.warm and call.number in (lost or {})]

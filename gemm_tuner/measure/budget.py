@@ -1,7 +1,7 @@
-"""How long a run may take (``--budget``), and what profiler starts and checks take on this machine.
+"""The time budget of a run (``--budget``), and the time that profiler starts and checks take on this machine.
 
-A budget is wall time from the start of the command; a run that goes on has its own. Waiting for a GPU that another
-process holds does not count: ``--wait`` bounds that.
+A budget is wall time from the start of the command; a resumed run has a new one. Waiting for a GPU that another process
+holds does not count; ``--wait`` limits that.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import msgspec
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.system.documents import write_text_atomically
 
-# In the folder of compiled kernels, which all runs of this machine share.
+# A file in the folder of compiled kernels, which all runs on this machine share.
 COSTS_FILE = "costs.json"
 REMEMBERED = 8
 COMPILES = "first kernels"
-# Of a budget, at least, what finals and checks may need.
+# Share of a budget that is reserved for finals and checks.
 FINALS_SHARE = 0.3
-# Of a profiler start, what comes after its last kernel: the report is written and converted.
+# Share of a profiler start's fixed time that is after its last kernel, for writing and converting the report.
 REPORT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of one start, and of each thing that it does: a call of a kernel, or the check of a size."""
+    """A linear cost in seconds: of a start, and of each item in it (a call of a kernel, or the check of a size)."""
 
     start_s: float
     each_s: float
@@ -40,20 +40,21 @@ class Cost:
         return self.start_s + self.each_s * count
 
 
-# Until this machine has measured its own. nsys, proton and checks as on an H200 (nsys 2023.4: 11 s a start, of which
-# torch 3 s and the report 5 s); ncu serialises and saves each kernel. The others are taken to be like nsys.
+# Used until this machine has its own measurements. nsys, proton and checks: as on an H200 (nsys 2023.4: 11 s per start,
+# of which torch 3 s and the report 5 s). ncu serializes and saves each kernel. Others are assumed to be like nsys.
 FIRST_GUESS = {"nsys": Cost(11.0, 0.0005), "proton": Cost(6.0, 0.0003), "ncu": Cost(15.0, 0.02)}
 LIKE_NSYS = FIRST_GUESS["nsys"]
 CHECK_GUESS = Cost(6.0, 0.5)
-# For the compile workers to start, and to compile one kernel of each size.
+# Time for the compile workers to start, and to compile one kernel per size.
 COMPILE_GUESS = Cost(4.0, 0.3)
 
 
 @dataclass
 class Costs:
-    """What starts took on this machine, by what was started. ``path`` keeps it for later runs; None keeps nothing.
+    """The measured cost of starts on this machine, by kind of start.
 
-    points: (things done, seconds) of the latest starts of each kind.
+    path:   file that keeps them for later runs; None for none.
+    points: (items, seconds) of the latest starts of each kind.
     """
 
     path: Path | None = None
@@ -67,16 +68,16 @@ class Costs:
     def add(self, kind: str, count: float, seconds: float) -> None:
         self.points[kind] = [*self.points.get(kind, []), (float(count), seconds)][-REMEMBERED:]
         if self.path is not None:
-            with contextlib.suppress(OSError, EnvironmentFault):  # later runs then begin with the guess
+            with contextlib.suppress(OSError, EnvironmentFault):  # later runs then use the guess
                 write_text_atomically(self.path, json.dumps(self.points) + "\n")
 
     def cost(self, kind: str, guess: Cost) -> Cost:
-        """A line through what was measured; what each thing takes stays the guess until counts differ enough."""
+        """A linear fit of the measurements; the cost per item remains the guess until the counts differ enough."""
         points = self.points.get(kind, [])
         if not points:
             return guess
         counts, seconds = zip(*points, strict=True)
-        whole_s = [s / n for n, s in points if n]  # as if the start itself were free
+        whole_s = [s / n for n, s in points if n]  # as if the start itself took no time
         if max(counts) > 2 * min(counts) + 1:
             each_s = min([max(0.0, statistics.linear_regression(counts, seconds).slope), *whole_s])
         else:
@@ -86,9 +87,11 @@ class Costs:
 
 @dataclass
 class Budget:
-    """total_s: 0 is no bound. began and the answers of ``until`` are times of ``clock``.
+    """The time budget of a run. Times (``began``, ``until``) are those of ``clock``.
 
-    at_floor: it was lengthened to what one profiler start and one check are expected to take.
+    total_s:  0 means no limit.
+    waited_s: time spent waiting for GPUs, which does not count.
+    at_floor: it was extended to the expected time of one profiler start and one check.
     """
 
     total_s: float = 0.0
@@ -102,22 +105,22 @@ class Budget:
         return self.total_s > 0
 
     def left_s(self) -> float:
-        """Seconds; infinite without a bound, below 0 when it is over."""
+        """Seconds left; infinite without a limit, negative when it is over."""
         return self.until() - self.clock()
 
     def until(self, reserve_s: float = 0.0) -> float:
-        """When the run must end, less what is kept for what comes later."""
+        """The time when the run must end, minus ``reserve_s``."""
         return self.began + self.total_s + self.waited_s - reserve_s if self.bounded else float("inf")
 
     def has_time_for(self, seconds: float) -> bool:
         return seconds <= self.left_s()
 
     def unix_time(self, until: float) -> float:
-        """A time of the clock as Unix time, for other processes; 0.0, which is none, for an infinite one."""
+        """A time of the clock as Unix time, for other processes; 0.0 (no deadline) for an infinite one."""
         return time.time() + until - self.clock() if until != float("inf") else 0.0
 
     def raise_to(self, floor_s: float) -> bool:
-        """Lengthens a budget below ``floor_s``, counted from now; whether it did."""
+        """Extends the budget if less than ``floor_s`` is left; returns whether it did."""
         short = self.bounded and self.left_s() < floor_s - 1e-6  # rounding
         if short:
             self.total_s += floor_s - self.left_s()
@@ -127,9 +130,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a run's budget leaves time for, by what starts take.
+    """Plans a run within its budget, from the measured costs of starts.
 
-    profiler, about: its name; its version and the GPU. measured: whether profilers are started at all.
+    profiler: its name. about: its version and the GPU. measured: whether profilers are used at all.
     """
 
     budget: Budget
@@ -147,20 +150,20 @@ class Pace:
         return f"check {self.about if self.measured else 'in the interpreter'}"
 
     def start(self) -> Cost:
-        """Of a profiler start, and each of its calls; nothing where none is started."""
+        """The cost of a profiler start and of each call in it; 0 if no profiler is used."""
         guess = FIRST_GUESS.get(self.profiler, LIKE_NSYS)
         return self.costs.cost(self._started, guess) if self.measured else Cost(0.0, 0.0)
 
     def start_up_s(self) -> float:
-        """Of a profiler start, what comes before its first kernel."""
+        """The time of a profiler start before its first kernel."""
         return (1 - REPORT_SHARE) * self.start().start_s
 
     def check(self) -> Cost:
-        """Of a process that checks, and each of its sizes."""
+        """The cost of a checking process and of each size in it."""
         return self.costs.cost(self._checked, CHECK_GUESS)
 
     def compile(self) -> Cost:
-        """Of the first kernel of each size, and of each size."""
+        """The cost of starting the compile workers and of compiling the first kernel of each size."""
         return self.costs.cost(COMPILES, COMPILE_GUESS)
 
     def count_compiles(self, sizes: int, seconds: float) -> None:
@@ -174,31 +177,32 @@ class Pace:
         self.costs.add(self._checked, sizes, seconds)
 
     def floor_s(self, sizes: int) -> float:
-        """The first compiles, one profiler start and one check."""
+        """The expected time of the first compilations, one profiler start and one check."""
         return self.compile().of(sizes) + self.start().start_s + self.check().of(sizes)
 
     def screen_until(self, sizes: int) -> float:
-        """When the last profiler start of screening must have ended."""
+        """The time when the last profiler start of screening must have ended."""
         return self.budget.until(max(FINALS_SHARE * self.budget.total_s, self.floor_s(sizes)))
 
     def has_time_to_screen(self, sizes: int) -> bool:
         return self.budget.clock() + self.start().start_s <= self.screen_until(sizes)
 
     def screen_deadline_until(self, sizes: int) -> float:
-        """When the last kernel of screening must have been launched."""
+        """The time when the last kernel of screening must have been launched."""
         return self.screen_until(sizes) - REPORT_SHARE * self.start().start_s
 
     def check_deadline(self) -> float:
-        """When the last check must have begun, as Unix time; 0.0 for no deadline. At the floor there is none: the one
-        check is what the run is for, also where a start took longer than this machine's records say."""
+        """The Unix time after which no check begins; 0.0 for none. A budget ``at_floor`` has none, so that the single
+        check is made even if the profiler start took longer than expected."""
         return 0.0 if self.budget.at_floor else self.budget.unix_time(self.budget.until())
 
     def finals_reserve_s(self, sizes: int) -> float:
-        """What is left after the last kernel of finals: its report and the check."""
+        """The time needed after the last kernel of finals, for the report and the checks."""
         return REPORT_SHARE * self.start().start_s + self.check().of(sizes)
 
     def lengthened(self, sizes: int) -> str:
-        """Raises a budget that is less than one profiler start and one check take; says so, "" where it is enough."""
+        """Extends a budget that is too small for one profiler start and one check. Returns a message, or "" if it is
+        large enough."""
         asked_s = self.budget.total_s
         if not self.measured or not self.budget.raise_to(self.floor_s(sizes)):
             return ""

@@ -1,4 +1,4 @@
-"""Calls as the launcher's journal says them, and as a profiler's trace shows them."""
+"""Records of calls: as in the launcher's journal, and as observed in a profiler's trace."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call in the launcher's journal: its number, configuration and kernels in order.
+    """One call in the launcher's journal: its number, configuration, and kernels in order.
 
-    flushes: number of flush kernels before this call; None where the journal does not say.
-    queued:  the GPU had work until all kernels of the call were in its queue.
+    flushes: number of flush kernels before this call; None if the journal does not have it.
+    queued:  the GPU was busy until all kernels of the call were in its queue.
     round:   number of the round of finals; None in screening.
     """
 
@@ -28,12 +28,12 @@ class Call:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The names of the rows that the call is known to leave in a trace."""
+        """The kernel names of the rows that the call must leave in a trace."""
         return (FLUSH_SYMBOL,) * (self.flushes or 0) + (self.symbols or (BEGIN_SYMBOL, END_SYMBOL))
 
 
 class Row(NamedTuple):
-    """One kernel of a trace."""
+    """One kernel in a trace."""
 
     name: str
     us: float
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 @dataclass
 class SeenCall:
-    """One call as the trace shows it."""
+    """One call as observed in a trace."""
 
     rows: list[Row] = field(default_factory=list)
 
@@ -52,14 +52,15 @@ class SeenCall:
 
     @property
     def summed_us(self) -> float:
-        """The times of its kernels, added up."""
+        """The sum of the times of its kernels."""
         return sum(row.us for row in self.rows)
 
     @property
     def span_us(self) -> float:
-        """From the first start to the last end."""
+        """The time from the first start to the last end."""
         return max(row.start_us + row.us for row in self.rows) - min(row.start_us for row in self.rows)
 
     def time_us(self, *, by_span: bool) -> float:
-        """One kernel's own time; of several the span where no wait for the host can be part of it, else the sum."""
+        """The time of the call: for several kernels their span if ``by_span`` (it cannot include waiting for the host),
+        else their sum."""
         return self.span_us if by_span and len(self.rows) > 1 else self.summed_us

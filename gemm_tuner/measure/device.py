@@ -1,4 +1,4 @@
-"""Which GPU a run is for, and what software runs it."""
+"""The GPUs of this machine, the selection of those to use, and the versions of their software."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_ARCH = "sm_90"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The GPUs of this machine as torch numbers them, and the versions of what matters."""
+    """The GPUs of this machine, numbered as in torch, and the versions of relevant software."""
 
     gpus: tuple[dict[str, Any], ...]
     versions: dict[str, str]
@@ -33,9 +33,9 @@ class Machine:
 
 
 def look() -> Machine:
-    """Asks a process of its own, so that this one holds no GPU memory and imports no torch.
+    """Queries the GPUs in a child process, so that this process uses no GPU memory and does not import torch.
 
-    Raises EnvironmentFault when torch is broken.
+    Raises EnvironmentFault if torch is broken.
     """
     command = guarded_command([sys.executable, "-m", "gemm_tuner.measure.probe"])
     try:
@@ -52,16 +52,17 @@ def look() -> Machine:
 
 
 def driver_version() -> str:
-    """The GPU driver's version, or "" where unknown."""
+    """The GPU driver's version; "" if unknown."""
     amdgpu = Path("/sys/module/amdgpu/version")
     return nvml.driver_version() or (amdgpu.read_text().strip() if amdgpu.is_file() else "")
 
 
 def driver_name(gpu: Mapping[str, Any], visible: str) -> str:
-    """How the driver's library names a GPU: its UUID, else the driver's number.
+    """The name of a GPU for the driver's library: its UUID, else the driver's number.
 
-    gpu: what torch says of it. visible: the GPU in the terms of CUDA_VISIBLE_DEVICES. torch writes the UUID of a MIG
-    instance as that of a GPU.
+    gpu: its properties from torch. visible: the GPU as in CUDA_VISIBLE_DEVICES. torch reports the UUID of a MIG
+         instance
+    with the prefix of a GPU.
     """
     uuid = str(gpu.get("uuid", ""))
     if visible.startswith("MIG-"):
@@ -70,16 +71,17 @@ def driver_name(gpu: Mapping[str, Any], visible: str) -> str:
 
 
 def lock_name(gpu: Mapping[str, Any], name: str) -> str:
-    """How all processes of a machine name a GPU: its UUID, else its place on the bus, else the driver's number.
+    """A name for a GPU that all processes of this machine agree on: its UUID, else its PCI address, else the driver's
+    number.
 
-    name: ``driver_name`` of it.
+    name: its ``driver_name``.
     """
     return str(gpu.get("uuid") or gpu.get("pci") or f"number-{name}")
 
 
 def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | None) -> tuple[int, ...]:
-    """The GPUs to use, by id. Raises UserError for an id that is not there or for GPUs of several kinds,
-    and EnvironmentFault when there is none at all."""
+    """The ids of the GPUs to use. Raises UserError for an unknown id or for GPUs of different kinds, and
+    EnvironmentFault if there is no GPU."""
     there = [gpu["id"] for gpu in machine.gpus]
     flag = "--ngpus" if gpu_ids is None else "--gpu_ids"
     if not there:
@@ -105,9 +107,9 @@ def choose_gpus(machine: Machine, gpu_ids: tuple[int, ...] | None, ngpus: int | 
 
 
 def measured_device(assumed: Device, gpu: dict[str, Any]) -> Device:
-    """The architecture's device with what this GPU says of itself; 0 means that it does not say."""
+    """The architecture's device, updated with the reported properties of this GPU; 0 means that one is not reported."""
     known = {k: gpu[k] for k in ("name", "num_sms", "memory_bytes", "l2_bytes", "shared_memory_bytes") if gpu[k]}
     if assumed.target.backend == "hip":
-        # torch reports neither the whole L2 of all chiplets nor an opt-in limit on AMD.
+        # On AMD torch reports neither the total L2 of all chiplets nor an opt-in limit of LDS.
         known = {k: known[k] for k in ("name", "num_sms", "memory_bytes") if k in known}
     return replace(assumed, **known)

@@ -1,6 +1,6 @@
-"""The clocks, power and temperature of GPUs while something is measured on them; nothing is changed.
+"""Records clocks, power and temperature of GPUs during measurements, without changing them.
 
-NVIDIA's through NVML, AMD's through amdsmi. Where they cannot be read, ``find_sensor`` says why.
+Uses NVML for NVIDIA and amdsmi for AMD. ``find_sensor`` says why a GPU cannot be read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from gemm_tuner.system.nvml import SLOWED, Nvml
 
 PERIOD_S = 0.2
-# The share of samples that must show it: a single one is a transient.
+# A GPU counts as throttled if this share of the samples is; a single one may be a transient.
 THROTTLED_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """State of one GPU at one moment. gpu: its UUID or the driver's number, as text."""
+    """The state of one GPU at one moment. gpu: its UUID or the driver's number, as text."""
 
     gpu: str
     sm_clock_mhz: float
@@ -31,16 +31,16 @@ class Sample:
 
 
 class Sensor(Protocol):
-    """What can be asked about a GPU."""
+    """Reads the state of GPUs."""
 
     def read(self, gpu: str) -> Sample:
-        """The state of the GPU now; raises what its library raises."""
+        """The present state of the GPU. Raises what the library raises."""
 
     def close(self) -> None: ...
 
 
 class NvmlSensor:
-    """NVIDIA, by UUID, since NVML and CUDA number GPUs in orders of their own; or by NVML's index."""
+    """NVIDIA GPUs, by UUID (NVML and CUDA number GPUs differently) or by NVML's index."""
 
     def __init__(self) -> None:
         self._nvml = Nvml()
@@ -55,7 +55,7 @@ class NvmlSensor:
 
 
 class AmdSmiSensor:
-    """AMD, by index as amdsmi numbers GPUs."""
+    """AMD GPUs, by amdsmi's index."""
 
     def __init__(self) -> None:
         import amdsmi
@@ -79,8 +79,7 @@ class AmdSmiSensor:
 
 
 def find_sensor(backend: str, gpus: Sequence[str]) -> tuple[Sensor | None, str]:
-    """What can read all of these GPUs of a backend; None and the reason where nothing can. A CPU's clocks are not
-    watched."""
+    """(a sensor that can read all of these GPUs, ""), or (None, the reason). A CPU's clocks are not recorded."""
     if backend == "cpu":
         return None, ""
     kind = NvmlSensor if backend == "cuda" else AmdSmiSensor
@@ -88,7 +87,7 @@ def find_sensor(backend: str, gpus: Sequence[str]) -> tuple[Sensor | None, str]:
         sensor: Sensor = kind()
     except ImportError as error:
         return None, f"the package {error.name} is not installed"
-    except Exception as error:  # amdsmi has errors of its own for a driver or a permission that is missing
+    except Exception as error:  # amdsmi has its own errors for a missing driver or permission
         return None, _reason(error)
     try:
         for gpu in gpus:
@@ -105,7 +104,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def watching(sensor: Sensor | None, gpus: Sequence[str]) -> Iterator[list[Sample]]:
-    """A list that a thread adds samples of the GPUs to while the block runs; none without a sensor."""
+    """A list to which a thread appends samples of the GPUs while the block runs; it stays empty without a sensor."""
     samples: list[Sample] = []
     if sensor is None:
         yield samples
@@ -115,7 +114,7 @@ def watching(sensor: Sensor | None, gpus: Sequence[str]) -> Iterator[list[Sample
     def run() -> None:
         while not end.wait(PERIOD_S):
             for gpu in gpus:
-                with contextlib.suppress(Exception):  # a reading that fails is one sample less
+                with contextlib.suppress(Exception):  # a failed reading is skipped
                     samples.append(sensor.read(gpu))
 
     thread = threading.Thread(target=run, name="gpu watch", daemon=True)
@@ -128,12 +127,12 @@ def watching(sensor: Sensor | None, gpus: Sequence[str]) -> Iterator[list[Sample
 
 
 def throttled(samples: Sequence[Sample]) -> bool:
-    """Whether heat or the power supply slowed a GPU down for more than a moment: THROTTLED_SHARE of the samples."""
+    """Whether heat or the power supply slowed a GPU down in at least THROTTLED_SHARE of the samples."""
     return sum(sample.throttled for sample in samples) > THROTTLED_SHARE * max(1, len(samples))
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Median, least and most of each reading over all GPUs; empty when nothing was read."""
+    """Median, minimum and maximum of each quantity over all GPUs; empty without samples."""
     if not samples:
         return {}
     found: dict[str, Any] = {"samples": len(samples), "throttled": throttled(samples)}

@@ -1,4 +1,4 @@
-"""This machine's CPU as the device of languages that compile for it."""
+"""This machine's CPU as a device, for languages that compile for the CPU."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def look() -> Machine:
-    """The CPU in a GPU's place: "num_sms" counts the cores that this process may use, "l2_bytes" is the largest
-    cache. 0 where the system does not tell."""
+    """The CPU in the form of a GPU: "num_sms" is the number of cores that this process may use, "l2_bytes" the largest
+    cache. Unknown values are 0."""
     cpu = {
         "id": 0,
         "uuid": f"CPU-{re.sub(r'[^A-Za-z0-9.-]', '-', socket.gethostname())}",
@@ -34,7 +34,7 @@ def look() -> Machine:
 
 
 def cpu_name(root: Path = Path("/")) -> str:
-    """The model as /proc/cpuinfo has it, else the architecture."""
+    """The model from /proc/cpuinfo, else the architecture."""
     try:
         text = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -44,7 +44,7 @@ def cpu_name(root: Path = Path("/")) -> str:
 
 
 def largest_cache_bytes(root: Path = Path("/")) -> int:
-    """From sysfs, where sizes read "32768K"; 0 where they are not told."""
+    """The size of the largest cache from sysfs, where sizes look like "32768K"; 0 if unknown."""
     sizes = []
     for path in root.glob("sys/devices/system/cpu/cpu0/cache/index*/size"):
         found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text(encoding="ascii", errors="replace").strip())

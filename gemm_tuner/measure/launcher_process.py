@@ -1,4 +1,4 @@
-"""Launchers of this machine: one for a GPU, whose kernels a profiler times, and one for a language's interpreter."""
+"""Launchers on this machine: one for a GPU under a profiler, and one for a language's interpreter."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from gemm_tuner.profilers import Profiler
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended
 
-# One configuration: its first launch, which may still load it, and a few calls.
+# Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
 LAUNCH_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class LiveLauncher(Control, Launcher):
-    """Launches on a GPU of this machine, or on its CPU. ``gpu`` is the id as torch numbers it.
+    """Launches on a GPU or the CPU of this machine. gpu: torch's id.
 
-    backend: of the target: "cuda", "hip" or "cpu". scripts_dir: holds the scripts that plans name.
-    turn: a file that launchers lock while they use the GPU, so that several may be started at once; else None.
+    backend:     of the target: "cuda", "hip" or "cpu".
+    scripts_dir: folder of the scripts that plans name.
+    turn:        a file that launchers lock while they use the GPU, so that several may be started at once; else None.
     """
 
     language: Language
@@ -42,7 +43,7 @@ class LiveLauncher(Control, Launcher):
 
     @property
     def overlaps(self) -> bool:
-        """Whether ``timings`` may be called from several threads, whose launchers then use the GPU in turns."""
+        """Whether several threads may call ``timings`` at once; their launchers then take turns on the GPU."""
         return self.turn is not None
 
     def environment(self) -> dict[str, str]:
@@ -51,20 +52,20 @@ class LiveLauncher(Control, Launcher):
             return env
         visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
         env[visible] = visible_gpu(self.backend, self.gpu, os.environ)
-        if self.backend == "hip":  # proton refuses to start beside these
+        if self.backend == "hip":  # proton refuses to start with these set
             for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
                 env.pop(name, None)
         return env
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan for this launcher's processor."""
+        """The plan with the device of this launcher."""
         return replace(plan, device="cpu" if self.backend == "cpu" else "cuda")
 
     def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
-        """Times every entry of the plan that its deadline leaves time for.
+        """Times the entries of the plan until its deadline.
 
-        on_found: called with each start's timings before the next one begins.
-        Raises EnvironmentFault when the profiler or the GPU fails as a whole.
+        on_found: called with the timings of each profiler start before the next one begins.
+        Raises EnvironmentFault if the profiler or the GPU fails as a whole.
         """
 
         def start(part: Plan, where: Path) -> Ended:
@@ -73,7 +74,7 @@ class LiveLauncher(Control, Launcher):
         return retry.time_plan(self.placed(plan), self.profiler, start, folder, on_found, self.wind_down)
 
     def _profile(self, plan: Plan, where: Path, on_event: OnEvent) -> Ended:
-        """One start of the profiler; leaves plan, journal, log and trace in ``where``."""
+        """Starts the profiler once; plan, journal, log and trace are in the folder ``where``."""
         plan.write(where / "plan.json")
         argv = [sys.executable, str(self.scripts_dir / plan.scripts[0]), "--plan", str(where / "plan.json")]
         argv += ["--turn", str(self.turn)] if self.turn else []
@@ -87,18 +88,18 @@ class LiveLauncher(Control, Launcher):
         return ended
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        """Checks the plan's entries; every journal event goes to ``on_event`` as it is written."""
+        """Checks the plan's entries. on_event: called with every journal event as it is written."""
         check_plan(self.placed(plan), folder, self.scripts_dir, self.environment(), on_event, self)
 
     def cancel(self) -> None:
-        """Ends what runs, from another thread; its ``timings`` raises KeyboardInterrupt."""
+        """Ends the running launchers; may be called from any thread. ``timings`` then raises KeyboardInterrupt."""
         self.stop.set()
 
 
 def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
-    """The driver's name of the GPU that torch calls ``gpu``: torch numbers what the environment leaves visible.
+    """The driver's name of torch's GPU number ``gpu``; torch numbers only the GPUs that the environment makes visible.
 
-    HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES in its place, numbers what ROCR_VISIBLE_DEVICES leaves.
+    HIP_VISIBLE_DEVICES (or CUDA_VISIBLE_DEVICES instead) numbers the GPUs that ROCR_VISIBLE_DEVICES leaves visible.
     """
     hip = "HIP_VISIBLE_DEVICES" if env.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
     name = str(gpu)
@@ -110,7 +111,7 @@ def visible_gpu(backend: str, gpu: int, env: Mapping[str, str]) -> str:
 
 
 def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a launcher process: this one's, less what would change its kernels."""
+    """The environment of a launcher process: this process's, without variables that would change its kernels."""
     inherited = {name: value for name, value in os.environ.items() if name not in language.removed_variables}
     paths = [str(IMPORT_ROOT), *filter(None, [inherited.get("PYTHONPATH", "")])]
     return {**inherited, **language.environment(cache_dir), "PYTHONPATH": os.pathsep.join(paths), **extra}
@@ -118,14 +119,14 @@ def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) 
 
 @dataclass(frozen=True)
 class InterpreterLauncher(Control, Checker):
-    """Checks kernels in their language's interpreter on the CPU; times nothing."""
+    """Checks kernels in their language's interpreter on the CPU. It cannot time kernels."""
 
     language: Language
     cache_dir: Path
     scripts_dir: Path
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
-        """Raises EnvironmentFault for a language that has no interpreter."""
+        """Checks the plan's entries. Raises EnvironmentFault for a language without an interpreter."""
         variables = self.language.interpreter_environment()
         if variables is None:
             raise EnvironmentFault(f"nothing here runs kernels of {self.language.name} for this architecture")

@@ -1,4 +1,4 @@
-"""Reads the results of a launcher from its journal and trace, and makes the plan of what is left."""
+"""Reads the results of a launcher from its journal and trace, and makes plans for the remaining entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[Problem, str]
 
 
 def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Path) -> dict[Key, Timing]:
-    """The timings of all configurations that a launcher completed or saw fail, from its journal and trace."""
+    """The timings of all configurations that a launcher completed or that failed, from its journal and trace."""
     found = failures(plan, journal)
     ended = {(e.work, e.name): e.early_stopped for e in journal if isinstance(e, End)}
     if not ended:
@@ -35,7 +35,7 @@ def collect(plan: Plan, journal: Sequence[Event], profiler: Profiler, where: Pat
             samples, kernels_us = drift.corrected(joined, (work, name), drifts[work])
         if samples:
             status = Status.EARLY_STOPPED if early else Status.OK
-            message = plan.work[work].again if name == AA_TEST else ""  # the finalist whose kernel ran twice
+            message = plan.work[work].again if name == AA_TEST else ""  # the finalist that was timed twice
         else:
             status, message = Status.MISSING_IN_TRACE, joined.missing.get((work, name), "no timed call")
         found[problem, name] = Timing(problem, name, status, samples, message, kernels_us=kernels_us)
@@ -52,7 +52,7 @@ def first_ok(ended: Mapping[tuple[int, str], bool]) -> dict[int, str]:
 
 
 def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
-    """The failures that the launcher itself journalled; they need no trace."""
+    """The failures in the journal; they need no trace."""
     found = {}
     for event in journal:
         if isinstance(event, Fail):
@@ -62,9 +62,9 @@ def failures(plan: Plan, journal: Sequence[Event]) -> dict[Key, Timing]:
 
 
 def at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
-    """(index of work, configuration) that was running at the end of the journal, or that ended the launcher.
+    """(index of work, configuration) that was running at the end of the journal, or that crashed the launcher.
 
-    The configuration is "" in rounds of finals, where all configurations of a size run in turns. None for none.
+    The configuration is "" in rounds of finals, where all configurations of a size alternate. None if none was running.
     """
     at: tuple[int, str] | None = None
     for event in journal:
@@ -77,14 +77,15 @@ def at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
 
 
 def crash_timing(problem: Problem, name: str, ended: Ended) -> Timing:
-    """The failure of a configuration that ended its launcher: TIMEOUT or CRASHED, with how the launcher ended."""
+    """The timing of a configuration that crashed or hung its launcher: TIMEOUT or CRASHED, and how the launcher
+    ended."""
     status = Status.TIMEOUT if ended.stalled else Status.CRASHED
     words = [ended.how()] if ended.stalled else [ended.how(), ended.log_tail()]
     return Timing(problem, name, status, message=": ".join(filter(None, words)))
 
 
 def remaining(works: Iterable[Work], done: Container[Key]) -> list[Work]:
-    """The works without the entries in ``done``. A vendor library that crashed a launcher is not called again."""
+    """The works without the entries in ``done``. A vendor library that crashed a launcher is not timed again."""
     left = []
     for one in works:
         entries = tuple(e for e in one.entries if (one.problem, e[1]) not in done)
@@ -96,7 +97,7 @@ def remaining(works: Iterable[Work], done: Container[Key]) -> list[Work]:
 
 
 def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:
-    """``found`` without times of incomplete sizes: a size's finals are all-or-nothing. Failures stay."""
+    """``found`` without times of incomplete sizes, because a size's finals are all-or-nothing. Failures are kept."""
     some_left = {
         work.problem for work in plan.work if any((work.problem, name) not in found for _, name in work.entries)
     }
@@ -104,14 +105,14 @@ def whole_sizes(plan: Plan, found: dict[Key, Timing]) -> dict[Key, Timing]:
 
 
 def given_up(plan: Plan, attempts: int) -> dict[Key, Timing]:
-    """Failures for everything left of a plan that used up its launchers."""
+    """Failures for all remaining entries of a plan that has used up its attempts."""
     message = f"not run: {attempts} launchers died before its turn"
     keys = [(work.problem, name) for work in plan.work for _, name in work.entries]
     return {key: Timing(*key, Status.CRASHED, message=message) for key in keys}
 
 
 def from_on(plan: Plan, work: int, name: str, *, itself: bool) -> Plan:
-    """The plan from an entry on. itself: with that entry, else only what comes after it."""
+    """The plan from an entry on. itself: include that entry; otherwise only the later ones."""
     entries = plan.work[work].entries
     at = [other for _, other in entries].index(name) + (not itself)
     left = (replace(plan.work[work], entries=entries[at:]), *plan.work[work + 1 :])
@@ -119,7 +120,7 @@ def from_on(plan: Plan, work: int, name: str, *, itself: bool) -> Plan:
 
 
 def halves(plan: Plan) -> list[Plan]:
-    """The plan in two halves of about equal entries. Finals of a size, and single entries, are not divided."""
+    """The plan in two halves with about the same number of entries. The finals of a size are not divided."""
     if plan.stage == SCREEN:
         apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
     else:
@@ -131,7 +132,7 @@ def halves(plan: Plan) -> list[Plan]:
 
 
 def cut(plan: Plan, most_entries: int) -> list[Plan]:
-    """The plan in parts of at most so many entries, in their order."""
+    """The plan in parts of at most ``most_entries`` entries, in order."""
     apart = [replace(work, entries=(entry,)) for work in plan.work for entry in work.entries]
     parts = [apart[at : at + most_entries] for at in range(0, len(apart), most_entries)]
     return [replace(plan, work=joined(part)) for part in parts]
@@ -156,7 +157,7 @@ def told_the_known(works: Iterable[Work], timings: Mapping[Key, Timing], entries
 
 
 def probes(plan: Plan, index: int) -> list[Plan]:
-    """Two plans, each with half of a work's entries and without the vendor library, to find which half crashes."""
+    """Two plans with half of a work's entries each, without the vendor library, to find which half crashes."""
     work = plan.work[index]
     middle = len(work.entries) // 2
     parts = [part for part in (work.entries[:middle], work.entries[middle:]) if part]
@@ -164,7 +165,7 @@ def probes(plan: Plan, index: int) -> list[Plan]:
 
 
 def joined(works: list[Work]) -> tuple[Work, ...]:
-    """Works with consecutive ones of the same problem merged."""
+    """The works, with consecutive ones of the same problem merged."""
     found: list[Work] = []
     for work in works:
         if found and found[-1].problem == work.problem:

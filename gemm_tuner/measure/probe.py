@@ -1,4 +1,5 @@
-"""``python -m gemm_tuner.measure.probe``: prints what GPUs torch sees, as JSON. The parent never opens a GPU."""
+"""``python -m gemm_tuner.measure.probe``: prints the GPUs that torch sees as JSON, so that its parent process does not
+have to open a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def package_version(name: str) -> str:
 
 
 def pci_address(properties: Any) -> str:
-    """Where a GPU is on the bus, such as "0000:c3:00"; "" where this torch does not tell."""
+    """The PCI address of a GPU, such as "0000:c3:00"; "" if this torch does not report it."""
     try:
         return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}"
     except AttributeError:
@@ -28,9 +29,9 @@ def pci_address(properties: Any) -> str:
 
 
 def built_without_gpus() -> bool:
-    """True where the installed torch was built without CUDA and ROCm, by its file of versions.
+    """Whether the installed torch was built without CUDA and ROCm, from its version file.
 
-    That is read in milliseconds; importing torch takes seconds.
+    Reading that file takes milliseconds; importing torch takes seconds.
     """
     spec = find_spec("torch")
     file = Path(spec.origin).with_name("version.py") if spec and spec.origin else None
@@ -39,7 +40,7 @@ def built_without_gpus() -> bool:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """One mapping a GPU, in the order of its id; empty without torch or a GPU."""
+    """The properties of each GPU, in the order of ids; empty without torch or a GPU."""
     if built_without_gpus():
         return []
     try:
@@ -69,7 +70,7 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Of what matters to times, without importing it."""
+    """Versions of the packages that affect times, without importing them."""
     packages = {name: package_version(name) for name in ("torch", "triton", "pandas")}
     return {**packages, "python": platform.python_version()}
 

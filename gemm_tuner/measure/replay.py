@@ -1,7 +1,7 @@
-"""Plays back a recorded run: its traces and journals stand for the GPU, the profiler and the checks.
+"""Replays a recorded run: its traces and journals replace the GPU, the profiler and the checks.
 
-A recording is the ``raw`` folder that a run leaves with ``--keep``: recording.json, and a folder a
-stage with plan.json, journal.jsonl and the profiler's own output for every start.
+A recording is the ``raw`` folder of a run with ``--keep``: recording.json, and per stage a folder with plan.json,
+journal.jsonl and the profiler's output for every start.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ def write_recording(
     made_with: str = "",
     screener: Profiler | None = None,
 ) -> None:
-    """Notes what a later replay must know: the GPU, the versions, the profiler, that of screening where it is another,
-    ``how`` it was timed (``init_type``, ``seed`` and ``l2`` of the results file's header), and the flags that it was
-    ``made_with``."""
+    """Writes recording.json with what a replay needs.
+
+    how:       how it was timed: ``init_type``, ``seed`` and ``l2`` of the results file's header.
+    made_with: the flags of the run's search space.
+    screener:  the profiler of screening, if it is another one than that of the finals.
+    """
     row = {
         "gpu": machine.gpu(gpu),
         "versions": machine.versions,
@@ -57,7 +60,7 @@ def write_recording(
 
 @dataclass(frozen=True)
 class _Gpu:
-    """What the probe says of a GPU; 0 or empty where it does not say. Older versions noted no uuid and no pci."""
+    """The GPU as reported by the probe; 0 or "" if unknown. Older versions did not write uuid and pci."""
 
     id: Count
     name: str
@@ -72,7 +75,7 @@ class _Gpu:
 
 @dataclass(frozen=True)
 class _How:
-    """Fields of the results file's header."""
+    """Fields from the results file's header."""
 
     init_type: str
     seed: Count
@@ -81,7 +84,7 @@ class _How:
 
 @dataclass(frozen=True)
 class _Notes:
-    """What ``write_recording`` notes."""
+    """The content of recording.json."""
 
     gpu: _Gpu
     versions: dict[str, str]
@@ -95,7 +98,7 @@ class _Notes:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded run on disk. made_with: the flags of its space; empty where an older version wrote it."""
+    """A recorded run on disk. made_with: the flags of its search space; "" if an older version wrote it."""
 
     folder: Path
     machine: Machine
@@ -106,23 +109,23 @@ class Recording:
     screener: Profiler | None = None
 
     def starts(self, *stages: str) -> Iterator[tuple[Path, Plan]]:
-        """The profiler starts of these stages in order, less those that looked for the cause of a crash."""
+        """The profiler starts of these stages in order, without those that searched for the cause of a crash."""
         for path in sorted(self.folder.glob("[0-9]*-*/start*/plan.json"), key=in_order):
             plan = Plan.read(path)
             if plan.stage in stages and not (path.parent / PROBE).exists():
                 yield path.parent, plan
 
     def profiler_of(self, plan: Plan) -> Profiler:
-        """What timed a plan: screening may have been timed by another than finals."""
+        """The profiler of a plan; that of screening may differ from that of the finals."""
         return self.screener if plan.stage == SCREEN and self.screener else self.profiler
 
     def finals_processes(self) -> set[int]:
-        """The numbers of the processes of finals; {0} where all blocks were taken for one, as earlier versions did."""
+        """The numbers of the finals processes; {0} for a recording of an earlier version, which has one process."""
         return {plan.process for _, plan in self.starts(FINALS)}
 
 
 def load(folder: Path | None) -> Recording:
-    """A recording from its folder, or from that of the run that holds it. Raises UserError when it is neither."""
+    """Reads a recording from its folder, or from the folder of its run. Raises UserError if it is neither."""
     where, accepted = "--replay", "the raw folder of a run made with --keep"
     if folder is None:
         raise UserError("--profiler replay needs the recording's folder", where=where, accepted=accepted)
@@ -148,13 +151,13 @@ def load(folder: Path | None) -> Recording:
 
 
 def in_order(plan: Path) -> tuple[int, str]:
-    """Sorts the plans of stages, whose folders are numbered, and of the starts within them."""
+    """Sort key of plans: by the number of the stage's folder, then by the start within it."""
     return int(plan.parts[-3].partition("-")[0]), plan.parts[-2]
 
 
 @dataclass(frozen=True)
 class ReplayLauncher(Launcher):
-    """Answers like a LiveLauncher, from a recording. What was not recorded is missing in the trace."""
+    """A Launcher that takes results from a recording; entries that were not recorded are MISSING_IN_TRACE."""
 
     recording: Recording
     overlaps = False
@@ -178,14 +181,14 @@ class ReplayLauncher(Launcher):
             for name in [name for _, name in work.entries] + beside:
                 on_event(work.problem, End(index, name))
                 if name == AA_TEST and (work.problem, AA_TEST) not in recorded:
-                    continue  # recordings of older versions have none
+                    continue  # recordings of older versions do not have it
                 absent = Timing(work.problem, name, Status.MISSING_IN_TRACE, message="not in the recording")
                 run.timings[work.problem, name] = recorded.get((work.problem, name), absent)
         on_found(run.timings)
         return run
 
     def _found(self, plan: Plan, journal: list[Event], where: Path) -> dict[Key, Timing]:
-        """A start's timings. One that crashed may have no trace: then what its journal says of failures."""
+        """The timings of a start. One that crashed may have no trace; then the failures in its journal."""
         try:
             return collect(plan, journal, self.recording.profiler_of(plan), where)
         except TraceError:
@@ -204,9 +207,9 @@ class ReplayLauncher(Launcher):
 
 
 def joined(timings: Iterable[Timing]) -> list[Timing]:
-    """The timings of several starts, one for each finalist: its samples concatenated in the order of the starts.
+    """Merges the timings of several starts: one per finalist, with its samples concatenated in the order of starts.
 
-    A finalist that failed in one start keeps the samples of the others.
+    A finalist that failed in one start keeps the samples from the others.
     """
     found: dict[str, Timing] = {}
     for timing in timings:

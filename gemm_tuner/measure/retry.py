@@ -1,8 +1,9 @@
-"""Times a plan in as many profiler starts as it takes: after a crash the rest is timed in a new process.
+"""Times a plan in as many profiler starts as necessary; after a crash the rest is timed in a new process.
 
-When a launcher crashes or hangs, the configuration that was running fails and the rest is timed again. In finals, where
-the configurations of a size run in turns, halves of them run again until one crashes alone. When a launcher was killed
-from outside, nothing fails the first time. When the profiler fails, each half of the plan is tried once more.
+* A launcher crashes or hangs: the configuration that was running fails, and the rest is timed again. In finals, where
+  the configurations of a size alternate, halves of them run again until one crashes alone.
+* A launcher is killed from outside: the first time nothing fails, and the part is timed again.
+* The profiler fails: each half of the plan is tried once more.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ Start = Callable[[Plan, Path], Ended]
 
 @dataclass
 class StageRun:
-    """Results of one stage: timings by (problem, configuration), counts of JIT compiles and starts, wall seconds."""
+    """Results of one stage. timings: by (problem, configuration). compiled: number of JIT compilations in launchers.
+    starts: number of profiler starts. seconds: wall time."""
 
     timings: dict[Key, Timing] = field(default_factory=dict)
     compiled: int = 0
@@ -51,10 +53,11 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Part:
-    """What one profiler start is to time.
+    """The entries for one profiler start.
 
-    last_try: the profiler failed on it before; a second failure ends the run.
-    probe:    a part of a size's finals that crashed, to find which configuration did it; its times are not kept.
+    last_try: the profiler failed on it before; another failure ends the run.
+    probe:    part of a size's finals that crashed, run again to find the configuration that crashes; times are
+              discarded.
     """
 
     plan: Plan
@@ -66,9 +69,9 @@ class Part:
 class Failure:
     """Results of a crashed start.
 
-    found:   valid timings, and the failure of the configuration that crashed it, if that is known.
-    retried: it was killed from outside for the first time: no configuration fails, the part is timed again.
-    probes:  plans that find out which configuration crashed it.
+    found:   valid timings, and the failure of the configuration that caused the crash, if it is known.
+    retried: it was killed from outside for the first time, so no configuration fails and the part is timed again.
+    probes:  plans that find the configuration that caused the crash.
     """
 
     found: dict[Key, Timing]
@@ -85,11 +88,13 @@ def time_plan(
     wind_down: Callable[[], bool],
     most_entries: int = 0,
 ) -> StageRun:
-    """Times every entry of the plan for which its deadline leaves time.
+    """Times the entries of the plan until its deadline.
 
-    start: runs a plan under the profiler, with its files in a folder. on_found: called with timings as they are known.
-    most_entries: of a start, where starts cost little; 0 is no bound. A crash loses the times of its start.
-    Raises EnvironmentFault when the profiler fails twice.
+    start:        runs a plan under the profiler, with its files in a folder.
+    on_found:     called with new timings after each start.
+    most_entries: limit of entries per start; 0: no limit. A crash loses the times of its start, so cheap starts should
+                  be small.
+    Raises EnvironmentFault if the profiler fails twice.
     """
     began, stage = time.monotonic(), Stage(profiler, on_found)
     first = replace(
@@ -132,11 +137,11 @@ def time_plan(
 
 @dataclass
 class Stage:
-    """State while a plan is timed: the results so far, and the queue of parts that are left.
+    """The state while a plan is timed: results so far, and the queue of remaining parts.
 
-    crashes: how often each (problem, configuration) was running when a launcher crashed; the configuration is "" in
-             rounds of finals.
-    probed:  by problem, how many configurations its finals had when probes for them were queued.
+    crashes: how often a launcher crashed while (problem, configuration) was running; the configuration is "" in rounds
+             of finals.
+    probed:  for each problem whose finals were probed, the number of configurations at that time.
     """
 
     profiler: Profiler
@@ -147,14 +152,14 @@ class Stage:
     probed: dict[Problem, int] = field(default_factory=dict)
 
     def take(self, part: Part, where: Path, ended: Ended) -> None:
-        """Keeps the results of a start and queues what is left of its part.
+        """Records the results of a start and queues the remaining entries of its part.
 
-        Raises EnvironmentFault when the profiler failed, or wrote nothing usable.
+        Raises EnvironmentFault if the profiler failed or wrote nothing usable.
 
-        The order is that of a run that may be killed between any two steps. Results are kept (``on_found`` stores them)
-        before the start is marked ACCOUNTED, so that a resumed run counts a crash twice rather than never; a retried
-        start is not marked, so that a resumed run still knows which configuration was running. Probes are queued before
-        the part that they explain: it is timed again only when it is known which configuration to leave out.
+        The order of steps matters, because the run may be killed between any two of them. Results are stored (by
+        ``on_found``) before the start is marked ACCOUNTED, so that a resumed run counts a crash twice rather than
+        never. A retried start is not marked, so that a resumed run still knows which configuration was running. Probes
+        are queued before the part itself, so that it is timed again only when the configuration to leave out is known.
         """
         journal = read_journal(where / "journal.jsonl")
         if any(isinstance(e, Finished) for e in journal):
@@ -184,9 +189,9 @@ class Stage:
         self.run.timings.update(found)
 
     def _on_crash(self, part: Part, journal: Sequence[Event], where: Path, ended: Ended) -> Failure:
-        """What a crashed start was able to measure, and what it costs.
+        """Evaluates a crashed start.
 
-        Raises EnvironmentFault when no configuration was running: then the profiler failed.
+        Raises EnvironmentFault if no configuration was running, because then the profiler itself failed.
         """
         require_journal(ended)
         at = at_end(journal)
@@ -196,7 +201,7 @@ class Stage:
             found = collect(part.plan, journal, self.profiler, where)
         except TraceError:
             found = failures(part.plan, journal)
-        # A crash can cost the profiler its last rows: configurations without any are timed again, not failed.
+        # After a crash the profiler may lose its last rows, so configurations without rows are timed again, not failed.
         found = {key: t for key, t in found.items() if t.status != Status.MISSING_IN_TRACE}
         if part.plan.stage == FINALS:
             found = whole_sizes(part.plan, found)
@@ -211,12 +216,12 @@ class Stage:
         return self._on_crashed_rounds(part, at[0], found, ended)
 
     def _on_crashed_rounds(self, part: Part, index: int, found: dict[Key, Timing], ended: Ended) -> Failure:
-        """Finals of a size crashed during rounds: bisects its configurations by probes.
+        """Handles a crash during rounds of a size's finals, by bisecting its configurations with probes.
 
-        Each probe is half of the configurations, without the vendor library; one that crashes is bisected further, and
-        a single configuration that crashes alone has failed. Where no probe crashes, the finals run once more without
-        those that failed; if they crash again with the same configurations, the vendor library fails, and without it
-        all configurations together.
+        Each probe has half of the configurations, without the vendor library. A probe that crashes is bisected further,
+        and a configuration that crashes alone has failed. Afterwards the finals run again without the failed ones. If
+        they crash again with the same configurations, the vendor library is marked as failed; without a vendor library,
+        all configurations are.
         """
         work = part.plan.work[index]
         names = [name for _, name in work.entries]
@@ -230,7 +235,7 @@ class Stage:
 
 
 def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
-    """The error for a profiler that failed as a whole."""
+    """The error for a failure of the profiler itself."""
     what = f"{profiler.name} ended with {ended.how()}"
     if ended.stalled:
         what = f"{profiler.name} did not come to an end and was killed"
@@ -242,7 +247,8 @@ def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
 
 
 def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
-    """Raises EnvironmentFault for a trace that holds nothing of what ran: the profiler failed, no configuration did."""
+    """Raises EnvironmentFault if the trace contains none of the kernels that ran, because then the profiler failed and
+    not the configurations."""
     missing = [t for t in timings.values() if t.status == Status.MISSING_IN_TRACE]
     if missing and not any(t.samples_us for t in timings.values()):
         errors = " | ".join(

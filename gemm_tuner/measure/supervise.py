@@ -1,4 +1,4 @@
-"""Runs launcher processes: follows their journals while they run, and restarts checks after a crash."""
+"""Runs launcher processes, follows their journals while they run, and restarts checks after a crash."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.parse_run import Key, at_end, crash_timing, from_on
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
 
-# Starting a profiler, Python and torch, and making operands of GiBs, with the journal at rest.
+# Time limit without journal events at the start: profiler, Python and torch start, and operands of GiBs are made.
 START_LIMIT_S = 180.0
-# Writing and converting the report of 10^5 kernels takes tens of seconds, with the journal at rest.
+# Time limit without journal events at the end: a report of 10^5 kernels takes tens of seconds to write and convert.
 REPORT_LIMIT_S = 900.0
-# Processes that a plan may need.
+# Maximum number of processes for one plan.
 MAX_ATTEMPTS = 25
-# Marks a launcher's folder whose journal is fully entered in the run's store.
+# A file in a launcher's folder: all results of its journal are in the run's store.
 ACCOUNTED = "accounted"
-# Marks the folder of a probe, a plan that looks for the configuration that crashes finals; its times do not count.
+# A file in the folder of a probe (a plan that searches for the configuration that crashes finals): ignore its times.
 PROBE = "probe"
 
-# A check that a budget's end finds running has this long to end.
+# A check that is running when the budget ends gets this much more time.
 LATE_CHECK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A configuration whose check crashed or hung; the journal has no event of that."""
+    """An event that is not in the journal: the check of a configuration crashed or hung."""
 
     name: str
     message: str
 
 
 Heard = Begin | End | Fail | Judged | Died
-# Hears what becomes of a configuration of a problem, as it happens.
+# A callback for events of configurations, called as they happen.
 OnEvent = Callable[[Problem, Heard], None]
 
 
 class NotBegun(Exception):
-    """A launcher was ended while it waited for its turn on the GPU, since the run winds down."""
+    """A launcher that waited for the GPU was ended, because the run is to end."""
 
 
 class OutOfTime(Exception):
-    """A check was ended since the time of its plan is over; nothing is known of the configuration."""
+    """A check was ended because its plan's deadline has passed; its configuration has no result."""
 
 
 def ignore(*heard: Any) -> None:
@@ -61,7 +61,7 @@ def ignore(*heard: Any) -> None:
 
 
 def at_each_end(advance: Callable[[], None]) -> OnEvent:
-    """Calls ``advance`` when a configuration has ended or failed."""
+    """A callback that calls ``advance`` whenever a configuration has ended or failed."""
 
     def hear(problem: Problem, event: Heard) -> None:
         if isinstance(event, (End, Fail)):
@@ -72,10 +72,11 @@ def at_each_end(advance: Callable[[], None]) -> OnEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """When the processes of a launcher are ended from outside.
+    """How a launcher's processes are ended from outside.
 
-    wind_down: whether the run is to end after the launch that runs. stop: set to kill at once.
-    launch_limit_s: how long one configuration may take before its launcher is killed.
+    wind_down:      returns whether the run is to end after the current configuration.
+    stop:           set this event to kill the processes at once.
+    launch_limit_s: time limit of one configuration, after which its launcher is killed.
     """
 
     wind_down: Callable[[], bool] = field(default=lambda: False)
@@ -85,10 +86,11 @@ class Control:
 
 @dataclass
 class JournalTail:
-    """Follows a growing journal and passes its events on. finished: whether its last event was heard.
+    """Follows a growing journal and forwards its events.
 
-    running: whether a configuration is running. ended_at: when the launcher finished or was seen to be dead, a time of
-    time.monotonic(); after that the profiler writes its report.
+    finished: the last event has been read.
+    running:  a configuration is running.
+    ended_at: time.monotonic() when the launcher finished or was found dead; then the profiler writes its report.
     """
 
     path: Path
@@ -105,7 +107,7 @@ class JournalTail:
         return self._at_work and self.ended_at is None
 
     def beat(self) -> object:
-        """Changes while the launcher is alive, and for REPORT_LIMIT_S after it has finished or died."""
+        """A value that changes while the launcher makes progress, and for REPORT_LIMIT_S after it has ended."""
         if self.path.exists():
             with self.path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -133,8 +135,10 @@ class JournalTail:
 
 
 def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control) -> Ended:
-    """Runs a launcher and follows its journal. Raises KeyboardInterrupt, the launcher killed, once ``of.stop`` is
-    set, and OutOfTime and NotBegun in the same way; a run that winds down lets it finish the configuration it is at."""
+    """Runs a launcher and follows its journal. A run that is to end lets it finish the current configuration.
+
+    Kills the launcher and raises KeyboardInterrupt when ``of.stop`` is set, OutOfTime, or NotBegun.
+    """
     heartbeat, limit_s, _ = follow(where, on_event, of)
     return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
 
@@ -142,8 +146,8 @@ def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, 
 def follow(
     where: Path, on_event: OnEvent, of: Control
 ) -> tuple[Callable[[], object], Callable[[], float], Callable[[], bool]]:
-    """For a launcher whose plan lies in ``where``: what changes while it is alive, how long that may rest, and whether
-    its journal is complete."""
+    """Functions that supervise a launcher whose plan is in ``where``: (a heartbeat, which changes while the launcher
+    makes progress; how long it may stay unchanged, seconds; whether the journal is complete)."""
     tail = JournalTail(where / "journal.jsonl", Plan.read(where / "plan.json"), on_event)
 
     def heartbeat() -> object:
@@ -165,8 +169,8 @@ def follow(
 
 
 def export(argv: list[str], env: dict[str, str], where: Path, of: Control) -> Ended:
-    """Runs the command that turns a profiler's recording into text. Raises KeyboardInterrupt, the command killed, once
-    ``of.stop`` is set; a run that winds down waits for it, since times depend on it."""
+    """Runs the command that converts a profiler's recording to text. Kills it and raises KeyboardInterrupt when
+    ``of.stop`` is set. A run that is to end waits for it, because it provides the times."""
 
     def heartbeat() -> object:
         if of.stop.is_set():
@@ -177,13 +181,13 @@ def export(argv: list[str], env: dict[str, str], where: Path, of: Control) -> En
 
 
 def killed_from_outside(ended: Ended) -> bool:
-    """Whether a process or its child was killed by something else than the tuner. A profiler whose child was killed
-    exits with 128 plus the signal's number."""
+    """Whether something other than the tuner killed a process or its child. A profiler whose child was killed exits
+    with 128 plus the signal's number."""
     return not ended.stalled and ended.exit_status in FROM_OUTSIDE
 
 
 def require_journal(ended: Ended) -> None:
-    """Raises CannotWrite for a launcher that could not write its journal: no configuration failed."""
+    """Raises CannotWrite for a launcher that could not write its journal, in which case no configuration failed."""
     if ended.exit_status == EXIT_CANNOT_WRITE:
         raise CannotWrite(
             f"the launcher could not write: {ended.log_tail()}",
@@ -195,10 +199,10 @@ def require_journal(ended: Ended) -> None:
 def check_plan(
     plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control
 ) -> None:
-    """Checks every entry, in order, in up to MAX_ATTEMPTS processes. Nothing is checked after the plan's deadline.
+    """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline.
 
-    An entry whose process was killed from outside is tried again. Entries that MAX_ATTEMPTS processes did not reach are
-    reported as Died, too.
+    An entry whose process was killed from outside is tried again. Entries that are left after MAX_ATTEMPTS processes
+    are reported as Died.
     """
     left, crashes = plan, Counter[Key | None]()
     for attempt in range(MAX_ATTEMPTS):
@@ -238,8 +242,8 @@ def check_plan(
 
 
 def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:
-    """What is left of a plan after the entry that was running, or that ended last. again: include the one that was
-    running. Entries that are compared with each other end together: those that have not are all left."""
+    """The rest of a plan after the entry that was running or ended last. again: include the entry that was running.
+    Entries that are compared with each other end together, so the rest includes all of them that have not ended."""
     running = at_end(journal)
     ended = [(e.work, e.name) for e in journal if isinstance(e, End)]
     last = running or (ended[-1] if ended else None)

@@ -1,1 +1,1 @@
-"""The order of the stages: tune, predict, check; search rounds and finals. The only package that knows them all."""
+"""Runs the stages in order: search rounds, finals, checks. The only package that imports all stages."""

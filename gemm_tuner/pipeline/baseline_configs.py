@@ -1,5 +1,5 @@
-"""What a new configuration must beat clearly to take its place: that of an older results file (``--update``), or what
-is launched without tuning."""
+"""Baselines that a new configuration must clearly beat to replace: the configuration of an older results file
+(``--update``), or the one that is launched without tuning."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from gemm_tuner.space.size_state import SizeState
 
 @dataclass(frozen=True)
 class BaselineConfigs:
-    """older: by problem, for the sizes that have one. least_pct: what a new one must be faster by. defaults: of the
-    sizes whose default is known; beyond noise is enough to beat one. Where a size has both, both stand in the finals,
-    and the older one counts."""
+    """The baselines of a run, by problem.
+
+    older:     configurations of an older results file, which a new one must beat by ``least_pct``.
+    defaults:  configurations that are launched without tuning, which a new one must beat beyond noise.
+    If a size has both, both are finalists and the older one is the baseline.
+    """
 
     older: Mapping[Problem, Config]
     least_pct: float
@@ -32,22 +35,22 @@ class BaselineConfigs:
         return cls(older, least_pct, {problem: config for problem, config in found.items() if config is not None})
 
     def standing(self, problem: Problem) -> list[Config]:
-        """What always has a place in the finals of a size, what is to be beaten first."""
+        """The configurations that are always finalists of a size; the baseline first."""
         return [one[problem] for one in (self.older, self.defaults) if problem in one]
 
     def add(self, states: Iterable[SizeState], device: Device) -> None:
-        """Adds them to the candidates of their sizes, also those that the rules would cut."""
+        """Adds the baselines to the candidates of their sizes, even if rules reject them."""
         for state in states:
             for config in self.standing(state.problem):
                 state.add(config, prepare.predicted_us(state.problem, config, device))
 
     def added(self, state: SizeState, finalists: list[str]) -> list[str]:
-        """The finalists and these; not one that an earlier stage has ruled out."""
+        """The finalists and the baselines, without those that failed in an earlier stage."""
         names = [config.name for config in self.standing(state.problem) if state.may_run(config.name)]
         return list(dict.fromkeys([*finalists, *names]))
 
     def note_chosen(self, state: SizeState, name: str, log: RunLog) -> None:
-        """Counts whether the older configuration of a size kept its place."""
+        """Counts in the log whether the older configuration of a size was kept."""
         config = self.older.get(state.problem)
         if config is not None:
             why = state.why_not(config.name)
@@ -57,14 +60,14 @@ class BaselineConfigs:
             counts["kept" if config.name == name else "replaced"] += 1
 
     def unbeaten(self, state: SizeState) -> str:
-        """Why the older configuration of a size keeps its row without a new time: it is in no trace, so that nothing
-        beat it; "" where that is not so."""
+        """Why the older configuration of a size keeps its row without a new time (it was missing in all traces, so it
+        was not beaten); "" if that is not the case."""
         config = self.older.get(state.problem)
         missing = config is not None and config.name in state.named(Status.MISSING_IN_TRACE)
         return "the older configuration was not beaten: the profiler's trace lacks it" if missing else ""
 
     def preferred(self, state: SizeState, order: list[str], finals: Finals) -> list[str]:
-        """The order in which to choose: what is to be beaten before all that do not beat it clearly."""
+        """The order in which to choose: the baseline before all configurations that do not clearly beat it."""
         published = finals.published.get(state.problem, {})
         config = next((one for one in self.standing(state.problem) if one.name in published), None)
         if config is None:

@@ -1,4 +1,4 @@
-"""Checks configurations outside a run: on a GPU of their architecture, or where there is none in the interpreter."""
+"""Checks configurations outside of a run: on a GPU of their architecture, or else in the interpreter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """name: of the first configuration of a size that is right; empty where none is, with why."""
+    """name: the first correct configuration of a size; "" if none is correct, with the reason in ``why``."""
 
     name: str
     why: str = ""
@@ -36,8 +36,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckNow:
-    """how: TRUE where a GPU checks, INTERPRETED where the interpreter does. gpus: the names of their locks.
-    wait_s: for these, in seconds; None has no limit."""
+    """how: TRUE for checks on a GPU, INTERPRETED for the interpreter. gpus: lock names of the GPUs. wait_s: time to
+    wait for these locks, seconds; None for no limit."""
 
     launcher: Checker
     how: Verified
@@ -49,10 +49,10 @@ class CheckNow:
     wait_s: float | None = None
 
     def first_right(self, candidates: Mapping[P, Sequence[C]]) -> Mapping[P, Finding]:
-        """For each size the first of its configurations, in the order given, whose result is right.
+        """For each size the first of its configurations, in the given order, whose result is correct.
 
-        Raises EnvironmentFault where the check as a whole fails, GpuInUse when the wait for the GPU is over, UserError
-        for a template that does not render.
+        Raises EnvironmentFault if checking itself fails, GpuInUse after ``wait_s``, and UserError for a template that
+        does not render.
         """
         states = [prepare.state_of_given(problem, configs) for problem, configs in candidates.items()]
         order = [(state, list(state.kept)) for state in states]
@@ -80,10 +80,10 @@ def find(
     say: Callable[[str], None],
     wait_s: float | None = None,
 ) -> CheckNow:
-    """What can check kernels of a language for a target on this machine.
+    """A checker for kernels of a language for a target, on this machine.
 
-    work: a folder for scripts, kernels and logs. say: gets a line while another process uses the GPU,
-    which is waited for as ``wait_s`` says.
+    work: folder for scripts, kernels and logs. say: called with a line while another process uses the GPU. wait_s: time
+    to wait for the GPU, seconds.
     """
     for name in (CACHE, SCRIPTS):
         (work / name).mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def find(
     gpu = next((gpu for gpu in device.look().gpus if gpu["arch"] == target.arch), None)
     if gpu is None:
         return CheckNow(InterpreterLauncher(*of), Verified.INTERPRETED, target, templates, work)
-    profiler = profilers.select("proton", target.backend)  # never started: a check needs none
+    profiler = profilers.select("proton", target.backend)  # required but never started: checks need no profiler
     launcher = LiveLauncher(language, profiler, *of[1:], target.backend, gpu["id"])
     name = device.driver_name(gpu, visible_gpu(target.backend, gpu["id"], os.environ))
     locks = (device.lock_name(gpu, name),)
@@ -99,7 +99,7 @@ def find(
 
 
 def _first_fault(state: SizeState) -> str:
-    """What the check said of the first configuration."""
+    """The message of the check of the first configuration."""
     name = next(iter(state.kept))
     row = state.rows.get(name, {})
     return f"{name} is {row['status']}: {row['message']}" if row.get("message") else f"nothing is known of {name}"

@@ -1,4 +1,4 @@
-"""Runs checks: compiles what they need, holds the GPUs, and records verdicts as they come."""
+"""The check stage: compiles the kernels for checks, holds the GPUs, and records verdicts as they arrive."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import Store
 
-# Finalists of each size whose odd-size kernels are compiled before the check; further ones compile in the check.
+# Number of finalists per size whose odd-size kernels are compiled before the check; others are compiled during it.
 ODD_COMPILES_A_SIZE = 2
-# And those that are compiled while finals run: the winner is among the fastest of screening as a rule.
+# Number of finalists per size whose odd-size kernels are compiled during the finals; the winner is usually among the
+# fastest of screening.
 ODD_PREFETCHES_A_SIZE = 4
 
 
 @dataclass
 class CheckStage:
-    """scripts: by family and signature. compiling: what compiles the kernels of odd sizes before a check on a GPU;
-    None leaves that to the check.
+    """Runs checks of a run.
 
-    all_of_them: every candidate is checked, not only the best until one is right. seed: of the operands.
+    scripts:     by family and signature.
+    compiling:   compiles the kernels of odd sizes before a check on a GPU; None leaves that to the check.
+    all_of_them: check every candidate instead of stopping at the first correct one.
+    seed:        of the operands.
     """
 
     scripts: Mapping[tuple[str, str], Script]
@@ -44,10 +47,10 @@ class CheckStage:
     seed: int = 0
 
     def run(self, checker: Checker, order: Named, on_settled: OnSettled | None = None) -> dict[Problem, list[Verdict]]:
-        """Checks candidates best first. The store keeps the verdicts; ``on_settled`` is called as each size is known.
+        """Checks candidates, best first. Verdicts are stored; ``on_settled`` is called as soon as a size is decided.
 
-        Returns all verdicts of each size, those on wrong candidates too. Raises KeyboardInterrupt when the run is to
-        end; sizes that it did not reach are then not settled, and a resumed run checks them.
+        Returns all verdicts of each size, including those of wrong candidates. Raises KeyboardInterrupt if the run is
+        to end; sizes that were not checked remain open for a resumed run.
         """
         if not order:
             return {}
@@ -62,7 +65,7 @@ class CheckStage:
                 step.advance()
 
             verification = Verification(order, settled, self.store, all_of_them=self.all_of_them)
-            # Only now: waiting for the GPU does not count.
+            # Measured from here, because waiting for the GPU does not count.
             begun, deadline = budget.clock(), pace.check_deadline()
             plan = verify_plan(
                 with_jurors(order), self.scripts, self.seed, all_of_them=self.all_of_them, deadline=deadline
@@ -78,8 +81,8 @@ class CheckStage:
         }
 
     def check_others(self, checker: Checker, states: Sequence[SizeState]) -> None:
-        """Checks every timed configuration of settled sizes that has not been checked yet, and records what is wrong or
-        unstable. No choice changes: what was chosen has been checked before."""
+        """Checks all timed configurations of finished sizes that are not checked yet, and records those that are wrong
+        or unstable. Choices do not change, because chosen configurations have already been checked."""
         order = []
         for state in states:
             known = self.store.checked(state.problem)
@@ -91,18 +94,18 @@ class CheckStage:
         self.run(checker, order)
 
     def prefetch(self, finalists: Named) -> None:
-        """Lets idle compile workers compile for the check of these while their finals run."""
+        """Lets idle compile workers compile kernels for the check of these finalists during their finals."""
         if self.compiling is not None and self.gpus.environment.source == "measured":
             self.compiling.prefetch(self._odd_sizes(finalists, ODD_PREFETCHES_A_SIZE))
 
     def _compile_odd_sizes(self, compiling: CompileStage, order: Named) -> None:
-        """The kernels for the other sizes at which candidates are checked, while the budget lasts."""
+        """Compiles the kernels for the companion sizes of candidates, as long as the budget allows."""
         check, most = self.limits.pace.check(), 0 if self.all_of_them else ODD_COMPILES_A_SIZE
         until = self.limits.budget.until(check.of(len(order)))
         compiling.compile(self._odd_sizes(order, most), "compile for checks", until)
 
     def _odd_sizes(self, order: Named, most: int) -> list[tuple[Problem, Config]]:
-        """The other sizes at which the first ``most`` of each size are checked, 0 for all; the sizes in turn."""
+        """The companion sizes of the first ``most`` candidates of each size (0: all), interleaved over sizes."""
         target = self.gpus.device.target
 
         def companions(problem: Problem, config: Config) -> tuple[Problem, ...]:

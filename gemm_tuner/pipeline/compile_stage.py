@@ -1,4 +1,4 @@
-"""What a run compiles: results go to its store and to the states of its sizes."""
+"""The compile stage of a run; results go to the store and to the states of the sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NO_LIMIT = float("inf")
 
 
 class CompileStage:
-    """Use as a context manager around all that a run compiles: workers start once."""
+    """Compiles kernels for a run. Use it as a context manager around everything the run compiles, so that workers start
+    only once."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class CompileStage:
 
     @property
     def busy_s(self) -> float:
-        """Seconds that workers spent in compiles so far, added up."""
+        """Total time of workers in compilations so far, seconds."""
         return self._service.busy_s
 
     def note_idle(self) -> None:
-        """Notes the share of the search so far during which compile workers had nothing to do."""
+        """Records the share of the search time so far in which compile workers were idle."""
         search_s = sum(self._log.stage_seconds.get(name, 0.0) for name in ("search", "compile", "screen"))
         if search_s:
             idle = 1 - self.busy_s / (self._workers * search_s)
@@ -74,18 +75,20 @@ class CompileStage:
         return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
 
     def restore(self, states: Iterable[SizeState]) -> None:
-        """Records what an earlier start of this run compiled of the configurations that it timed, even where the
-        cache has lost their binaries."""
+        """Records the compile results of configurations that an earlier start of this run timed, even if their binaries
+        have been evicted from the cache."""
         known = self._run_store.compiles()
         for state in states:
             timed = list(state.screened_us())
             compile_tasks.record_compiles(state, timed, known, self._scripts, self._device, self._counted)
 
     def compile(self, wanted: Wanted, title: str, until: float = NO_LIMIT) -> None:
-        """Compiles what these problems need of these configurations, until ``time.monotonic()`` is ``until``: in the
-        order given where time may run out, else longest first, so that no worker is left with a long one at the end.
+        """Compiles the kernels of these configurations for these problems, until ``time.monotonic()`` reaches
+        ``until``.
 
-        Raises EnvironmentFault when not even the measurement's own kernels compile, KeyboardInterrupt on a signal.
+        With a limit they are compiled in the given order, else longest first, so that no long one remains at the end.
+
+        Raises EnvironmentFault if the measurement's own kernels do not compile, and KeyboardInterrupt on a signal.
         """
         service = self._service
         tasks = self._tasks(wanted, longest_first=until == NO_LIMIT)
@@ -110,5 +113,5 @@ class CompileStage:
             )
 
     def prefetch(self, wanted: Wanted) -> None:
-        """Lets idle workers compile these in their order: they may be wanted next."""
+        """Lets idle workers compile these, in order, because they may be needed next."""
         self._service.prefetch(self._tasks(wanted, longest_first=False))

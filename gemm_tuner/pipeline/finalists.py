@@ -1,4 +1,4 @@
-"""Which configurations of a size come into its finals, and how long these may be."""
+"""Selects the finalists of each size, and the extent of the finals."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gemm_tuner.pipeline.prepare import best_predicted
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import Named, SizeState
 
-# Kernels of more than this can drive a GPU into its power limit, where screening one after the other misjudges by
-# more than the best differ (docs/tuning.md): more of them come into the finals, which are interleaved.
+# Kernels longer than this can reach the GPU's power limit, which makes the sequential screening less accurate than the
+# difference between the best (docs/tuning.md). So these sizes have more finalists; finals are interleaved.
 POWER_LIMITED_US = 100.0
 MORE_FINALISTS = 2
-# Further finals of a size of which no finalist is right, each of the next best by screening.
+# Number of additional finals of a size without a correct finalist, each with the next best of screening.
 MORE_FINALS = 3
 
 
 @dataclass(frozen=True)
 class FinalistPicker:
-    """states: all sizes of the run."""
+    """Selects finalists. states: all sizes of the run."""
 
     states: Sequence[SizeState]
     settings: Settings
@@ -35,7 +35,7 @@ class FinalistPicker:
 
     @property
     def plan(self) -> FinalsPlan:
-        """How much the finals of this run do: less where its budget leaves little time."""
+        """The extent of this run's finals, reduced to fit the budget."""
         whole, sizes = FinalsPlan(finalists=self.settings.finalists, rounds=self.settings.iters), len(self.states)
         if not self._is_bounded:
             return whole
@@ -49,22 +49,21 @@ class FinalistPicker:
         return self.limits.budget.bounded and self.limits.pace.measured
 
     def best(self, states: Iterable[SizeState]) -> Named:
-        """The finalists of these sizes: the best by screening, the older configuration, what servers launch."""
+        """The finalists of these sizes: the best of screening, the baselines, and candidates for servers."""
         return [
             (state, serving.added(self.servers, state, self.older.added(state, self._best(state)))) for state in states
         ]
 
     def _best(self, state: SizeState) -> list[str]:
-        """A size's fastest by screening. Those that the model finds fastest where a budget left no time to screen
-        any."""
+        """The fastest of screening; the fastest by the model if the budget left no time for screening."""
         own = state.own
         if self._is_bounded and not state.timed():
             return best_predicted(state, [name for name in own if state.may_run(name)], self.plan.finalists)
         return state.fastest(self.places(state), own)
 
     def next_best(self, state: SizeState, repeats: int) -> list[str]:
-        """The next finalists of a size after so many further finals, by their screening. Those that were stopped early
-        come last: what made losers of them may be wrong. None where there is no time for further finals."""
+        """The finalists of a size after ``repeats`` additional finals: the next best of screening. Configurations that
+        were stopped early come last (they may have been compared with a wrong result). Empty if there is no time."""
         pace = self.limits.pace
         if repeats == MORE_FINALS or not pace.budget.has_time_for(pace.start().start_s + pace.check().of(1)):
             return []
@@ -73,16 +72,16 @@ class FinalistPicker:
         return [*whole, *(name for name in state.timed() if name in own and name not in whole)][:count]
 
     def with_servers(self, picked: Named) -> Named:
-        """The finalists and what servers launch."""
+        """The finalists and the candidates for servers."""
         return [(state, serving.added(self.servers, state, names)) for state, names in picked]
 
     def places(self, state: SizeState) -> int:
-        """How many of a size come into its finals: more where screening tells them apart badly."""
+        """The number of finalists of a size; larger if screening is inaccurate (POWER_LIMITED_US)."""
         power_limited = state.best_screened_us() > POWER_LIMITED_US
         return self.plan.finalists * (MORE_FINALISTS if power_limited else 1)
 
     def compiled(self, finalists: Named, compiling: CompileStage | None) -> Named:
-        """The finalists less those that do not compile, or not in time: not all have been screened."""
+        """The finalists that compile in time; finalists that were not screened are not compiled yet."""
         if compiling is None or not finalists:
             return finalists
         budget, pace = self.limits.budget, self.limits.pace
@@ -97,7 +96,7 @@ class FinalistPicker:
         return [(state, [name for name in names if may_run(state, name)]) for state, names in finalists]
 
     def _compile_first(self, finalists: Named, compiling: CompileStage) -> None:
-        """One kernel of each size that has none yet, however long that takes: without it there is nothing to time."""
+        """Compiles one kernel for each size that has none, without a time limit, so that every size can be timed."""
         clock, busy_s = self.limits.budget.clock, compiling.busy_s
         firsts = [(state, names[:1]) for state, names in finalists if not any(map(state.has_binary, names))]
         begun = clock()

@@ -1,4 +1,5 @@
-"""The finals of a batch: the best of every size and the vendor library, in processes until the ranking is clear."""
+"""The finals: times the finalists of every size and the vendor library, in several processes, until the ranking is
+clear."""
 
 from __future__ import annotations
 
@@ -23,20 +24,21 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.finals_times import FinalsTimes
 from gemm_tuner.store.store import Store
 
-# Further publishing processes where another finalist than the chosen one was significantly faster in the first ones.
+# Number of additional publishing processes if, in the first ones, another finalist was significantly faster than the
+# chosen one.
 PUBLISH_AGAIN = 2
-# The store's fact on a size: the finalist that came first, and the one that took its place.
+# Prefix of a fact per size: the finalist that ranked first, and the one that replaced it.
 OVERRULED = "overruled "
 NOT_PUBLISHED = "the trace of no process that publishes has it"
 
 
 @dataclass
 class Finals:
-    """Runs the processes of finals and ranks the finalists. All results are by problem.
+    """Runs the finals processes and ranks the finalists. All results are by problem.
 
-    states:   of the sizes that have timings.
+    states:       sizes that have timings.
     next_process: number of the next process of this run.
-    _planned: how many of the planned processes each size has behind it.
+    _planned:     number of planned processes that each size has completed.
     """
 
     planner: Planner
@@ -60,18 +62,18 @@ class Finals:
         self.plan_by(self.planner)
 
     def plan_by(self, planner: Planner) -> None:
-        """Has a planner of scripts with further configurations plan the finals."""
+        """Replaces the planner, for scripts that contain more configurations."""
         self.planner = planner
         self._runner = FinalsProcesses(planner, self.fleet, self.gpus, self.store, self.limits, self.log, self._times)
 
     @property
     def timings(self) -> dict[Problem, list[Timing]]:
-        """Of all processes that count, one a finalist and process."""
+        """The valid timings, one per finalist and process."""
         return self._times.by_size
 
     def run(self, finalists: Named) -> None:
-        """Runs the finals: the planned processes with all finalists and the vendor library; further choosing processes
-        where they are expected to decide; new publishing ones where the first contradict the choice."""
+        """Runs the finals: the planned processes with all finalists and the vendor library; additional choosing
+        processes if they are expected to decide; new publishing processes if the first ones contradict the choice."""
         finalists = [(state, names) for state, names in finalists if names]
         self.fleet.deal({state.problem: sum(state.predicted_us[n] for n in names) for state, names in finalists})
         labels = self.gpus.labels
@@ -84,7 +86,7 @@ class Finals:
             self.states[state.problem] = state
         self._first = self.next_process
         self._planned = dict.fromkeys((state.problem for state, _ in finalists), 0)
-        with self.gpus.held() if finalists else nullcontext():  # so that no other run comes in between
+        with self.gpus.held() if finalists else nullcontext():  # no other run may use the GPUs between the processes
             self._run_planned(finalists)
             self._judge()
             self._add_processes(finalists)
@@ -95,8 +97,8 @@ class Finals:
             self._record(state)
 
     def _run_planned(self, finalists: Named) -> None:
-        """The planned processes of all sizes; those that moved to another GPU begin anew there and catch up. Processes
-        that are in the store take no time: of them come those, too, that the budget would not run."""
+        """Runs the planned processes of all sizes. Sizes that moved to another GPU start again there and catch up.
+        Processes that are already in the store take no time, so they are used even if the budget is over."""
         most = max(self.plan.processes, PROCESSES)
         while self._planned and (index := min(self._planned.values())) < most:
             batch = [(state, names) for state, names in finalists if self._planned[state.problem] == index]
@@ -115,21 +117,21 @@ class Finals:
         self.plan = replace(self.plan, processes=max(self.plan.processes, ran))
 
     def _until(self, index: int) -> int:
-        """The planned process before which the next ones stop: from ``index`` on those are started side by side whose
-        rounds do not wait for the noise in another. The first process tells the noise."""
+        """The end (exclusive) of the planned processes that may start together with process ``index``. The first
+        process runs alone, because its noise determines the rounds of the later ones."""
         if index == 0 or index >= self.plan.processes or not self._runner.overlap:
             return index + 1
         ahead = (done for done in self._planned.values() if done > index)
         return min([self.plan.processes, *ahead])
 
     def _take_moved(self) -> set[Problem]:
-        """The sizes that moved to another GPU since this was asked last."""
+        """The sizes that moved to another GPU since the last call."""
         moved = self._times.take_moved()
         self._planned.update(dict.fromkeys(moved, 0))
         return moved
 
     def _add_processes(self, finalists: Named) -> None:
-        """Runs further choosing processes of undecided sizes, with the finalists that can still win."""
+        """Runs additional choosing processes for undecided sizes, with the finalists that can still win."""
         for _ in range(self.plan.more if self.plan.processes > 1 else 0):
             every = [(state, list(self._ranking(state).undecided)) for state, _ in finalists]
             undecided = [(state, names) for state, names in every if names]
@@ -143,8 +145,8 @@ class Finals:
             self._judge()
 
     def _publish_again(self, finalists: Named) -> None:
-        """Where another finalist was clearly faster in the publishing processes, these choose too and new ones publish.
-        The other wins unless it is clearly slower in all that chose."""
+        """If another finalist was clearly faster in the publishing processes, these become choosing ones and new
+        processes publish. The other finalist wins unless it is clearly slower over all choosing processes."""
         overruled = []
         for state, names in finalists:
             problem = state.problem
@@ -171,7 +173,7 @@ class Finals:
                 self._put_first(state.problem)
 
     def _put_first(self, problem: Problem) -> None:
-        """Puts the finalist that overruled another where figures are published first, if there is one."""
+        """Moves the finalist that won by the publishing processes, if any, to the front of the ranking."""
         _, better = self.store.fact(OVERRULED + problem.key, ("", ""))
         ranked = self.rankings[problem]
         if better in ranked.order:
@@ -179,18 +181,18 @@ class Finals:
             self.rankings[problem] = replace(ranked, order=order)
 
     def overruled(self, state: SizeState, name: str) -> dict[str, str]:
-        """The finalist in whose place the chosen one came by the publishing processes, with the reason."""
+        """The finalist that the chosen one replaced because of the publishing processes, with the reason."""
         slower, better = self.store.fact(OVERRULED + state.problem.key, ("", ""))
         return {slower: "clearly slower in the processes that publish"} if name == better != slower else {}
 
     def _may_go_on(self, processes: int = 1) -> bool:
-        """Whether further processes are wanted and the run's budget, if it has one, leaves time for them."""
+        """Whether the run continues and its budget leaves time for more processes."""
         seconds = processes * self._runner.longest_s
         return not self.limits.interruption.requested and self._runner.has_time_for(seconds, len(self.states))
 
     def _process(self, finalists: Named, *roles: Role) -> None:
-        """A process of each role on each GPU with all of these sizes, less what an earlier start of this run did. They
-        are started side by side."""
+        """Runs one process per role on each GPU, started together, without what an earlier start of this run has
+        stored."""
         numbers = range(self.next_process, self.next_process + len(roles))
         self.next_process += len(roles)
         known = {state.problem: list(self.timings.setdefault(state.problem, [])) for state, _ in finalists}
@@ -207,7 +209,7 @@ class Finals:
     def _work(
         self, state: SizeState, names: list[str], number: int, role: Role, known: dict[Problem, list[Timing]]
     ) -> list[Work]:
-        """What a process has to time of a size: nothing where the store has it. known: timings of earlier processes."""
+        """The work of a process for a size; empty if it is in the store. known: timings of earlier processes."""
         left, failed = self._left(state, names)
         done = self._times.stored(state.problem, number, left)
         if done:
@@ -219,12 +221,12 @@ class Finals:
         return [replace(work, vendor=VENDOR not in failed, again=left[0], rounds=rounds)]
 
     def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
-        """(those of the names that have not failed in finals, all of the size that have)."""
+        """(those names that have not failed in the finals, all names of the size that have)."""
         failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
         return [name for name in names if name not in failed], failed
 
     def _stored(self, finalists: Named, processes: int = 1) -> Named:
-        """The sizes of which the store has all that so many next processes would time."""
+        """The sizes for which the store already has the results of the next ``processes`` processes."""
         numbers = range(self.next_process, self.next_process + processes)
         found = []
         for state, names in finalists:
@@ -234,8 +236,8 @@ class Finals:
         return found
 
     def _record(self, state: SizeState) -> None:
-        """Records a size's published times in its state. A finalist that failed in a process has failed; another
-        without a published time is missing in the trace."""
+        """Records a size's published times in its state. A finalist that failed in any process has failed; others
+        without a published time are MISSING_IN_TRACE."""
         published = self.published.get(state.problem, {})
         lost = [t for t in self.timings.get(state.problem, ()) if t.name in state.kept and t.name not in published]
         for timing in lost:
@@ -250,7 +252,7 @@ class Finals:
         return self.rankings.get(state.problem, Ranking(()))
 
     def restore(self, states: Sequence[SizeState], settled: Iterable[SizeState]) -> None:
-        """Takes the finals that an earlier start of this run has stored, and records those of settled sizes."""
+        """Loads the finals that an earlier start of this run stored, and records those of finished sizes."""
         for state in states:
             timings = self.store.timings(state.problem, FINALS)
             if timings:
@@ -262,7 +264,7 @@ class Finals:
             self._record(state)
 
     def _judge(self) -> None:
-        """Ranks the finalists of all sizes, with the noise estimated from all of them together."""
+        """Ranks the finalists of all sizes, with noise estimated from all sizes together."""
         self.sheets = {problem: sheet_of(timings) for problem, timings in self.timings.items()}
         kept = {problem: self.states[problem].kept for problem in self.sheets}
         self.judge = judge_of((sheet, kept[problem]) for problem, sheet in self.sheets.items())
@@ -272,18 +274,18 @@ class Finals:
             self.published[problem] = self.judge.published(sheet)
 
     def note_noise(self) -> None:
-        """Notes the noise floor: median and maximum over sizes of the differences in A/A tests."""
+        """Records the noise floor: median and maximum over sizes of the A/A test differences."""
         noise = [one.noise_pct for one in self.rankings.values() if one.noise_pct is not None]
         if noise:
             self.log.notes["noise_pct"] = (round(median(noise), 3), round(max(noise), 3))
 
     def decided(self, state: SizeState) -> bool:
-        """Whether a size has finals that some finalist came through."""
+        """Whether at least one finalist of a size completed the finals."""
         return bool(self._ranking(state).order)
 
     def ranked(self, state: SizeState) -> choose.Ranked:
-        """The finalists in the order of their ranking. A size whose finals died keeps the times of its screening, less
-        those of what is known to fail by now."""
+        """The finalists in the order of their ranking. For a size whose finals failed: the ranking by screening,
+        without configurations that are known to fail."""
         problem = state.problem
         if not self.decided(state):
             screened = self.store.timings(problem, SCREEN)
@@ -292,7 +294,7 @@ class Finals:
         return choose.Ranked(problem, self.rankings[problem].order, self.published[problem])
 
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
-        """Whether a finalist of a size is faster than an older choice by more than ``by_pct``, beyond noise."""
+        """Whether a finalist is faster than an older choice by more than ``by_pct`` percent, beyond noise."""
         return self.judge.clearly_faster(self.sheets[state.problem], new, old, by_pct, state.own)
 
 

@@ -1,4 +1,4 @@
-"""Runs processes of finals on each GPU; what they find is in the store as soon as a size is through."""
+"""Runs finals processes on each GPU; the results of a size are stored as soon as it is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLE = "finals"
 
 @dataclass(frozen=True)
 class Process:
-    """What one process of finals times, and what for."""
+    """The work and the role of one finals process."""
 
     number: int
     role: Role
@@ -36,7 +36,7 @@ class Process:
 
 @dataclass
 class FinalsProcesses:
-    """longest_s: of all processes so far. _watched: what sensors read in them, by title."""
+    """longest_s: duration of the longest process so far. _watched: sensor samples of the processes, by title."""
 
     planner: Planner
     fleet: Fleet
@@ -50,17 +50,17 @@ class FinalsProcesses:
     _entering: threading.Lock = field(default_factory=threading.Lock)
 
     def has_time_for(self, seconds: float, sizes: int) -> bool:
-        """Whether the budget leaves so many seconds beside the check of so many sizes."""
+        """Whether the budget leaves ``seconds`` in addition to the time for checking ``sizes``."""
         return self.limits.budget.has_time_for(seconds + self.limits.pace.check().of(sizes))
 
     @property
     def overlap(self) -> bool:
-        """Whether processes may be started side by side: not under a budget, which each of them must fit in."""
+        """Whether processes may be started together; not with a budget, which is evaluated before each process."""
         return self.fleet.overlaps and not self.limits.budget.bounded
 
     def has(self, number: int, first: int) -> bool:
-        """Whether there is a process of this number: a recording has those that ran, an old one of them only one, which
-        stands for the first of these finals."""
+        """Whether this process can be run. A recording only has the processes that ran; an old recording has only one,
+        which is used for the first process."""
         recorded = self._recorded()
         return recorded is None or number in recorded or (recorded == {0} and number == first)
 
@@ -75,9 +75,11 @@ class FinalsProcesses:
         return f"{TITLE}, process {first}" if first == last else f"{TITLE}, processes {first} to {last}"
 
     def run(self, processes: Sequence[Process], sizes: int, *, alone: bool = False) -> list[Found]:
-        """Times the work of the processes, which start side by side and use a GPU in turns. Repeated once, if there is
-        time, when heat or the power supply slowed a GPU down. sizes: of the run, whose check must fit in the budget
-        afterwards. alone: no other process follows."""
+        """Times the work of the processes, which start together and take turns on the GPU. Repeated once, if there is
+        time, when heat or the power supply slowed a GPU down.
+
+        sizes: number of sizes whose check must still fit into the budget. alone: no other process follows.
+        """
         budget, title = self.limits.budget, self._title(processes, alone=alone)
         for attempt in ("", ", again: the GPU was throttled"):
             for process in processes:
@@ -87,21 +89,21 @@ class FinalsProcesses:
             total = sum(len(w.entries) + w.vendor + bool(w.again) for w in work)
             bar = self.log.step(TITLE, total, f"{title}{attempt}")
             with self.gpus.held(), bar as step, gpu_watch.watching(self.gpus.sensor, self.gpus.names) as samples:
-                begun, gone = budget.clock(), len(self.fleet.dead)  # only now: waiting for the GPU does not count
+                begun, gone = budget.clock(), len(self.fleet.dead)  # not earlier: waiting for the GPU does not count
                 found = self._time(processes, sizes, step.advance)
             slowed = gpu_watch.throttled(samples)
             self._note_gpu(TITLE + attempt, samples, slowed)
             spent_s = budget.clock() - begun
             self.longest_s = max(self.longest_s, spent_s)
             if len(processes) > 1 and len(self.fleet.dead) > gone:
-                # Some processes timed a size before it moved to another GPU and some after: all begin anew there.
+                # Some processes timed a size before it moved to another GPU and others after, so all start again there.
                 return [self.run([process], sizes)[0] for process in processes]
             if not slowed or self.limits.interruption.requested or not self.has_time_for(spent_s, sizes):
                 break
         return found
 
     def _time(self, processes: Sequence[Process], sizes: int, advance: Callable[[], None]) -> list[Found]:
-        """Starts all of the processes. An error in one ends the others."""
+        """Runs all of the processes. An error in one ends the others."""
         found: list[Found] = [{} for _ in processes]
         if len(processes) == 1:
             self.limits.learn_all(self._time_one(processes[0], sizes, advance, found[0]))
@@ -134,12 +136,12 @@ class FinalsProcesses:
         return runs
 
     def _deadline(self, sizes: int) -> float:
-        """When the last round must have begun, as Unix time; 0.0 without a budget."""
+        """Unix time after which no round begins; 0.0 without a budget."""
         budget, pace = self.limits.budget, self.limits.pace
         return budget.unix_time(budget.until(pace.finals_reserve_s(sizes)))
 
     def _note_gpu(self, title: str, samples: Sequence[Sample], slowed: bool) -> None:
-        """Keeps the state of the GPUs over all processes of a title; throttled where one of them was."""
+        """Records the state of the GPUs over all processes with a title; throttled if any of them was."""
         self._watched.setdefault(title, []).extend(samples)
         found = gpu_watch.summary(self._watched[title])
         if found:

@@ -1,7 +1,7 @@
-"""What a finished run knew of its machine, so that the same command is answered without asking torch for GPUs.
+"""Saves what a finished run knew about its machine, so that repeating the command does not need to query torch.
 
-Asking torch takes seconds, and a finished run times nothing. What is kept counts only while the drivers list the same
-GPUs, and versions and the variables that hide GPUs are the same.
+Importing torch takes seconds, and a finished run times nothing. The saved data is used only if the drivers list the
+same GPUs, and versions and GPU visibility variables are the same.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class _Kept:
 
 
 def keep(run: Path, machine: Machine) -> None:
-    """Writes beside a finished run's results what its machine was."""
+    """Writes the description of the machine into the folder of a finished run."""
     write_text_atomically(run / FILE, json.dumps(asdict(_Kept(machine, around())), indent=1) + "\n")
 
 
 def recall(settings: Settings) -> Machine | None:
-    """The machine of a finished run of the same sizes, where nothing has changed since; else None."""
+    """The machine of a finished run of the same sizes, if nothing has changed since; else None."""
     if settings.fresh:
         return None
     for source in SOURCES:
@@ -52,7 +52,7 @@ def recall(settings: Settings) -> Machine | None:
 
 
 def _read(path: Path) -> Machine | None:
-    """None for a file that is not there, cannot be read, or tells of other GPUs, versions or variables."""
+    """The saved machine; None if the file is missing, unreadable, or for other GPUs, versions or variables."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
     except (OSError, msgspec.DecodeError):
@@ -63,7 +63,7 @@ def _read(path: Path) -> Machine | None:
 
 
 def around() -> dict[str, Any]:
-    """The GPUs that the drivers list, and what decides which of them torch sees, as JSON gives it back."""
+    """The GPUs that the drivers list, and everything that determines which of them torch sees, as JSON values."""
     return {
         "gpus": [*nvidia_uuids(), *amd_ids()],
         "variables": {name: os.environ[name] for name in HIDING_VARIABLES if name in os.environ},
@@ -80,7 +80,7 @@ def nvidia_uuids() -> list[str]:
 
 
 def amd_ids(root: Path = Path("/")) -> list[str]:
-    """The numbers by which amdgpu's driver tells its GPUs apart; CPUs have a 0 there."""
+    """The unique ids of GPUs from amdgpu's driver; CPUs have 0 there and are left out."""
     paths = sorted(root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id"))
     texts = [path.read_text(encoding="ascii", errors="replace").strip() for path in paths]
     return [text for text in texts if text not in ("", "0")]

@@ -1,4 +1,4 @@
-"""The GPUs of a run: their names, their locks, and what watches their clocks."""
+"""The GPUs of a run: their names, their locks, and the sensor of their clocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.system import gpu_lock, nvml
 from gemm_tuner.system.nvml import NvmlError
 
-# The stage in which another process holds the GPU.
+# Name of the stage in which the run waits for another process.
 WAITING = "wait for the GPU"
 
 
 @dataclass
 class Gpus:
-    """wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    """wait_s: time to wait for a GPU that another process measures on, seconds; None for no limit.
 
-    sensor: reads clocks, power and heat; None where nothing can.
+    sensor: reads clocks, power and temperature; None if they cannot be read.
     """
 
     environment: Environment
@@ -45,14 +45,14 @@ class Gpus:
 
     @property
     def names(self) -> list[str]:
-        """By UUID, or as the driver numbers them where none is known."""
+        """UUIDs, or the driver's numbers for GPUs without a known UUID."""
         backend, machine = self.device.target.backend, self.environment.machine
         gpus = [(machine.gpu(gpu), visible_gpu(backend, gpu, os.environ)) for gpu in self.environment.gpus]
         return [driver_name(row, visible) for row, visible in gpus]
 
     @property
     def are_shared(self) -> bool:
-        """Whether launchers of one GPU may be started side by side: not in its exclusive compute mode."""
+        """Whether several launchers may have contexts on a GPU at once; not in exclusive compute mode."""
         if self.device.target.backend != "cuda":
             return True
         with suppress(NvmlError), nvml.opened() as connection:
@@ -61,16 +61,16 @@ class Gpus:
 
     @property
     def labels(self) -> list[str]:
-        """What timings are stored with, so that a resumed run knows its GPUs again."""
+        """Labels that are stored with timings, by which a resumed run recognizes its GPUs."""
         return gpu_labels(self.environment)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds the locks of the GPUs while the block times or checks on them; of a recording there are none.
-        Blocks may be nested: the outermost one takes and releases the locks.
+        """Holds the locks of the GPUs while the block times or checks on them; a recording has no locks. Blocks may be
+        nested; the outermost one takes and releases the locks.
 
-        The first time, other processes on the GPUs are named. Raises EnvironmentFault when they stay in use for
-        longer than ``wait_s``. Waiting does not count against the budget.
+        The first time, it prints other processes on the GPUs. Raises EnvironmentFault after waiting for ``wait_s``.
+        Waiting does not count against the budget.
         """
         if self.environment.source != "measured" or self._is_held:
             yield

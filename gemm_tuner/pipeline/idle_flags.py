@@ -1,4 +1,4 @@
-"""Flags that were given and change nothing, with a line for each that says why."""
+"""Finds flags on the command line that have no effect, with a line for each that says why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.sizes import Loaded, SizeEntry, sizes_of
 from gemm_tuner.pipeline.settings import Settings
 
-# Two values of each flag that is about all sizes: one of them is not the one that was given.
+# Two values of each flag that applies to all sizes, to try a value other than the given one.
 _VALUES: dict[str, tuple[Any, Any]] = {
     **dict.fromkeys(("dtype", "dtype_a", "dtype_b", "dtype_c"), ("fp16", "bf16")),
     **dict.fromkeys(("layout_a", "layout_b"), ("row", "col")),
@@ -35,16 +35,16 @@ def of_sizes(
     entries: Sequence[SizeEntry],
     defaults_from: Callable[[argparse.Namespace], Defaults],
 ) -> list[str]:
-    """Lines on the flags about sizes that change none, since every entry of the file says it itself.
+    """Lines about flags for sizes that have no effect, because every entry of the file has its own value.
 
-    entries: the sizes with all flags as given. defaults_from: from flags to what they say of all sizes.
+    entries: the sizes with all flags as given. defaults_from: converts flags to default values of entries.
     """
     lines = []
     for name in sorted(_VALUES.keys() & arguments.given):
         other = next(value for value in _VALUES[name] if value != getattr(arguments, name))
         try:
             same = sizes_of(loaded, defaults_from(argparse.Namespace(**{**vars(arguments), name: other}))).entries
-        except UserError:  # with another value an entry has no meaning, so the flag is about it
+        except UserError:  # with another value an entry is invalid, so the flag has an effect
             continue
         if tuple(same) == tuple(entries):
             lines.append(f"{arguments.given[name]} changes nothing: every entry of {loaded.name} says it itself")
@@ -52,7 +52,7 @@ def of_sizes(
 
 
 def of_run(settings: Settings, source: str, task: str = "") -> list[str]:
-    """Lines on the flags that change nothing in a run.
+    """Lines about flags that have no effect in a run.
 
     source: of its times: measured, replayed or predicted. task: --benchmark, --compare_wo_tuning or
     --compile_only; empty for tuning.

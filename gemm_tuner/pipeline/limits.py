@@ -1,4 +1,4 @@
-"""What ends a run before its time: a signal, and the run's budget."""
+"""What can end a run early: a signal, and the run's budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.system.interruption import Interruption
 
 @dataclass
 class Limits:
-    """pace: the budget, and what starts, checks and compiles take of it."""
+    """pace: the budget, and the cost of starts, checks and compilations."""
 
     interruption: Interruption
     pace: Pace
@@ -22,11 +22,11 @@ class Limits:
         return self.pace.budget
 
     def learn_all(self, runs: Iterable[StageRun]) -> None:
-        """Remembers what each profiler start took."""
+        """Records the cost of each profiler start."""
         for run in runs:
             self.learn(run)
 
     def learn(self, run: StageRun) -> None:
-        """Remembers what a profiler start took."""
+        """Records the cost of a profiler start."""
         if run.starts == 1:
             self.pace.count_start(sum(len(timing.samples_us) for timing in run.timings.values()), run.seconds)

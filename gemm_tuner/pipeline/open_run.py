@@ -1,4 +1,4 @@
-"""Opens a run: its profiler, its folder and store, its parts, and what times on its GPUs."""
+"""Opens a run: its profiler, folder, store, session, and the launchers of its GPUs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def opened(
     timed: bool = True,
     resumes: bool = True,
 ) -> Iterator[tuple[Sequence[Launcher], Session]]:
-    """The launchers, one a GPU and none without, and the session, its folder locked while the block runs.
+    """(launchers, one per GPU; session) of a run, whose folder is locked while the block runs.
 
-    timed: a profiler is needed. resumes: a run of the same sizes that did not end goes on.
-    Raises before any file is written where that is possible.
+    timed: a profiler is needed. resumes: continue an unfinished run of the same sizes.
+    Errors are raised before any file is written if possible.
     """
     codegen.environment(settings.templates_dir)
     if settings.results_file is not None:
@@ -86,8 +86,8 @@ def named_of(profiler: profilers.Profiler) -> str:
 
 
 def screener_of(settings: Settings, profiler: profilers.Profiler, backend: str) -> profilers.Profiler | None:
-    """What times screening: None for proton in the launcher's own process. Raises EnvironmentFault for a tool that is
-    not installed."""
+    """The profiler of screening; None for proton inside the launcher process. Raises EnvironmentFault for a tool that
+    is not installed."""
     if settings.screen_with not in (profilers.AUTO, IN_PROCESS):
         return profilers.select(settings.screen_with, backend, "--screen_with")
     proton = Proton()
@@ -99,14 +99,14 @@ def screener_of(settings: Settings, profiler: profilers.Profiler, backend: str) 
 
 
 def profilers_of(settings: Settings, backend: str, timed: bool) -> Profilers:
-    """Raises EnvironmentFault for a tool that is not installed."""
-    # A check needs no profiler: proton is always there and never started.
+    """The profilers of finals and screening. Raises EnvironmentFault for a tool that is not installed."""
+    # Checks need no profiler; proton is always installed and is never started.
     finals = profilers.select(settings.profiler if timed else "proton", backend)
     return Profilers(finals, screener_of(settings, finals, backend))
 
 
 def profiler_used(profiler: profilers.Profiler | None, environment: Environment) -> ProfilerUsed:
-    """What a results file says of the profiler: this run's, or that of the recording."""
+    """The profiler for the results file: that of this run, or of the recording."""
     recording = environment.recording
     if profiler is not None:
         return ProfilerUsed(profiler.name, profiler.version() or "")
@@ -118,7 +118,7 @@ def profiler_used(profiler: profilers.Profiler | None, environment: Environment)
 
 
 def watch_and_record(session: Session, used: Profilers) -> None:
-    """Opens the sensors of a measured run's GPUs, and notes in its raw folder what a replay must know."""
+    """For a measured run: opens the GPU sensors, and writes recording.json for a later replay."""
     environment, raw, settings = session.environment, session.folder.raw, session.settings
     session.gpus.sensor, reason = find_sensor(environment.device.target.backend, session.gpus.names)
     if session.gpus.sensor is None and reason:

@@ -1,4 +1,4 @@
-"""What came of each size of a run, in memory and in the results file."""
+"""The outcome of each size of a run, in memory and in the results file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gemm_tuner.store.results_file import Judgement, ResultsFile
 
 @dataclass
 class Outcomes:
-    """Each size ends in ``choices`` or, with the reason, in ``failures``.
+    """Every size ends up in ``choices``, or in ``failures`` with the reason.
 
-    path:      of the results file. order: the run's problems. header: what the file says of the run.
-    published: the times of the finals.
+    path:      of the results file. order: the run's problems. header: of the results file.
+    published: published times of the finals.
     """
 
     path: Path
@@ -31,13 +31,13 @@ class Outcomes:
 
     @functools.cached_property
     def file(self) -> ResultsFile:
-        """The results file, with the rows that it held when the first outcome came. Raises UserError."""
+        """The results file, opened at the first outcome. Raises UserError."""
         return ResultsFile(self.path, self.order)
 
     def record(
         self, problem: Problem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
-        """Takes the outcome of a size, which the store has already; the results file follows within seconds."""
+        """Records the outcome of a size, which must already be stored; the results file is updated within seconds."""
         if choice is not None:
             self.choices[problem] = choice
         else:
@@ -46,5 +46,5 @@ class Outcomes:
         self.file.write_when_due(self.header)
 
     def write(self) -> None:
-        """Brings the results file up to date. Raises EnvironmentFault when it cannot be written."""
+        """Updates the results file. Raises EnvironmentFault if it cannot be written."""
         self.file.write(self.header)

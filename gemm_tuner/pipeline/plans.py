@@ -1,4 +1,4 @@
-"""From what is to be timed to the plans that launchers read."""
+"""Writes the plans that launchers execute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.store.run_folder import RunFolder
 
-# L2 is emptied by reading this many times its size.
+# A flush of L2 reads this many times its size.
 FLUSH_L2_TIMES = 2
 # Of screening: two calls of the reference between so many configurations of six calls each.
 REFERENCE_EVERY = 8
@@ -37,7 +37,7 @@ class Planner:
         return Work(state.problem, tuple(entries))
 
     def method(self, calls: int) -> Method:
-        """L2 emptied before each call, or operands rotated where their copies exceed L2."""
+        """How to time calls: with a flush of L2 before each call, or with rotation through operands larger than L2."""
         settings = self._settings
         return Method(
             timed_calls=calls,
@@ -48,19 +48,18 @@ class Planner:
         )
 
     def screen(self, jobs: int, deadline: float) -> PlansOf:
-        """Plans of a round of screening, in ``jobs`` profiler starts; none screens on after ``deadline``, a Unix time
-        (0: no limit)."""
+        """Plans of a round of screening, in ``jobs`` profiler starts. deadline: Unix time; 0 for none."""
         method = replace(self.method(self._settings.screen_calls), reference_every=REFERENCE_EVERY)
         plan = Plan(SCREEN, self._paths, (), method, deadline=deadline)
         return lambda share: self._filled(plan, deal(share, max(jobs, starts_for(share))))
 
     def finals(self, process: int = 0, deadline: float = 0.0) -> PlansOf:
-        """Plans of one process of finals, by its number; no round but the least begins after ``deadline``, a Unix time
-        (0: no limit)."""
+        """Plans of the finals process with this number. deadline: Unix time after which only the minimum number of
+        rounds is completed; 0 for none."""
         method = self.method(self._settings.iters)
         plan = Plan(FINALS, self._paths, (), method, deadline=deadline, process=process)
         return lambda share: self._filled(plan, deal(share, starts_for_finals(share, method.timed_calls)))
 
     def _filled(self, plan: Plan, parts: list[list[Work]]) -> list[tuple[Plan, Path]]:
-        """The plan with each part's work, and a new folder for each."""
+        """A copy of the plan for each part's work, and a new folder for each."""
         return [(replace(plan, work=tuple(part)), self._folder.stage(plan.stage)) for part in parts if part]

@@ -1,4 +1,5 @@
-"""Tunes without a GPU: the model ranks, real binaries prune, the interpreter checks. Nothing is timed."""
+"""Tunes without a GPU: the model ranks, compiled binaries are checked for limits, and the interpreter checks results.
+Nothing is timed."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ Servers = Sequence[serving.Server]
 
 
 def run(session: Session, states: list[SizeState]) -> None:
-    """Settles every size with a predicted row: compiled for the target, checked on the CPU, never run."""
+    """Gives every size a predicted row: compiled for the target, checked on the CPU, never timed."""
     count = session.settings.predicted_candidates
     for state in states:
         if session.store.settled(state.problem) is None:
-            # Of a check that was cut short some verdicts are missing: it is run again.
+            # A check that was interrupted lacks verdicts and is run again.
             session.store.drop_checks(state.problem)
     servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
     tried = {}
@@ -56,13 +57,13 @@ def run(session: Session, states: list[SizeState]) -> None:
 
 
 def predicted_us(state: SizeState) -> dict[str, float]:
-    """The model's times of what compiles and fits, fastest first, microseconds."""
+    """The model's times of configurations that compile and fit, fastest first, microseconds."""
     names = state.named(Status.OK)
     return {name: state.predicted_us[name] for name in best_predicted(state, names, len(names))}
 
 
 def check_served(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
-    """Checks the best that each server can launch in the interpreter, before the sizes are settled with it."""
+    """Checks the best configuration for each server in the interpreter, before the sizes are finished."""
     times = [(state, predicted_us(state)) for state, _ in order]
     for server in servers:
         wanted = [
@@ -72,8 +73,8 @@ def check_served(session: Session, checks: CheckStage, order: Named, servers: Se
 
 
 def check(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
-    """Checks the best candidates of each size in the interpreter and settles the size with the first right one; with
-    none where the kernels' language has no interpreter."""
+    """Checks the best candidates of each size in the interpreter and finishes the size with the first correct one;
+    without a check if the kernels' language has no interpreter."""
     language = session.settings.language
     if language.interpreter_environment() is None:
         for state, names in order:
@@ -108,7 +109,7 @@ def record_outcome(
 
 
 def restore(session: Session, state: SizeState, servers: Servers) -> None:
-    """Settles again a size that an earlier start of this run settled."""
+    """Restores the outcome of a size that an earlier start of this run finished."""
     for name, status, message in session.store.failures(state.problem):
         state.record(name, status, message)
     name, reason = session.store.settled(state.problem) or ("", "")

@@ -1,4 +1,4 @@
-"""From settings to candidates: the device, the space, the rules, the funnel of every size."""
+"""Prepares a run from its settings: the device, the space, the rules, and the candidates of every size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gemm_tuner.system.documents import show
 
 @dataclass(frozen=True)
 class Environment:
-    """What a run is for. ``gpus`` is empty when nothing can be timed; then all is predicted."""
+    """Where a run takes place. gpus: empty if nothing can be timed; then all results are predicted."""
 
     device: Device
     gpus: tuple[int, ...]
@@ -41,7 +41,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Space:
-    """All configurations of an architecture and the rules about them."""
+    """All configurations of an architecture, and the rules for them."""
 
     configs: pd.DataFrame
     columns: Any
@@ -50,8 +50,8 @@ class Space:
 
 
 def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
-    """What a run can do: ``look_around``. Raises EnvironmentFault when a profiler is named and nothing can run under
-    it: predicted times are not what was asked for."""
+    """The environment of a run (``look_around``). Raises EnvironmentFault if the user named a profiler but nothing can
+    be timed, because predicted times are then not what the user wants."""
     environment = look_around(settings, known)
     if settings.profiler != AUTO and environment.source == "predicted":
         gpu = environment.machine.gpus[0] if environment.machine.gpus else None
@@ -65,10 +65,11 @@ def find_environment(settings: Settings, known: devices.Machine | None = None) -
 
 
 def look_around(settings: Settings, known: devices.Machine | None = None, *, for_a_run: bool = True) -> Environment:
-    """The GPU at hand, or the architecture asked for. A GPU of another architecture is left alone.
+    """The environment: the GPUs of this machine, or the requested architecture. GPUs of another architecture are not
+    used.
 
-    known:     the machine, where it need not be asked.
-    for_a_run: GPUs that the flags name must be there. Raises EnvironmentFault and UserError where they are not.
+    known:     the machine, if it is already known.
+    for_a_run: GPUs named by flags must exist, otherwise raises EnvironmentFault or UserError.
     """
     if settings.profiler == "replay":
         recording = replay.load(settings.replay_dir)
@@ -92,13 +93,14 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
 
 
 def assumed_device(settings: Settings, arch: str) -> Device:
-    """The device that the architecture's space file describes; named for what it is where that is a relative's."""
+    """The device described by the space file used for the architecture, with a name that says so if the file is that of
+    another architecture."""
     device = space.load(space_file(settings, arch), arch, settings.kind).device
     return replace(device, name=f"{arch} like {device.name}") if note(settings, arch) else device
 
 
 def note(settings: Settings, arch: str) -> str:
-    """A warning where an architecture is served by its relative's space file, else nothing."""
+    """A warning if the space file of another architecture is used; else ""."""
     return "" if settings.space_file else space.stand_in_note(settings.rules_dir, arch)
 
 
@@ -107,7 +109,7 @@ def space_file(settings: Settings, arch: str) -> Any:
 
 
 def on_device(settings: Settings, device: Device) -> Settings:
-    """The settings with what a kind of problem finds out of its problems on this device. Raises UserError."""
+    """The settings with problems completed by ``Workload.on_device``. Raises UserError."""
     if not settings.entries:
         return settings
     problems = workload_of(settings.kind).on_device([entry.problem for entry in settings.entries], device)
@@ -134,13 +136,13 @@ def load_space(settings: Settings, device: Device) -> Space:
 
 
 def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:
-    """The rules that problems bring: limits, which are never skipped, then heuristics."""
+    """The rules of a space that comes with problems: validity rules, then heuristics."""
     kinds = [(VALIDITY, own.rules), *([(HEURISTIC, own.heuristics)] if heuristics else [])]
     return tuple(Rule(name, kind, why, keep) for kind, rules in kinds for name, why, keep in rules)
 
 
 def of_families(configs: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
-    """The configurations of the named families, all when none is named. Raises UserError for one that is not there."""
+    """The configurations of the named families; all if none is named. Raises UserError for an unknown family."""
     there = list(dict.fromkeys(configs["family"]))
     unknown = [name for name in families if name not in there]
     if unknown:
@@ -154,7 +156,7 @@ def cut_space(candidates: Space, problem: Problem, device: Device) -> Pruned:
 
 
 def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned) -> SizeState:
-    """The state of a size that has been cut. Raises UserError when nothing is left or the device lacks the types."""
+    """The state of a size after the rules. Raises UserError if nothing is left or the device lacks the types."""
     workload = workload_of(problem.kind)
     fault = workload.type_fault(problem, device)
     if fault is not None:
@@ -168,7 +170,7 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
 
 
 def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
-    """The state of a size whose configurations were given, not searched for, with predicted times of 0."""
+    """The state of a size with given configurations, without predictions (times of 0)."""
     kept = {config.name: config for config in configs}
     rows = pd.DataFrame([config.to_dict() for config in kept.values()])
     pruned = Pruned(np.arange(len(kept)), np.full(len(kept), "", dtype=object), ())
@@ -176,7 +178,7 @@ def state_of_given(problem: Problem, configs: Sequence[Config]) -> SizeState:
 
 
 def given_state(problem: Problem, config: Config, device: Device) -> SizeState:
-    """The state of a size whose single configuration was given, with its predicted time."""
+    """The state of a size with a single given configuration and its predicted time."""
     predicted = {config.name: predicted_us(problem, config, device)}
     return replace(state_of_given(problem, [config]), predicted_us=predicted)
 
@@ -188,12 +190,12 @@ def predicted_us(problem: Problem, config: Config, device: Device) -> float:
 
 
 def best_predicted(state: SizeState, names: Sequence[str], count: int) -> list[str]:
-    """The ``count`` names that the model finds fastest, best first."""
+    """The ``count`` fastest names by the model, fastest first."""
     return sorted(names, key=lambda name: state.predicted_us[name])[:count]
 
 
 def require_a_type(problems: Iterable[Problem], device: Device) -> None:
-    """Raises UserError for the first problem when the architecture computes the types of none."""
+    """Raises UserError, for the first problem, if the architecture supports the types of no problem."""
     faults = [workload_of(problem.kind).type_fault(problem, device) for problem in problems]
     if faults and all(faults):
         raise next(fault for fault in faults if fault)

@@ -1,4 +1,5 @@
-"""What would be tried, why not something else, and about how long it takes; opens no GPU."""
+"""``--dry_run`` and ``--explain``: what would be tried, why configurations are rejected, and the estimated duration.
+Uses no GPU."""
 
 from __future__ import annotations
 
@@ -26,25 +27,25 @@ from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.documents import show as show_value
 from gemm_tuner.system.terminal_table import print_line
 
-# Measured on an H200 with 16 cores (benchmarks/README.md): CPU seconds to compile a kernel, host seconds to
-# launch one call and to load and set up a configuration.
+# Measured on an H200 with 16 cores (benchmarks/README.md): CPU time to compile a kernel, host time to launch one call,
+# and host time to load and set up a configuration, seconds.
 COMPILE_CPU_S = 0.3
 LAUNCH_S = 0.00015
 SETUP_S = 0.003
 
 
 def device_for(settings: Settings) -> Device:
-    """The device of --arch, or of this machine's GPU, or the default's."""
+    """The device of --arch, else of this machine's GPU, else of the default architecture."""
     if settings.arch:
         return prepare.assumed_device(settings, settings.arch)
     return prepare.look_around(settings, for_a_run=False).device
 
 
 def dry_run(settings: Settings, out: Console) -> None:
-    """Prints what would be tried and about how long it takes, then the funnel of every size: its rules where there is
-    one size or with --verbose, else one line. Raises UserError where a server can launch none of the sizes, and, at the
-    end, when a size has none left."""
-    # With --arch, what this machine has is asked after the answer: it takes seconds.
+    """Prints what would be tried and the estimated duration, then the funnel of every size: all rules for a single size
+    or with --verbose, else one line. Raises UserError if a server can launch none of the sizes, and, at the end, if a
+    size has no configuration left."""
+    # With --arch, this machine is queried after the output, because that takes seconds.
     environment = None if settings.arch else prepare.look_around(settings, for_a_run=False)
     device = environment.device if environment else prepare.assumed_device(settings, settings.arch)
     settings = prepare.on_device(settings, device)
@@ -73,7 +74,7 @@ def dry_run(settings: Settings, out: Console) -> None:
 
 
 def estimate(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
-    """A prediction of the run's time, from the model and measured constants; said to be one."""
+    """Prints an estimate of the run's duration from the model and the constants above."""
     kernels = count_kernels(((state, state.kept) for state in states), device)
     total = sum(len(state.kept) for state in states)
     asked = sum(expected_requests(settings.search, len(state.kept)) for state in states)
@@ -86,7 +87,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
     finals = FinalsPlan(finalists=settings.finalists, rounds=settings.iters)
     finals_calls = len(states) * (finals.finalists + BESIDE_FINALISTS) * finals.rounds
     finals_s = finals.processes * start.each_s * finals_calls
-    # Every GPU has these starts, at the same time.
+    # Every GPU makes this many starts, in parallel.
     starts = expected_rounds(settings.search, asked) * settings.jobs + finals.processes
     starts_s = starts * start.start_s
     gpus = len(settings.gpu_ids) if settings.gpu_ids else settings.ngpus or 1
@@ -102,7 +103,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
 
 
 def say_predicted(settings: Settings, states: list[SizeState], device: Device, out: Console) -> None:
-    """What the run does on this machine, which has no such GPU (``predict.run``)."""
+    """Prints what the run would do on this machine without such a GPU (``predict.run``)."""
     tried = [(one, prepare.best_predicted(one, list(one.kept), settings.predicted_candidates)) for one in states]
     checks = sum(min(predict.CHECKED_A_SIZE, len(names)) for _, names in tried)
     for line in (
@@ -114,7 +115,7 @@ def say_predicted(settings: Settings, states: list[SizeState], device: Device, o
 
 
 def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Device) -> int:
-    """The different binaries that some configurations of some sizes need."""
+    """The number of different binaries for these configurations of these sizes."""
     found: set[tuple[str, str, str]] = set()
     binary_names: dict[str, str] = {}
     for state, names in wanted:
@@ -129,7 +130,7 @@ def count_kernels(wanted: Iterable[tuple[SizeState, Iterable[str]]], device: Dev
 
 
 def explain(settings: Settings, text: str, out: Console) -> None:
-    """Says of one configuration, or of all that match FIELD=VALUE,..., which rule cut it, for every size."""
+    """Prints, for every size, which rule rejects a configuration, or all that match FIELD=VALUE,..."""
     device = device_for(settings)
     settings = prepare.on_device(settings, device)
     candidates = prepare.load_space(settings, device)
@@ -149,12 +150,12 @@ def explain(settings: Settings, text: str, out: Console) -> None:
 
 
 def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.intp]:
-    """The rows of a configuration's name, or of FIELD=VALUE,... Raises UserError when there are none."""
+    """The rows with this name, or that match FIELD=VALUE,... Raises UserError if there are none."""
     where = "--explain"
     if "=" not in text:
         rows = np.flatnonzero(candidates.names == text)
         if len(rows) == 0:
-            # Letter by letter is what is wanted.
+            # commonprefix compares character by character, which is intended here.
             near = max(candidates.names, key=lambda name: len(os.path.commonprefix([name, text])))  # noqa: RUF071
             raise UserError(
                 f"{show_value(text)} is no configuration of the space of {device.target.arch}",

@@ -1,4 +1,4 @@
-"""Refuses a replay whose recording lacks sizes or kernels, before anything is compiled."""
+"""Verifies, before anything is compiled, that a recording has the sizes and kernels of a replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Known = Mapping[Problem, set[str]]
 
 
 def made_with(settings: Settings) -> str:
-    """The flags that say which configurations a run tries, as typed; those of the default space are left out."""
+    """The flags that determine which configurations a run tries, as typed, without those at their defaults."""
     words = [
         *(["--space", str(settings.space_file)] if settings.space_file else []),
         *(["--rules", str(settings.rules_dir)] if settings.rules_dir != data_folder("rules") else []),
@@ -37,8 +37,7 @@ def made_with(settings: Settings) -> str:
 
 
 def found_here(recording: Recording) -> str:
-    """The flags that a recording was made with, their files named as they lie here: where the recording was made they
-    were seen from another folder."""
+    """The flags that a recording was made with, with paths adapted to the current folder."""
     words = shlex.split(recording.made_with)
     for at, flag in enumerate(words[:-1]):
         if flag in PATH_FLAGS:
@@ -56,8 +55,8 @@ def planned_in(recording: Recording, *stages: str) -> dict[Problem, set[str]]:
 
 
 def require_all(settings: Settings, device: Device, recording: Recording, wanted: Iterable[Server] = ()) -> None:
-    """Raises UserError for sizes that the recording does not hold, and for one of which it holds no configuration that
-    would be tried, or that a server of --serve could launch."""
+    """Raises UserError for sizes that the recording does not have, and for a size of which it has no configuration that
+    would be tried or that a server of --serve could launch."""
     known = planned_in(recording, SCREEN, FINALS)
     _require_sizes([entry.problem for entry in settings.entries], known, recording)
     candidates = prepare.load_space(settings, device)
@@ -81,8 +80,8 @@ def require_all(settings: Settings, device: Device, recording: Recording, wanted
 
 
 def require_given(states: Iterable[SizeState], recording: Recording, *, timed: bool) -> None:
-    """Raises UserError for given configurations, each the first of its size, that the recording has not timed in
-    finals, or not checked."""
+    """Raises UserError for given configurations (the first of each size) that the recording has not timed in finals
+    (``timed``), or not checked."""
     stage, what = (FINALS, "finals") if timed else (VERIFY, "check")
     own = {state.problem: next(iter(state.kept)) for state in states}
     known = planned_in(recording, stage)

@@ -1,4 +1,4 @@
-"""The rounds of a search: compile what it asks for, time it, let it learn; the next is compiled meanwhile."""
+"""The rounds of a search: propose, compile, screen, learn; the likely next proposals are compiled during screening."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemm_tuner.search import Proposals, Search, SizeView
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 
-# Share of the budget left at the start of a round that compiling may take: what is compiled must also be timed.
+# The largest share of the remaining budget that compilation may take, because what is compiled must also be timed.
 COMPILE_SHARE = 0.5
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
@@ -32,8 +32,8 @@ MOST_ROUNDS = 10_000
 class Screened:
     """The timings of a round.
 
-    duplicates: by size, name -> name of the configuration with the same machine code that was timed for it.
-    homes:      which GPU each size was on when the round began.
+    duplicates: for each size, name -> name of the configuration with the same machine code that was timed instead.
+    homes:      the GPU of each size when the round began.
     """
 
     compiled: Named
@@ -46,7 +46,7 @@ class Screened:
 class Rounds:
     """The steps of a search round: propose, compile, screen, learn. The search ends when nothing is proposed.
 
-    compiling: None where nothing is compiled before it is timed. jobs: profiler starts of a round on each GPU.
+    compiling: None if nothing is compiled before it is timed. jobs: profiler starts of a round per GPU.
     """
 
     search: Search
@@ -62,9 +62,9 @@ class Rounds:
     number: int = 0
 
     def propose(self) -> Named:
-        """What the search asks for next; empty when it has ended or the budget for screening is spent.
+        """The next proposals of the search; empty if it has ended or the budget for screening is used up.
 
-        Raises KeyboardInterrupt when the run is to end, AssertionError for a search that never ends.
+        Raises KeyboardInterrupt if the run is to end, AssertionError for a search that does not terminate.
         """
         self.limits.interruption.check()
         self.fleet.prepare()
@@ -79,10 +79,10 @@ class Rounds:
         return self._by_state(proposed)
 
     def compile(self, asked: Named) -> Named:
-        """Compiles what was asked for, and returns what of it can be timed.
+        """Compiles the proposals, and returns those that can be timed.
 
-        What the search is likely to ask for next is queued before screening begins, so that the workers are busy while
-        the GPU times: afterwards they would wait for it, and it for them.
+        The likely next proposals are queued before screening begins, so that compile workers and the GPU work at the
+        same time instead of waiting for each other.
         """
         if self.compiling is None:
             return remaining(asked)
@@ -94,10 +94,11 @@ class Rounds:
         return [(state, [name for name in names if state.is_compiled(name)]) for state, names in asked]
 
     def screen(self, compiled: Named) -> Screened:
-        """Times a few launches of each configuration, fewer of clear losers, and one of several with the same code.
+        """Times a few calls of each configuration (fewer of slow ones), and only one of several with equal code.
 
-        Timings are stored as they arrive, with the GPU that they are from. The states are updated by ``learn``,
-        after all GPUs have ended: a GPU that fails hands its sizes over, and then its timings no longer count.
+        Timings are stored as they arrive, with their GPU. The states are updated later, by ``learn``, after all GPUs
+        have
+        ended: the sizes of a GPU that fails move to another, and its timings are then invalid.
         """
         same_as = [(state, self._duplicates(state, names)) for state, names in compiled]
         pairs = zip(compiled, same_as, strict=True)
@@ -125,15 +126,15 @@ class Rounds:
         return screened
 
     def learn(self, screened: Screened) -> None:
-        """Records a round in the states of its sizes, from which the search proposes the next.
+        """Records the results of a round in the states of the sizes, from which the search proposes the next round.
 
-        First all timings are entered, then those of sizes whose GPU failed are dropped (another GPU screens these sizes
-        anew), and only then are times copied to duplicates, so that no copy outlives its original. Without a budget, a
-        configuration without a timing is missing in the trace; with one, its time was over. Raises KeyboardInterrupt
-        when the run is to end.
+        The order matters: first all timings are recorded; then those of sizes whose GPU failed are dropped, because
+        another GPU screens these sizes again; only then are times copied to duplicates, so that no copy of a dropped
+        time remains. A configuration without a timing is MISSING_IN_TRACE, or, with a budget, was not reached in time.
+        Raises KeyboardInterrupt if the run is to end.
         """
         by_problem = {state.problem: state for state in self.states}
-        for (problem, _), timing in screened.timings.items():  # those of a GPU that failed afterwards too
+        for (problem, _), timing in screened.timings.items():  # including those of a GPU that failed afterwards
             by_problem[problem].record_timing(timing, SCREEN)
         moved = {problem for problem, gpu in self.fleet.home.items() if gpu != screened.homes.get(problem, gpu)}
         for problem in moved & by_problem.keys():
@@ -145,12 +146,12 @@ class Rounds:
         self.limits.interruption.check()
         if not self.limits.budget.bounded:
             for state, names in remaining(screened.compiled):
-                for name in names if state.problem not in moved else ():  # those are asked for again
+                for name in names if state.problem not in moved else ():  # sizes that moved are proposed again
                     state.record(name, Status.MISSING_IN_TRACE, "the launcher ended without it")
 
     @property
     def _until(self) -> float:
-        """When the last kernel of screening may be launched: a time of the budget's clock."""
+        """The time (of the budget's clock) until which kernels of screening may be launched."""
         return self.limits.pace.screen_deadline_until(len(self.states))
 
     def _by_state(self, proposals: Proposals) -> Named:
@@ -158,20 +159,20 @@ class Rounds:
         return [(by_problem[problem], list(names)) for problem, names in proposals.items()]
 
     def _likely_after(self, asked: Named) -> Named:
-        """What the search may ask for after this round, the likeliest first."""
+        """What the search may propose after this round, most likely first."""
         running = {state.problem: names for state, names in asked}
         views = [view_of(state) for state in self.states]
         count = max((len(names) for names in running.values()), default=0)
         return self._by_state(self.search.likely_next(views, self.gpus.device, running, count))
 
     def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
-        """Those of the names that are the same kernel as another which is timed already, or in this round."""
+        """Those names whose kernel equals another that is already timed or is timed in this round."""
         same = duplicates(state, self.gpus.device.num_sms)
         running = set(names)
         return {n: same[n] for n in names if n in same and (same[n] in running or state.ended(same[n]))}
 
     def _work(self, state: SizeState, names: list[str]) -> Work:
-        """Predicted best first, so that losers are known as such early."""
+        """The work for a size, predicted best first, so that slow configurations can be stopped early."""
         in_order = sorted(names, key=lambda name: state.predicted_us[name])
         work = replace(self.planner.work(state, in_order), best_us=state.best_screened_us())
         name, us = drift.reference_of(self.store.timings(state.problem, SCREEN), state.problem)
@@ -181,15 +182,15 @@ class Rounds:
 
 
 def remaining(asked: Named) -> Named:
-    """Those without a status yet."""
+    """Those configurations that have no status yet."""
     return [(state, [name for name in names if not state.ended(name)]) for state, names in asked]
 
 
 def cost_of(state: SizeState, names: list[str]) -> float:
-    """Predicted time of a size's screening, up to a factor; launching costs something too."""
+    """Relative cost of a size's screening, from predicted times and launch overhead."""
     return sum(state.predicted_us[name] + 150.0 for name in names)
 
 
 def view_of(state: SizeState) -> SizeView:
-    """What a search may see of a size."""
+    """The search's view of a size."""
     return SizeView(state.problem, state.candidates(), state.screened_us(), state.failed())

@@ -1,4 +1,4 @@
-"""What a command runs: tuning, timing a results file, checking one."""
+"""The three tasks of the main command: tuning, timing a results file, and checking a results file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from gemm_tuner.system.terminal_table import print_line
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
-    """Tunes all sizes; exit status 0 when every one has a verified configuration.
+    """Tunes all sizes. Returns exit status 0 if every size has a verified configuration.
 
-    Goes on with a run of the same sizes that did not end, unless the settings say fresh. Raises EnvironmentFault where
-    older configurations would have to give way to predicted ones.
+    Continues an unfinished run of the same sizes, unless ``settings.fresh``. Raises EnvironmentFault if predicted
+    configurations would have to replace those of --update.
     """
     environment = prepare.find_environment(settings, finished_machine.recall(settings))
     if settings.older and environment.source == "predicted":
@@ -76,7 +76,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
 
 
 def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:
-    """A line for each flag that changes nothing."""
+    """Prints a line for each flag that has no effect."""
     for line in idle_flags.of_run(settings, environment.source, task):
         print_line(console, line)
 
@@ -101,7 +101,7 @@ def announce(session: Session, states: Iterable[SizeState], total: int, how: str
 
 
 def given(settings: Settings, environment: Environment) -> list[SizeState]:
-    """The states of a results file's own configurations. Raises UserError for an entry without one."""
+    """The states for the configurations of a results file. Raises UserError for an entry without one."""
     for number, entry in enumerate(settings.entries, 1):
         if entry.config is None:
             raise UserError(
@@ -113,7 +113,7 @@ def given(settings: Settings, environment: Environment) -> list[SizeState]:
 
 
 def benchmark(settings: Settings, console: Console, out: Console) -> int:
-    """Times the configurations of a results file against the vendor library; tunes nothing."""
+    """Times the configurations of a results file and the vendor library, without tuning."""
     environment = prepare.find_environment(settings)
     if environment.source == "predicted":
         raise EnvironmentFault("--benchmark needs a GPU to time on", hint="--compare_wo_tuning checks without one")
@@ -135,7 +135,7 @@ def benchmark(settings: Settings, console: Console, out: Console) -> int:
 
 
 def compare_without_tuning(settings: Settings, console: Console, out: Console) -> int:
-    """Checks the configurations of a results file; exit status 1 when one is wrong."""
+    """Checks the configurations of a results file. Returns exit status 1 if one is wrong."""
     environment = prepare.find_environment(settings)
     say_idle(settings, environment, console, "--compare_wo_tuning")
     states = given(settings, environment)

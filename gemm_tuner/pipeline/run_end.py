@@ -1,4 +1,4 @@
-"""Ends a run: its records, what a person reads last, its exit status."""
+"""The end of a run: its records, the final output, and the exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPILED_LATE = "kernels were compiled in the profiled process although all were
 
 
 def write_records(session: Session, states: Iterable[SizeState]) -> None:
-    """The tables of all sizes and run.json."""
+    """Writes the tables of all sizes and run.json."""
     with session.log.stage("write tables"):
         for state in states:
             state.write(session.folder.tables)
@@ -33,7 +33,7 @@ def write_records(session: Session, states: Iterable[SizeState]) -> None:
 
 
 def finish(session: Session) -> int:
-    """Prints the outcome and tidies up; the exit status of the run."""
+    """Prints the results and removes temporary files; returns the exit status."""
     show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
     if session.settings.time_breakdown or session.settings.verbose:
         show.stage_table(session.log.out, session.log.stage_seconds)
@@ -63,7 +63,7 @@ def finish(session: Session) -> int:
 
 
 def say_finished(session: Session) -> int:
-    """For a command whose run has ended before: says so and measures nothing."""
+    """Prints the results of a run that an earlier command finished, without measuring."""
     record = run_record.read(session.folder.root)
     chosen = sum(1 for size in record.sizes if size.chosen)
     print_line(
@@ -79,7 +79,7 @@ def say_finished(session: Session) -> int:
 
 
 def record_of(session: Session, states: Iterable[SizeState]) -> RunRecord:
-    """What the run did until now."""
+    """The record of the run so far."""
     states = list(states)
     return RunRecord(
         command=(program.name(), *sys.argv[1:]),

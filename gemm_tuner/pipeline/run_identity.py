@@ -1,4 +1,5 @@
-"""Which run a command is: what it tunes names the run's folder, and how it does so must not change within a run."""
+"""Identifies runs. The job key (what is tuned) names the run's folder; the fingerprint (how it is tuned) must not
+change when a run is resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from gemm_tuner.system.installation import PACKAGE
 KEY_DIGITS = 8
 OLDER = "older configurations"
 SOURCES = ("**/*.py",)
-# Beside the templates: what writes, compiles and reads kernels.
+# In addition to the templates: sources that generate, compile and read kernels.
 KERNEL_SOURCES = (
     "source/",
     "compile/",
@@ -29,8 +30,7 @@ KERNEL_SOURCES = (
     "kernels/taken.py",
     "moe/",
 )
-# Cannot change a time or a choice. All else of the package counts: sizes that other sources settled are not compared
-# with those of these.
+# Sources that cannot change a time or a choice. All other sources of the package are part of the fingerprint.
 NOT_TIMING = (
     *("cli/", "export/", "report/", "gemm/size_sources/", "measure/machine_check/", "gemm/short_forms.py"),
     *(
@@ -46,7 +46,7 @@ NOT_TIMING = (
 
 
 def job_key(settings: Settings, source: str, task: str) -> str:
-    """Names what is done: the task, the sizes in order, the architecture asked for, and where results go."""
+    """A hash of the job: the task, the sizes in order, the requested architecture, and where results go."""
     digest = hashlib.sha256(f"{task}\n".encode())
     for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
         digest.update(f"{part}\n".encode())
@@ -56,8 +56,8 @@ def job_key(settings: Settings, source: str, task: str) -> str:
 def sources_sha(
     folder: Path, patterns: Iterable[str], *, only: tuple[str, ...] = ("",), but: tuple[str, ...] = ()
 ) -> str:
-    """12 hex digits over the files of a folder, their names included. only, but: how the names of those begin that
-    count, and of those that do not."""
+    """12 hex digits over the names and contents of the files of a folder. only, but: prefixes of names to include, and
+    to exclude."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
         name = path.relative_to(folder).as_posix()
@@ -67,7 +67,7 @@ def sources_sha(
 
 
 def fingerprint(settings: Settings, environment: Environment, profiler: str) -> dict[str, Any]:
-    """All that two timings must have in common to be compared, by what a person calls it."""
+    """Everything that must be equal for two timings to be comparable, by a readable name."""
     machine, device = environment.machine, environment.device
     space = settings.space_file
     return {
@@ -96,14 +96,14 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
 
 
 def of_kind(settings: Settings) -> str:
-    """What names the sources that a kind of problem brings from outside this package; empty for the others."""
+    """Identifies the sources of a kind of problem from outside this package; "" for a kind of this package."""
     workload = workload_of(settings.kind)
     folder = workload.templates_dir
     return f" {sources_sha(folder.parent, ('**/*.py', '**/*.j2'))}" if folder is not None else ""
 
 
 def gpu_labels(environment: Environment) -> list[str]:
-    """What tells each GPU of a run from all others: its UUID, else its place on the bus of this machine."""
+    """A unique label for each GPU of a run: its UUID, else its PCI address and this machine."""
     if environment.recording:
         return ["recording"]
     rows = [(gpu, environment.machine.gpu(gpu)) for gpu in environment.gpus]
@@ -111,18 +111,18 @@ def gpu_labels(environment: Environment) -> list[str]:
 
 
 def older_text(older: Mapping[Problem, Config], improvement_pct: float) -> str:
-    """What a fingerprint says of the configurations to be beaten; empty for none."""
+    """The part of a fingerprint for the configurations of --update; "" for none."""
     return f"{configs_sha(older)}, to be beaten by {improvement_pct:g} %" if older else ""
 
 
 def configs_sha(configs: Mapping[Problem, Config]) -> str:
-    """12 hex digits over the configurations of sizes."""
+    """12 hex digits over the configurations of all sizes."""
     names = sorted((problem.key, config.name) for problem, config in configs.items())
     return hashlib.sha256(repr(names).encode()).hexdigest()[:12]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Sentences on what is not the same."""
+    """A sentence for each difference between two fingerprints."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     return [f"{name} was {_shown(before, name)} and is {_shown(now, name)}" for name in names]
 

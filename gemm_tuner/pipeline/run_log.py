@@ -1,4 +1,4 @@
-"""What a run tells: its lines and bars on the terminal, the time of its stages, its counts and notes."""
+"""The log of a run: messages and progress on the terminal, times of stages, counts and notes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gemm_tuner.system.terminal_table import print_line
 
 @dataclass
 class RunLog:
-    """console: progress and messages, standard error. out: results, standard output.
+    """console: progress and messages, on standard error. out: results, on standard output.
 
-    started:       a time of time.monotonic().
-    stage_seconds: wall time by stage. facts: how many of what. notes: what else run.json tells, by name.
+    started:       time.monotonic() at the start.
+    stage_seconds: wall time by stage. facts: counts by name. notes: other entries for run.json.
     """
 
     console: Console
@@ -33,7 +33,7 @@ class RunLog:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Adds the block's wall time to the stage's."""
+        """Adds the wall time of the block to a stage."""
         begun = time.monotonic()
         try:
             yield
@@ -42,7 +42,7 @@ class RunLog:
 
     @contextmanager
     def step(self, stage: str, total: int, title: str = "") -> Iterator[Step]:
-        """``stage`` with a bar of so many steps; title: of the bar, where it is not the stage's name."""
+        """``stage`` with a progress bar of ``total`` steps. title: of the bar, if not the stage's name."""
         with self.stage(stage), progress.step(title or stage, total, self.console) as step:
             yield step
 
@@ -53,10 +53,10 @@ class RunLog:
         self.facts[fact] = self.facts.get(fact, 0) + number
 
     def count_run(self, run: StageRun) -> None:
-        """Counts what one launcher did."""
+        """Adds the counts of one launcher's run."""
         self.count("profiler starts", run.starts)
         self.count("compiled under the profiler", run.compiled)
 
     def say(self, text: str) -> None:
-        """One line of progress."""
+        """Prints one line of progress."""
         print_line(self.console, text)

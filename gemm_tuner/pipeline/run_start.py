@@ -1,4 +1,4 @@
-"""Begins a run or goes on with one that was killed: its folder, its lock, its store, what ran when it died."""
+"""Starts or resumes a run: its folder, lock and store, and what was running when it was killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 from gemm_tuner.system.run_lock import RunLock
 
-# Fact: labels of the GPUs that the run was last started on.
+# Name of a fact: labels of the GPUs of the last start.
 GPUS = "GPUs"
 FINISHED = "finished"
 
@@ -45,11 +45,13 @@ def begin(
     resumes: bool,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[RunFolder, Store]:
-    """The folder and the open store of the run; ``stack`` closes and unlocks them.
+    """(folder, open store) of the run; ``stack`` closes and unlocks them.
 
-    resumes: a run of the same sizes that did not end goes on. One that ended is the answer to the same question; to
-    another one, or with more time, a new run is. say: hears what a run goes on with. Raises UserError when an
-    unfinished run was begun in another way, EnvironmentFault when another process is at it or nothing can be written.
+    resumes: continue an unfinished run of the same sizes. A finished run is reused if its fingerprint is the same and
+    the budget is not larger; otherwise a new run begins.
+    say:     called with a line about what a resumed run continues with.
+    Raises UserError if an unfinished run has another fingerprint, EnvironmentFault if another process runs it or the
+    folder cannot be written.
     """
     now = fingerprint(settings, environment, profiler)
     key = job_key(settings, environment.source, "tune" if resumes else "given")
@@ -78,7 +80,7 @@ def _note_begin(store: Store, settings: Settings, fingerprint: dict[str, object]
 def _say_what_stays(
     store: Store, settings: Settings, gpus: list[str], folder: RunFolder, say: Callable[[str], None]
 ) -> None:
-    """Says what a run goes on with, and drops what it cannot use on the GPUs that it has now."""
+    """Prints what a resumed run continues with, and drops results that are invalid on its present GPUs."""
     problems = [entry.problem for entry in settings.entries]
     say(going_on(store, problems, folder.root))
     anew = keep_to_gpus(store, problems, gpus)
@@ -98,12 +100,12 @@ def _open(folder: RunFolder, stack: ExitStack) -> Store:
 
 
 def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack: ExitStack) -> Store | None:
-    """The store of an earlier run, ready to go on; None when it has ended and was another question. One that has ended
-    and whose rows are gone from the results file goes on too: what it settled is written again."""
+    """The store of an earlier run to resume; None if that run is finished and has another fingerprint. A finished run
+    whose rows are missing in the results file is also resumed, to write them again."""
     budget_s = settings.budget_s
     with ExitStack() as mine:
         store = _open(folder, mine)
-        if store.fact("fingerprint") is None:  # killed before it had begun
+        if store.fact("fingerprint") is None:  # killed before the run began
             _note_begin(store, settings, now)
         now = {**now, **_older_as_begun(store, settings)}
         if is_finished(store):
@@ -122,7 +124,7 @@ def _go_on(folder: RunFolder, now: dict[str, object], settings: Settings, stack:
 
 
 def _rows_are_there(path: Path, store: Store, settings: Settings) -> bool:
-    """Whether the results file has a row for each size that the run has found a configuration for."""
+    """Whether the results file has a row for each size with a chosen configuration."""
     if not path.exists():
         return False
     rows = read_earlier(path).rows
@@ -131,8 +133,8 @@ def _rows_are_there(path: Path, store: Store, settings: Settings) -> bool:
 
 
 def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
-    """The part of the fingerprint for the configurations to be beaten, where the run itself rewrites their file: as it
-    was when the run began. After the run's end that holds for the file that the run has left."""
+    """The fingerprint's part for --update if the run itself rewrites that file: the value at the start of the run.
+    After the run has finished, it applies to the file as the run left it."""
     if not settings.updates_in_place:
         return {}
     if is_finished(store) and store.fact("configs_sha") != configs_sha(settings.older):
@@ -141,7 +143,7 @@ def _older_as_begun(store: Store, settings: Settings) -> dict[str, object]:
 
 
 def _has_more_time(budget_s: float, before_s: float) -> bool:
-    """Whether a budget of wall time, 0 for none, is larger than that of an earlier run."""
+    """Whether a budget (0: unlimited) is larger than that of an earlier run."""
     return before_s > 0 and (budget_s == 0 or budget_s > before_s)
 
 
@@ -150,7 +152,7 @@ def is_finished(store: Store) -> bool:
 
 
 def require_same(store: Store, now: Mapping[str, Any], where: Path) -> None:
-    """Raises UserError, naming each difference, when a run that is not finished was begun in another way."""
+    """Raises UserError, naming each difference, if an unfinished run has another fingerprint."""
     different = differences(store.fact("fingerprint", {}), now)
     if different:
         raise UserError(
@@ -162,7 +164,7 @@ def require_same(store: Store, now: Mapping[str, Any], where: Path) -> None:
 
 
 def going_on(store: Store, problems: Sequence[Problem], where: Path) -> str:
-    """The line that a run which goes on begins with."""
+    """The first line of output of a resumed run."""
     compiled = store.num_compiles()
     wanted = max(compiled, int(store.fact(KERNELS_WANTED, 0)))
     kernels = f"{compiled} of {wanted} kernels compiled, " if wanted else ""
@@ -176,11 +178,10 @@ def unfinished(store: Store, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def keep_to_gpus(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> int:
-    """Drops the screenings of unfinished sizes that are from another GPU than the rest of them can be from: those of
-    one size are compared with each other. Returns how many sizes are timed anew.
+    """Drops screening times of unfinished sizes that are from a GPU on which the run cannot continue the size, because
+    the times of one size must be from one GPU. Returns the number of sizes with dropped times.
 
-    gpus: labels of the GPUs that the run has now. Of several that have timed a size, it stays with the one that has
-    timed most of it.
+    gpus: labels of the run's present GPUs. If several of them have timed a size, the one with the most times is kept.
     """
     anew = 0
     for problem in unfinished(store, problems):
@@ -194,7 +195,7 @@ def keep_to_gpus(store: Store, problems: Iterable[Problem], gpus: Sequence[str])
 
 
 def moved(before: Sequence[str], now: Sequence[str], anew: int) -> str:
-    """The line on a run that goes on on other GPUs of the model that it began on; empty where all are still there."""
+    """A line about a resumed run that uses other GPUs of the same model; "" if all earlier GPUs are still used."""
     gone = [gpu for gpu in before if gpu not in now]
     if not gone:
         return ""
@@ -205,7 +206,7 @@ def moved(before: Sequence[str], now: Sequence[str], anew: int) -> str:
 
 
 def homes(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> dict[Problem, int]:
-    """Which of the run's GPUs has screened a size, by its place among them."""
+    """The GPU that has screened each size, as an index in ``gpus``."""
     found = {}
     for problem in problems:
         screened = [gpu for gpu in store.timed_on(problem, SCREEN) if gpu in gpus]
@@ -215,9 +216,9 @@ def homes(store: Store, problems: Iterable[Problem], gpus: Sequence[str]) -> dic
 
 
 def note_what_ran(raw: Path, store: Store) -> int:
-    """Notes the configurations that were running when launchers of the run were killed from outside.
+    """Stores the configurations that were running when launchers of the run were killed from outside.
 
-    Each start is noted once. Returns how many were running.
+    Each profiler start is counted once. Returns the number of such configurations.
     """
     running = []
     for path in sorted(raw.glob("*/start*/plan.json")):

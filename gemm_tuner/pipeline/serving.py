@@ -1,8 +1,8 @@
 """``--serve``: in addition to the winner of each size, the best configuration that a server's kernel can launch.
 
-A server launches a plain tile kernel, for which the family STAND_IN stands, or its own kernel where --kernel_from found
-one. Its configurations are searched apart from the others, the best of them come into the finals together with the
-server's default, and each is checked like any finalist. Results name what is served as a configuration of STAND_IN.
+A server launches a plain tile kernel, in place of which the family STAND_IN is timed, or its own kernel if
+--kernel_from found it. Its configurations are searched separately; the best of them and the server's default are
+finalists, and each is checked like any finalist. Results show served configurations with the family STAND_IN.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.results_file import Judgement
 
-FINALISTS = 4  # of each size and server, beside its default
-PREDICTED = 16  # of each size and server that are compiled where there is no GPU
+FINALISTS = 4  # number per size and server, in addition to its default
+PREDICTED = 16  # number per size and server that are compiled without a GPU
 
 Verdicts = Callable[[Problem, str], Sequence[Verdict]]
 
@@ -38,9 +38,9 @@ Verdicts = Callable[[Problem, str], Sequence[Verdict]]
 class Server:
     """A consumer on one device.
 
-    given: the one configuration of each size that it is to launch, by name, where these are not searched for.
-    older: the configurations of an older results file, which must be beaten by ``least_pct``.
-    kernel: its own, where that is measured; its configurations are then of the kernel's family.
+    given:  the name of the only configuration of each size, if configurations are given instead of searched.
+    older:  configurations of an older results file, which a new one must beat by ``least_pct``.
+    kernel: the server's own kernel, if it is measured; its configurations then belong to the kernel's family.
     """
 
     consumer: Consumer
@@ -63,7 +63,7 @@ class Server:
         return self.device.target.arch
 
     def fault(self, problem: Problem) -> str:
-        """Why its kernel does not compute a problem; empty when it does."""
+        """Why its kernel cannot compute a problem; "" if it can."""
         if not isinstance(problem, GemmProblem):
             return f"is of the kind {problem.kind}, which no server has a file for"
         return self.consumer.problem_fault(problem, self._arch)
@@ -76,21 +76,21 @@ class Server:
         return not self.consumer.config_fault(as_gemm(problem), replace(tile(config), family=STAND_IN), self._arch)
 
     def launched(self, config: Config) -> Config:
-        """A configuration of STAND_IN as it is measured."""
+        """The configuration that is measured for a configuration of STAND_IN."""
         return replace(tile(config), family=self.family) if config.family == STAND_IN else config
 
     def default(self, problem: Problem) -> Config | None:
-        """What it launches without a tuned file; None where that is not known."""
+        """What it launches without a tuned file; None if unknown."""
         found = None if self.fault(problem) else self.consumer.default_config(as_gemm(problem), self._arch)
         return None if found is None else self.launched(found)
 
     def musts(self, problem: Problem) -> list[Config]:
-        """What is always timed: the default and the older configuration."""
+        """The configurations that are always timed: the default and the older one."""
         older = self.older.get(problem)
         return [one for one in (self.default(problem), older and self.launched(older)) if one is not None]
 
     def launchable(self, state: SizeState) -> list[str]:
-        """The kept configurations of a size that it can launch."""
+        """The names of kept configurations of a size that it can launch."""
         return [name for name, config in state.kept.items() if self.can_launch(state.problem, config)]
 
 
@@ -101,8 +101,8 @@ def servers(
     least_pct: float = 0.0,
     kernels: Mapping[str, ConsumerKernel] | None = None,
 ) -> tuple[Server, ...]:
-    """older: by problem and server the configurations of an older results file, to be beaten by ``least_pct``.
-    kernels: servers' own, by server."""
+    """The servers of these names. older: configurations of an older results file by problem and server, which new ones
+    must beat by ``least_pct``. kernels: servers' own kernels, by server."""
     made = []
     for name in dict.fromkeys(names):
         mine = {problem: configs[name] for problem, configs in (older or {}).items() if name in configs}
@@ -114,8 +114,8 @@ def servers(
 def given(
     entries: Sequence[SizeEntry], device: Device, kernels: Mapping[str, ConsumerKernel] | None = None
 ) -> tuple[Server, ...]:
-    """The servers of a results file's rows, each with the configurations that its rows give it. kernels: servers' own,
-    by server."""
+    """The servers in the rows of a results file, with their configurations. kernels: servers' own kernels, by
+    server."""
     served = [(entry.problem, one) for entry in entries for one in entry.served]
     return tuple(
         replace(server, given={p: server.launched(one.config).name for p, one in served if one.consumer == server.name})
@@ -124,7 +124,7 @@ def given(
 
 
 def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: Iterable[SizeEntry]) -> None:
-    """Adds what a results file's rows give servers to the candidates of their sizes."""
+    """Adds the servers' configurations in the rows of a results file to the candidates of their sizes."""
     by_name = {server.name: server for server in wanted}
     for state, entry in zip(states, entries, strict=True):
         for one in entry.served:
@@ -134,8 +134,8 @@ def add_given(wanted: Iterable[Server], states: Iterable[SizeState], entries: It
 
 
 def add(wanted: Sequence[Server], states: Iterable[SizeState]) -> None:
-    """Adds the servers' defaults and older configurations to the candidates of their sizes, also those that the rules
-    would cut."""
+    """Adds the servers' defaults and older configurations to the candidates of their sizes, even if rules reject
+    them."""
     for state in states:
         for server in wanted:
             for config in server.musts(state.problem):
@@ -143,7 +143,7 @@ def add(wanted: Sequence[Server], states: Iterable[SizeState]) -> None:
 
 
 def added(wanted: Sequence[Server], state: SizeState, finalists: Sequence[str]) -> list[str]:
-    """The finalists of a size, the best that each server can launch, by screening, and its default."""
+    """The finalists of a size, plus the best of screening that each server can launch, and its default."""
     names = list(finalists)
     screened = state.fastest(len(state.kept))
     for server in wanted:
@@ -155,7 +155,7 @@ def added(wanted: Sequence[Server], state: SizeState, finalists: Sequence[str]) 
 
 
 def predicted_best(wanted: Sequence[Server], state: SizeState, names: Sequence[str]) -> list[str]:
-    """Of these names the best that each server can launch, by the model."""
+    """The best of these names, by the model, that each server can launch."""
     found: list[str] = []
     for server in wanted:
         launchable = set(server.launchable(state))
@@ -172,10 +172,12 @@ def served_choices(
     verified: Verified = Verified.TRUE,
     published: Mapping[str, Published] | None = None,
 ) -> tuple[ServedChoice, ...]:
-    """The best configuration for each server that a check found right.
+    """The best verified configuration for each server.
 
-    us: the finals' times by name, best first; the model's where the check was that of the interpreter.
-    verdicts: those on a configuration of a size. verified: by what they are. published: what finals published, by name.
+    us:        times by name, best first: of the finals, or of the model for checks in the interpreter.
+    verdicts:  returns the verdicts of a configuration of a size.
+    verified:  the value for checks with a reference (TRUE or INTERPRETED).
+    published: published times of the finals, by name.
     """
     found = []
     for server in wanted:
@@ -192,21 +194,21 @@ def served_choices(
 
 
 def _processes(found: Published) -> dict[str, Any]:
-    """What a served configuration says of the processes in which it ran."""
+    """The fields of a ServedChoice about finals processes."""
     spread_pct = None if found.spread_pct is None else round(found.spread_pct, 2)
     return {"processes": found.processes, "process_spread_pct": spread_pct}
 
 
 def judgement(wanted: Iterable[Server], state: SizeState) -> Judgement:
-    """What a run that looked for these servers says of an earlier row of a size."""
+    """The findings of a run with these servers about an earlier row of a size."""
     problem = state.problem
     asked = frozenset(one.name for one in wanted if one.given is None or problem in one.given)
     return Judgement(state.found_wrong(), asked)
 
 
 def launched(server: Server, state: SizeState, us: Mapping[str, float]) -> list[str]:
-    """The finalists of a size that a server can launch and that have not failed, best first. The older
-    configuration comes before all that do not beat it by what is asked."""
+    """The finalists of a size that a server can launch and that have not failed, best first. The older configuration
+    comes before all that do not beat it by the required margin."""
     kept = state.kept
     names = [name for name in us if name in kept and state.may_run(name)]
     names = [name for name in names if server.can_launch(state.problem, kept[name])]
@@ -219,12 +221,12 @@ def launched(server: Server, state: SizeState, us: Mapping[str, float]) -> list[
 
 
 def is_right(verdicts: Sequence[Verdict]) -> bool:
-    """Whether a configuration was checked to the end, at the tuned and at the odd size, and was always right."""
+    """Whether a configuration was checked at the tuned and at the odd size, and was correct at both."""
     return len({verdict.problem for verdict in verdicts}) >= 2 and all(verdict.ok for verdict in verdicts)
 
 
 def to_check(server: Server, states: Iterable[tuple[SizeState, Mapping[str, float]]], verdicts: Verdicts) -> Named:
-    """The sizes whose best for a server has not been checked, each with what it can launch, best first."""
+    """The sizes whose best configuration for a server is not checked yet, with those it can launch, best first."""
     order = []
     for state, us in states:
         names = launched(server, state, us)
@@ -258,5 +260,5 @@ def require_some(wanted: Iterable[Server], problems: Sequence[Problem], hint: st
 
 
 def sizes(count: int) -> str:
-    """As the subject of a sentence in the singular."""
+    """A number of sizes as the subject of a sentence in the singular."""
     return "1 size" if count == 1 else f"each of {count} sizes"

@@ -1,4 +1,4 @@
-"""The configurations that servers can launch: what the rules keep of each one's space, and the search of them."""
+"""The configurations that servers can launch: the rules applied to each server's space, and their search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gemm_tuner.space.size_state import SizeState
 
 @dataclass(frozen=True)
 class Cut:
-    """One size after the rules. funnel: empty where a rule failed. left: its state; else why there is none."""
+    """One size after the rules. funnel: empty if a rule failed. left: its state, or the error if there is none."""
 
     problem: Problem
     funnel: tuple[FunnelRow, ...]
@@ -32,8 +32,8 @@ class Cut:
 
 
 def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem: Problem) -> Pruned:
-    """What the rules kept of a size, and what they keep of each server's own space: there a configuration need not
-    compare with families that the server does not have."""
+    """The configurations that the rules keep for a size, plus those that they keep in each server's own space, in which
+    rules do not compare with families that the server does not have."""
     kept = set(pruned.kept.tolist())
     for server in wanted:
         if server.kernel is None:
@@ -45,7 +45,7 @@ def widened(pruned: Pruned, wanted: Iterable[Server], candidates: Space, problem
 
 
 def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
-    """Where in the space the configurations of STAND_IN are that the rules keep and a server can launch."""
+    """The row positions of STAND_IN's configurations that the rules keep and a server can launch."""
     family, split_k = candidates.columns.family, candidates.columns.SPLIT_K
     mine = np.flatnonzero((family == STAND_IN) & ((split_k == 1) | server.consumer.splits_k))
     frame = candidates.configs.iloc[mine]
@@ -57,14 +57,14 @@ def places_of(server: Server, candidates: Space, problem: Problem) -> list[int]:
 
 
 def kernel_space(wanted: Iterable[Server], settings: Settings, device: Device) -> Space | None:
-    """The space of STAND_IN, of which servers' own kernels have the axes; None where there are no such kernels."""
+    """The space of STAND_IN, whose axes servers' own kernels have; None without such kernels."""
     if not any(server.kernel for server in wanted):
         return None
     return prepare.load_space(replace(settings, families=(STAND_IN,)), device)
 
 
 def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None) -> None:
-    """Takes the configurations of servers' own kernels among the candidates of a size. candidates: ``kernel_space``."""
+    """Adds the configurations of servers' own kernels to the candidates of a size. candidates: ``kernel_space``."""
     for server in wanted:
         if candidates is None or server.kernel is None:
             continue
@@ -77,8 +77,8 @@ def extend(state: SizeState, wanted: Iterable[Server], candidates: Space | None)
 
 
 def cut_sizes(settings: Settings, device: Device, wanted: Sequence[Server]) -> tuple[int, list[Cut]]:
-    """(configurations of the whole space, what the rules keep of each size and each server's space). Raises UserError
-    for a space or rules that cannot be read."""
+    """(number of configurations in the space, each size after the rules, including the servers' spaces). Raises
+    UserError for an invalid space or rules."""
     candidates, of_kernels = prepare.load_space(settings, device), kernel_space(wanted, settings, device)
     found = []
     for problem in (entry.problem for entry in settings.entries):
@@ -96,7 +96,7 @@ def cut_sizes(settings: Settings, device: Device, wanted: Sequence[Server]) -> t
 
 @dataclass(frozen=True)
 class WithServers:
-    """A search of all candidates of a size and, beside it, of those that each server can launch."""
+    """Runs a search on all candidates of a size, and separately on those that each server can launch."""
 
     inner: Search
     launchable: tuple[Mapping[Problem, frozenset[str]], ...]
@@ -121,13 +121,13 @@ def without_servers_kernels(size: SizeView) -> SizeView:
 
 
 def only(size: SizeView, names: frozenset[str]) -> SizeView:
-    """A size with these candidates only."""
+    """A size with only these candidates."""
     candidates = size.candidates[size.candidates.index.isin(names)]
     return replace(size.only(names), candidates=candidates)
 
 
 def with_servers(search: Search, wanted: Sequence[Server], states: Iterable[SizeState]) -> Search:
-    """The search that servers' configurations take part in; the same one where there are no servers."""
+    """The search extended to servers' configurations; the same search without servers."""
     states = list(states)
     apart: list[dict[Problem, frozenset[str]]] = []
     for server in wanted:

@@ -1,4 +1,4 @@
-"""One run: the parts that its stages share, each a subject of its own. A stage is handed those that it uses."""
+"""The objects that the stages of a run share. Each stage is given only those that it uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Scripts = dict[tuple[str, str], Script]  # by family and signature
 
 @dataclass(frozen=True)
 class ProfilerUsed:
-    """What takes the times of a run; empty names where nothing does."""
+    """The profiler of a run; "" if nothing is timed."""
 
     name: str = ""
     version: str = ""
@@ -42,7 +42,7 @@ class ProfilerUsed:
 
 @dataclass(frozen=True)
 class Session:
-    """For those that put the stages of a run together."""
+    """The shared objects of a run, and factories of its stages."""
 
     settings: Settings
     folder: RunFolder
@@ -95,8 +95,8 @@ def session_of(
     costs: Costs | None = None,
     profilers: Profilers | None = None,
 ) -> Session:
-    """A run's parts. costs: what starts took on this machine. profilers: of a measured run. What is predicted has no
-    budget."""
+    """Creates a session. costs: measured costs of starts on this machine. profilers: of a measured run. A predicted run
+    has no budget."""
     budget = Budget(0.0 if environment.source == "predicted" else settings.budget_s, settings.started)
     about, measured = f"{profiler.version}, {environment.device.name}", environment.source == "measured"
     limits = Limits(interruption, Pace(budget, costs or Costs(), profiler.name, about, measured))
@@ -123,7 +123,7 @@ def session_of(
 
 
 def header_of(settings: Settings, environment: Environment, profiler: ProfilerUsed, run: str) -> Header:
-    """What a results file says of a run that begins now. run: its folder, as the file names it."""
+    """The header of a results file for a run that begins now. run: its folder, from ``run_reference``."""
     machine, began = environment.machine, datetime.datetime.now(datetime.timezone.utc)
     return Header(
         tool_version=__version__,
@@ -144,8 +144,7 @@ def header_of(settings: Settings, environment: Environment, profiler: ProfilerUs
 
 
 def how_timed(settings: Settings, environment: Environment) -> dict[str, Any]:
-    """The part of the header on operands and L2: that of the recording when it is played back, nothing when times are
-    predicted."""
+    """The header's fields about operands and L2: from the recording for a replay; empty for predicted times."""
     if environment.recording is not None:
         return environment.recording.how
     if environment.source == "predicted":

@@ -1,4 +1,4 @@
-"""What one run was asked to do: the command line, checked and typed."""
+"""The settings of a run: the validated command line as a typed record."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
 
-# Screening by proton in the launcher's own process.
+# Value of screen_with: screening by proton inside the launcher process.
 IN_PROCESS = "in_process"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Units: ``rotating_mib`` in MiB, limits in seconds; ``arch`` empty means this machine's GPU.
+    """The settings of a run. Units: ``rotating_mib`` in MiB, limits in seconds. arch: "" means this machine's GPU.
 
-    compare:  which configurations are checked: "" the best first until one is right, "finalists", or "all" timed.
-    families: the kernel families to try; empty for all of the space.
-    serve:    the servers that each size gets a configuration for, too. kernels: their own ones, by server, where given.
-    budget_s: wall time of the run, from ``started`` (of time.monotonic()) on; 0 is no bound.
-    older:    configurations of an earlier results file, update_file, to be beaten by min_improvement_pct;
-              older_served: those that its rows have for servers.
-    gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
+    compare:     which configurations are checked: "" (best first until one is correct), "finalists", or "all" timed.
+    families:    kernel families to try; empty for all families of the space.
+    serve:       servers for which each size also gets a configuration.
+    kernels:     servers' own kernels (--kernel_from), by server.
+    budget_s:    wall time of the run from ``started`` (time.monotonic()) on; 0 for no limit.
+    older:       configurations of update_file, which new ones must beat by min_improvement_pct.
+    older_served: those that the file has for servers.
+    gpu_wait_s:  time to wait for a GPU that another process measures on; None for no limit.
     screen_with: the profiler of screening, IN_PROCESS, or "auto".
-    given:    the flags that the command line named, as typed, by their names in argparse.
-    cache_limit_bytes: what the user's cache of compiled kernels may take when the run ends.
-    fresh:    start a new run even where this one was begun before.
+    given:       flags on the command line as typed, by their names in argparse.
+    cache_limit_bytes: size limit of the user's cache of compiled kernels at the end of the run.
+    fresh:       start a new run even if an earlier one could be resumed.
     """
 
     entries: tuple[SizeEntry, ...]
@@ -81,7 +82,7 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """Of all problems of the run. Raises UserError when there are several."""
+        """The kind of all problems of the run. Raises UserError if there are several kinds."""
         kinds = sorted({entry.problem.kind for entry in self.entries})
         if len(kinds) > 1:
             raise UserError(
@@ -93,18 +94,18 @@ class Settings:
 
     @property
     def language(self) -> Language:
-        """Of the kernels of the run."""
+        """The language of the run's kernels."""
         return language_of(workload_of(self.kind).language)
 
     @property
     def cache_name(self) -> str:
-        """Of the cache of compiled kernels that runs with these templates share."""
+        """The name of the cache of compiled kernels for these templates."""
         of_kind = workload_of(self.kind).templates_dir
         return self.language.cache_name(self.templates_dir, *([of_kind] if of_kind else []))
 
     @property
     def updates_in_place(self) -> bool:
-        """Whether the run writes to the file whose configurations it is to beat."""
+        """Whether the results file is the file of --update."""
         one, other = self.update_file, self.results_file
         return one is not None and other is not None and one.resolve() == other.resolve()
 

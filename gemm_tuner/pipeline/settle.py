@@ -1,4 +1,5 @@
-"""Settles sizes: from a finalist that is right, or none, to the store, the results file and the state of the size."""
+"""Finishes sizes: writes the chosen configuration, or the reason for none, to the store, the results file and the
+state."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gemm_tuner.store.store import Store
 
 @dataclass(frozen=True)
 class Settlement:
-    """source: "measured" or "replayed"."""
+    """Finishes the sizes of a run. source: "measured" or "replayed"."""
 
     device: Device
     source: str
@@ -30,7 +31,7 @@ class Settlement:
     finals: Finals
 
     def settle(self, state: SizeState, name: str | None, verdicts: list[Verdict], reason: str = "") -> None:
-        """Ends a size with the configuration that its check found right; with the reason where ``name`` is None."""
+        """Finishes a size with the configuration ``name``, which its check found correct; if None, with the reason."""
         problem, store, judgement = state.problem, self.store, serving.judgement(self.servers, state)
         store.keep_state(problem, state.rows)
         if name is None:
@@ -53,22 +54,22 @@ class Settlement:
         self.outcomes.record(problem, chosen, judgement=judgement)
 
     def settle_again(self, state: SizeState, name: str, reason: str) -> None:
-        """Ends a size as an earlier start of this run did. name: empty where it found none."""
+        """Finishes a size with the outcome of an earlier start of this run. name: "" if it found none."""
         for other, status, message in self.store.failures(state.problem):
             state.record(other, status, message)
         self.settle(state, name or None, self.store.verdicts(state.problem, name), reason)
 
 
 def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
-    """The times of a size's finals by name, microseconds: in the order of the ranking, then those of servers' own
-    kernels, fastest first."""
+    """The times of a size's finals by name, microseconds: first the ranked ones in order, then servers' own kernels,
+    fastest first."""
     ranked = finals.ranked(state)
     of_servers = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
     return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
 
 
 def why_not_right(state: SizeState, repeats: int = 0) -> str:
-    """One line on why no finalist of a size was chosen. repeats: how many further finals it was in."""
+    """One line that says why no finalist of a size was chosen. repeats: number of additional finals."""
     wrong = len(state.found_wrong())
     of_whom = f"of the finalists, those of {repeats} further finals among them," if repeats else "of the finalists"
     if wrong:
@@ -78,7 +79,7 @@ def why_not_right(state: SizeState, repeats: int = 0) -> str:
 
 
 def why_nothing_timed(state: SizeState) -> str:
-    """One line on why a size has no timing."""
+    """One line that says why a size has no timing."""
     counts = {status: n for status, n in state.counts().items() if status not in ("", Status.PRUNED.value)}
     if not counts:
         return "nothing was tried; a larger --budget tries more"

@@ -1,7 +1,7 @@
-"""Terminal output: the funnel, the results, the time of each stage.
+"""Terminal output: funnels, results, and times of stages.
 
-On a terminal sizes and configurations have their short forms, and tables fit its width; what is piped has full names
-and every column.
+On a terminal, sizes and configurations are abbreviated and tables fit its width; piped output has full names and all
+columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gemm_tuner.space.reasons import reason_lines
 from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
-# Rules that the funnel on one line names.
+# Number of rules that the one-line funnel names.
 MOST_CUTTING = 3
 EXACT, INTERPRETED = "exact", "interp."
 RIGHT = {None: "right", Verified.AGREED: "agrees", Verified.FALSE: "not checked"}
@@ -34,9 +34,10 @@ RIGHT = {None: "right", Verified.AGREED: "agrees", Verified.FALSE: "not checked"
 def funnel(
     console: Console, title: str, total: int, rows: Iterable[FunnelRow], *, all_rules: bool = False, why: bool = True
 ) -> None:
-    """The rules in order, how many configurations each cut and how many remain.
+    """Prints the rules in order, with the number of configurations that each rejects and that remain.
 
-    all_rules: also those that cut none. why: with the reasons, on several lines where need be; else where they fit.
+    all_rules: include rules that reject none. why: always print the reasons, on several lines if necessary; otherwise
+    only if they fit.
     """
     columns = (
         Column("rule"),
@@ -53,7 +54,7 @@ def funnel(
 
 
 def funnel_line(console: Console, problem: Problem, total: int, rows: Sequence[FunnelRow]) -> None:
-    """Prints the funnel of one size on one line: how many are kept, and as many of the rules that cut most as fit."""
+    """Prints the funnel of one size on one line: the number kept, and the rules that reject most, as many as fit."""
     cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
     remain = rows[-1].remain if rows else total
     name = label(problem) if console.is_terminal else problem.key
@@ -73,7 +74,7 @@ def _cuts(cutting: Sequence[FunnelRow], count: int) -> str:
 
 
 def results_table(console: Console, settings: Settings, environment: Environment, outcomes: Outcomes) -> None:
-    """The results of a run: see ``results``; with --verbose all that is known of each size."""
+    """Prints the results of a run (``results``); with --verbose also all details of each size."""
     problems: list[Problem] = [entry.problem for entry in settings.entries]
     title = titled("Results", environment.source, environment.device.name)
     failures = {problem: outcomes.failures.get(problem, "not reached") for problem in problems}
@@ -91,8 +92,8 @@ def results(
     choices: Mapping[Problem, Choice],
     failures: Mapping[Problem, str],
 ) -> None:
-    """One row a size: time, ratio to the vendor library, TFLOP/s, roofline, check, configuration. How it was checked is
-    shown where it was not on the GPU. Sizes without a configuration are named below, one for each reason."""
+    """Prints one row per size: time, ratio to the vendor library, TFLOP/s, roofline, check (with how, if it was not on
+    the GPU), configuration. Below are the reasons for sizes without a configuration, each with one such size."""
     named = size_names(console, problems)
     chosen = [choices[problem] for problem in problems if problem in choices]
     if chosen:
@@ -121,13 +122,13 @@ def results(
 
 
 def baseline_name(choice: Choice) -> str:
-    """What was timed beside the configurations; one kind of problem is in a run."""
+    """The name of the baseline that was timed with the configurations."""
     return workload_of(choice.problem.kind).baseline_name
 
 
 def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> None:
-    """One row a size and consumer: the time of the best configuration that it can launch, that of its default over it,
-    and it over the time of the best configuration of any family."""
+    """Prints one row per size and consumer: the time of the best configuration that it can launch, the time of its
+    default relative to it, and its time relative to the size's winner."""
     columns = (
         Column("size", wraps=True),
         Column("for"),
@@ -155,34 +156,34 @@ def served_table(console: Console, named: Labels, choices: Sequence[Choice]) -> 
 
 
 def with_common(title: str, named: Labels) -> str:
-    """A table's title with what all of its sizes share."""
+    """A table's title with the properties that all of its sizes have in common."""
     return f"{title}: {named.common}" if named.common else title
 
 
 def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
-    """A line on the columns that the terminal has no room for."""
+    """Prints which columns do not fit the terminal."""
     if columns:
         print_line(console, f"no room for {', '.join(columns)}; {where} shows all", "dim")
 
 
 def size_names(console: Console, problems: Sequence[Problem]) -> Labels:
-    """What sizes are called on this console: short on a terminal, by their keys where they are piped."""
+    """The names of sizes on this console: short labels on a terminal, keys in piped output."""
     return labels(problems) if console.is_terminal else Labels("", {problem: problem.key for problem in problems})
 
 
 def place(console: Console, path: Path) -> str:
-    """A path as it is shown: on a terminal from the current folder where it lies below that, which is short."""
+    """A path for display: on a terminal relative to the current folder if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if console.is_terminal and path.is_relative_to(here) else path)
 
 
 def config_name(console: Console, name: str) -> str:
-    """What a configuration is called on this console."""
+    """The name of a configuration on this console."""
     return short_config(name) if console.is_terminal else name
 
 
 def how_checked(console: Console, verified: Verified) -> str:
-    """How a result was checked, where it was not on the GPU; short on a terminal."""
+    """How a result was checked, "" for a check on the GPU; short on a terminal."""
     if verified == Verified.TRUE:
         return ""
     return INTERPRETED if console.is_terminal and verified == Verified.INTERPRETED else verified.value
@@ -203,8 +204,8 @@ def _choice_cells(console: Console, choice: Choice) -> list[str]:
 
 
 def error_share(error_over_bound: float) -> str:
-    """A share of the bound as a cell. 0 is of results of which every element is the reference as rounded to C's type:
-    that is exact, and not unchecked."""
+    """A table cell for error_over_bound. 0 is shown as EXACT (every element equals the rounded reference), so that it
+    does not look unchecked."""
     if error_over_bound != error_over_bound:
         return ""
     if error_over_bound == 0:
@@ -213,7 +214,7 @@ def error_share(error_over_bound: float) -> str:
 
 
 def details(console: Console, choice: Choice) -> None:
-    """All that is known of one size's choice, under its full names."""
+    """Prints all details of one size's choice, with full names."""
     measured = choice.source != "predicted"
     time = f"{choice.median_us:.2f} us{'' if measured else ' predicted'}"
     if choice.p20_us is not None and choice.p80_us is not None:
@@ -236,7 +237,8 @@ def details(console: Console, choice: Choice) -> None:
 def verdicts_table(
     console: Console, rows: Iterable[tuple[Problem, str, list[Verdict]]], why_not: Mapping[Problem, str]
 ) -> None:
-    """One row a check: which size, how far from the bound, and where when wrong. why_not: why sizes have no check."""
+    """Prints one row per check: the size, the error relative to the bound, and the wrong element. why_not: why sizes
+    have no check."""
     rows = list(rows)
     named = size_names(console, [problem for problem, _, _ in rows])
     columns = (
@@ -286,20 +288,20 @@ def compiled_table(console: Console, state: SizeState) -> None:
 
 
 def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
-    """Seconds of wall time a stage."""
+    """Prints the wall time of each stage, seconds."""
     rows = [(name, f"{seconds:.1f}") for name, seconds in stage_seconds.items()]
     print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
 
 
 def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
-    """What the run did, on one line; the compile count under the profiler must be 0."""
+    """One line about what the run did; the number of compilations under the profiler must be 0."""
     facts = ", ".join(f"{number} {fact}" for fact, number in counts.items())
     done = f"sizes with a verified configuration: {chosen} of {sizes}"
     return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
-    """What a reader of the times should know: the noise, the clocks, how busy the compile pool was."""
+    """Lines with information about the measurement: noise, clocks, utilization of the compile pool."""
     lines = []
     if "noise_pct" in found:
         typical, worst = found["noise_pct"]

@@ -1,4 +1,4 @@
-"""One run of a spec's program under a profiler: the times of its GPU kernels are the metric."""
+"""Runs a spec's program under a profiler, with the times of its GPU kernels as the metric."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gemm_tuner.system.child_output import run_child
 
 EXPORT_LIMIT_S = 300.0
 NAMED = 3
-# Of the tools, those that time any program.
+# The profilers that can time arbitrary programs.
 TOOLS = ("nsys", "rocprofv3", "rocprof", "ncu")
 
 
 def with_profiler(spec: ProgramSpec, asked: str) -> ProgramSpec:
-    """The spec with a profiler that is installed. asked: of --profiler, "" for the spec's own.
+    """The spec with an installed profiler. asked: value of --profiler; "" for the spec's own.
 
-    Raises UserError for a tool that times no program, and for one beside a metric; EnvironmentFault for one that is not
-    installed.
+    Raises UserError for a tool that cannot time programs, and if the spec also has a metric; EnvironmentFault for a
+    tool that is not installed.
     """
     if spec.metric.kind != PROFILE:
         if asked:
@@ -59,7 +59,7 @@ def tool_of(name: str) -> Profiler:
 
 
 def run(spec: ProgramSpec, instance: Instance, lines: Lines, profiler: Profiler, folder: Path) -> Outcome:
-    """Runs the program once under the profiler. folder: of the run; the trace is deleted."""
+    """Runs the program once under the profiler. folder: of the run; the trace is deleted afterwards."""
     environ = {**os.environ, **lines.env, **profiler.environment()}
     if fault := not_there(lines.run, spec.cwd, environ):
         return Outcome(Status.LAUNCH_ERROR, fault)
@@ -80,7 +80,7 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines, profiler: Profiler,
 
 
 def read(profiler: Profiler, where: Path, pattern: str) -> Outcome:
-    """The sum over the kernels that match of the median of each one's times, ms. Raises TraceError."""
+    """The sum over all kernels that match ``pattern`` of the median time of each, ms. Raises TraceError."""
     trace = profiler.read(where)
     ours = trace[trace["kernel_name"].str.contains(pattern, regex=True)]
     if ours.empty:

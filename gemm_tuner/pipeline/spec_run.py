@@ -1,4 +1,4 @@
-"""The order of a run of a spec: rules, builds on all cores, runs one at a time, finals of the best."""
+"""Runs a spec: rules, parallel builds, one program run at a time, then finals of the best."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gemm_tuner.system.interruption import Interruption
 from gemm_tuner.system.progress import step
 
 FINALISTS, WITHIN = 5, 0.2
-# Of a budget, what the first runs may take where finals follow.
+# Share of a budget for the first runs if finals follow.
 SCREEN_SHARE = 0.7
 FULL, GENETIC = SEARCHES = ("full", "genetic")
 NOT_ASKED, NO_TIME = "the search did not ask for it", "the budget was over; a larger --budget runs it"
@@ -34,7 +34,7 @@ NOT_ASKED, NO_TIME = "the search did not ask for it", "the budget was over; a la
 
 @dataclass
 class Row:
-    """An instance and what came of it. outcome: None until it has run. values: of its runs that count, metric units."""
+    """A combination and its result. outcome: None until it has run. values: of its valid runs, in the metric's unit."""
 
     instance: Instance
     outcome: Outcome | None = None
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def value(self) -> float | None:
-        """The median; one that a run really had, which ``outcome.reading`` is of."""
+        """The (low) median: a value that a run really had; ``outcome.reading`` is from that run."""
         return statistics.median_low(self.values) if self.values else None
 
     @property
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass
 class SpecRun:
-    """A run of a spec. rounds: of finals. reused: programs not run again, since an earlier start had run them."""
+    """The result of running a spec. rounds: of finals. reused: number of program runs taken from an earlier start."""
 
     spec: ProgramSpec
     rows: list[Row]
@@ -68,7 +68,7 @@ class SpecRun:
 
     @property
     def ranked(self) -> list[Row]:
-        """The rows that have a value, the best first: those of finals before those that were only screened."""
+        """The rows that have a value, best first; finalists before those that were only screened."""
         order = self.spec.metric.order
         with_value = [(row, value) for row in self.rows if (value := row.value) is not None]
         with_value.sort(key=lambda one: (not one[0].is_finalist, order(one[1]), one[0].instance.mesh_idx))
@@ -76,16 +76,16 @@ class SpecRun:
 
     @property
     def ties(self) -> list[Row]:
-        """Finalists whose runs overlap with the winner's: these runs do not tell them apart."""
+        """Finalists whose values overlap with the winner's, so that they cannot be distinguished."""
         finalists = [row for row in self.ranked if row.is_finalist]
         return [row for row in finalists[1:] if row.overlaps(finalists[0])]
 
 
 @dataclass(frozen=True, slots=True)
 class SpecOptions:
-    """tune: sort, and time the best again. rounds: of these finals. fresh: forget what earlier starts measured.
+    """tune: rank the combinations and time the best again. rounds: of these finals. fresh: ignore earlier results.
 
-    search: which specs are run, one of SEARCHES. budget_s: wall time; 0 is no bound. builds_only: nothing is run.
+    search: one of SEARCHES. budget_s: wall time; 0 for no limit. builds_only: build without running.
     """
 
     tune: bool
@@ -98,9 +98,9 @@ class SpecOptions:
 
 
 def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
-    """Runs all instances that the rules keep. After Ctrl-C it returns what it has, as ``interrupted``.
+    """Runs all combinations that the rules keep. After Ctrl-C it returns the results so far, as ``interrupted``.
 
-    Raises UserError for a rule without a value, EnvironmentFault for a program or a folder that cannot be used.
+    Raises UserError for a rule that cannot be evaluated, EnvironmentFault for an unusable program or folder.
     """
     started = time.monotonic()
     rows = [Row(one) for one in instances(spec)]
@@ -138,7 +138,7 @@ def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
 
 
 def _deadlines(options: SpecOptions, started: float) -> tuple[float, float]:
-    """When the first runs and when the finals begin nothing further, by the monotonic clock."""
+    """The times (monotonic clock) after which no first run, and no round of finals, begins."""
     if not options.budget_s:
         return math.inf, math.inf
     share = SCREEN_SHARE if options.tune and options.rounds else 1.0
@@ -146,14 +146,14 @@ def _deadlines(options: SpecOptions, started: float) -> tuple[float, float]:
 
 
 def _account(rows: Iterable[Row], *, over: bool) -> None:
-    """Says of rows that were not run why. over: the budget ended the first runs."""
+    """Sets the reason for rows that were not run. over: the budget ended the first runs."""
     for row in rows:
         if row.outcome is None:
             row.outcome = Outcome(Status.PRUNED, NO_TIME if over else NOT_ASKED)
 
 
 def finalists_of(result: SpecRun) -> list[Row]:
-    """The best few, and only those that are near the best."""
+    """The FINALISTS best rows that are WITHIN of the best."""
     ranked = result.ranked
     if not ranked:
         return []
@@ -162,7 +162,7 @@ def finalists_of(result: SpecRun) -> list[Row]:
 
 
 class _Stages:
-    """Runs the stages of one run and stores each outcome as it comes."""
+    """Runs the stages and stores each outcome at once."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class _Stages:
             _settle(row, outcomes[row.instance.mesh_idx], self.spec.repeat)
 
     def finals(self, finalists: Sequence[Row]) -> None:
-        """Times the finalists anew in rounds, each of which begins with another one."""
+        """Times the finalists again in rounds, each of which begins with a different one."""
         rounds = range(self.result.rounds)
         self.result.rounds = 0
         self._build(row for row in finalists if any(self.known(row, FINALS, number) is None for number in rounds))
@@ -214,26 +214,26 @@ class _Stages:
             for number in rounds:
                 first = number % len(finalists)
                 order = (*finalists[first:], *finalists[:first])
-                # What earlier starts measured takes no time.
+                # Results of earlier starts take no time.
                 known = all(self.known(row, FINALS, number) is not None for row in order)
                 if self.interruption.requested or (not known and time.monotonic() > self._until[FINALS]):
                     break
                 self._run(bar.advance, [(row, number) for row in order], FINALS, outcomes)
                 self.result.rounds += not self.interruption.requested
         if self.interruption.requested or not self.result.rounds:
-            return  # what was screened stands
+            return  # the screening results remain
         for row in finalists:
             row.is_finalist = True
             _settle(row, outcomes[row.instance.mesh_idx], self.result.rounds)
 
     def build_all(self, rows: Sequence[Row]) -> None:
-        """Builds all and runs nothing; rows whose build fails say why."""
+        """Builds all rows without running them; failed builds are recorded."""
         self._build(rows)
         for row in rows:
             row.outcome = self._built.get(self.lines(row).build)
 
     def _build(self, rows: Iterable[Row]) -> None:
-        """Builds what the rows need, on all cores, each line once."""
+        """Builds what the rows need, in parallel; each build command once."""
         wanted = {lines.build: lines for row in rows if (lines := self.lines(row)).build}
         wanted = {build: lines for build, lines in wanted.items() if build not in self._built}
         if not wanted:
@@ -256,8 +256,8 @@ class _Stages:
         stage: str,
         outcomes: dict[int, list[Outcome]],
     ) -> None:
-        """Runs one program after another. One that failed is not run again in the same stage. The first runs end with
-        their part of the budget; a round of finals is whole."""
+        """Runs the programs in sequence. A row that failed is not run again in the same stage. The first runs end with
+        their share of the budget; a round of finals is always completed."""
         for row, number in turns:
             if self.interruption.requested:
                 return
@@ -276,7 +276,7 @@ class _Stages:
             return known
         lines = self.lines(row)
         if (fault := self._built.get(lines.build)) is not None:
-            return fault  # not stored: what the compiler lacked may be there at the next start
+            return fault  # not stored, because the cause may be fixed before the next start
         if self.profiler is None:
             outcome = attempt.run(self.spec, row.instance, lines)
         else:
@@ -287,7 +287,7 @@ class _Stages:
 
 
 def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
-    """What the runs of one row say together: the median of all, or the first fault; nothing of an unfinished row."""
+    """Sets the row's outcome from its runs: the median, or the first failure; none for an unfinished row."""
     fault = next((one for one in outcomes if one.status is not Status.OK), None)
     if fault is not None:
         row.outcome, row.values = fault, ()

@@ -1,4 +1,4 @@
-"""The genetic search over a spec's combinations: few of many are run."""
+"""The genetic search over a spec's combinations, which runs only some of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gemm_tuner.search.genetic import Genetic
 if TYPE_CHECKING:
     from gemm_tuner.pipeline.spec_run import Row
 
-# Smaller than for kernels, of which many are timed in one start of a profiler.
+# Smaller generations than for kernels, because every combination needs its own program run.
 LEAST, SHARE = 6, 0.02
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a search calls a size: the program of a spec."""
+    """The spec's program in the role of a Problem, as searches require."""
 
     kind: ClassVar[str] = "program"
     flops: ClassVar[float] = 0.0
@@ -41,19 +41,19 @@ class Program:
 
 
 def rounds(spec: ProgramSpec, rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """The rows to run next, again and again; those before must have been run by then. A name that the search has seen
-    and that has no value failed."""
+    """Yields the rows of each generation; the caller must run them before the next one. A row without a value then
+    counts as failed."""
     import pandas as pd
 
     search, program, by_name = Genetic(least=LEAST, share=SHARE), Program(spec.name), {r.instance.name: r for r in rows}
     table = pd.DataFrame([dict(row.instance.values) for row in rows], index=list(by_name), dtype=object)
-    # Nothing predicts a program: its combinations have an order drawn by lot.
+    # There is no model for programs, so the predicted order is random.
     table["predicted_us"] = random.Random(spec.name).sample(range(len(rows)), len(rows))
     asked: set[str] = set()
     while True:
         timed = {name: spec.metric.order(value) for name, row in by_name.items() if (value := row.value) is not None}
         view = SizeView(program, table, timed, frozenset(asked - timed.keys()))
-        no_device: Any = None  # which this search does not look at
+        no_device: Any = None  # not used by this search
         names = search.propose([view], no_device).get(program, [])
         if not names:
             return

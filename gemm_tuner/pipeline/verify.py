@@ -1,4 +1,4 @@
-"""Checks the best configurations of every size, best first, until one is right."""
+"""Checks the configurations of every size, best first, until one is correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.measure.supervise import Died, Heard
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.store import Store
 
-# Configurations of a size without a reference that are compared with each other, if so many ran.
+# Number of configurations that are compared with each other for a size without a reference.
 COMPARED = 8
 
 OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
@@ -22,9 +22,9 @@ OnSettled = Callable[[Problem, str | None, list[Verdict]], None]
 
 @dataclass
 class Checked:
-    """What is known of one size while its candidates are checked.
+    """The state of one size while its candidates are checked.
 
-    names: of the candidates; others may be checked beside them. left: those of which nothing is known yet.
+    names: the candidates; others may be checked for comparison. left: those without a result yet.
     """
 
     state: SizeState
@@ -36,8 +36,8 @@ class Checked:
 
 
 def with_jurors(candidates: Named) -> Named:
-    """The candidates, and where there is no reference others to compare them with: of those that compiled and may run,
-    from the fastest to the slowest."""
+    """The candidates, and for sizes without a reference additional configurations to compare them with: compiled ones
+    that may run, spread from the fastest to the slowest."""
     return [(state, [*names, *_jurors(state, names)]) for state, names in candidates]
 
 
@@ -52,12 +52,13 @@ def _jurors(state: SizeState, names: Sequence[str]) -> list[str]:
 
 
 class Verification:
-    """Follows a check's events; calls ``on_settled`` for each size as soon as its winner is known.
+    """Evaluates the events of a check, and calls ``on_settled`` for each size as soon as its winner is known.
 
-    A candidate is right when its verdicts at the tuned and at the odd size are. One that is wrong,
-    or that could not run, is recorded as such and the next best takes its turn. ``all_of_them``: a size is
-    settled when all its candidates are checked, so that what is said of the runner-up holds too. store: keeps the
-    verdicts as they come.
+    A candidate is correct if its verdicts at the tuned and at the odd size are. A candidate that is wrong or could not
+    run is recorded as such, and the next best is considered.
+
+    all_of_them: decide a size only when all its candidates are checked, so that the runner-up is verified too.
+    store:       keeps the verdicts as they arrive.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Verification:
         self._on_settled = on_settled
 
     def hear(self, problem: Problem, event: Heard) -> None:
-        """Takes one event of the check of a problem."""
+        """Handles one event of the check of a problem."""
         size, name = self.sizes[problem], event.name
         if isinstance(event, Judged):
             if self._store is not None:
@@ -114,7 +115,7 @@ class Verification:
         self._on_settled(size.state.problem, size.right, size.verdicts.get(size.right or "", []))
 
     def finish(self) -> None:
-        """Settles the sizes that the check never reached."""
+        """Decides the sizes that the check did not reach."""
         for size in self.sizes.values():
             if not size.settled:
                 self._settle(size)
@@ -128,7 +129,7 @@ def verify_plan(
     all_of_them: bool,
     deadline: float = 0.0,
 ) -> Plan:
-    """A plan that checks every size's candidates in the order given; after ``deadline``, a Unix time, no more.
+    """A plan that checks every size's candidates in the given order. deadline: Unix time after which no check begins.
 
     scripts: by family and signature.
     """

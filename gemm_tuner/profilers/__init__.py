@@ -1,4 +1,4 @@
-"""The profilers that can time kernels, one module per tool."""
+"""The supported profilers, one module per tool."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ AUTO_ORDER = {"hip": ("rocprofv3", "rocprof", "proton"), "cuda": ("nsys", "proto
 
 
 def select(name: str, backend: str, flag: str = "--profiler") -> Profiler:
-    """The profiler called ``name``; 'auto' takes the first of AUTO_ORDER that is installed.
+    """The profiler called ``name``; 'auto' is the first installed one of AUTO_ORDER.
 
-    backend: 'cuda', 'hip' or 'cpu'. flag: that named it. Raises UserError for a name that does not exist, and
-    EnvironmentFault for a tool that is not installed or is not for this GPU.
+    backend: 'cuda', 'hip' or 'cpu'. flag: the flag to name in errors. Raises UserError for an unknown name, and
+    EnvironmentFault for a tool that is not installed or does not support the backend.
     """
     by_name = {profiler.name: profiler for profiler in PROFILERS}
     if name == AUTO:
@@ -46,7 +46,7 @@ def first_installed(candidates: list[Profiler], backend: str) -> Profiler:
 
 
 def unusable(what: str, backend: str, hint: str = "") -> EnvironmentFault:
-    """The error for a profiler that cannot be used, with those that can."""
+    """The error for a profiler that cannot be used; it lists those that can."""
     usable = [profiler.name for profiler in PROFILERS if profiler.supports(backend) and profiler.version()]
     available = f"available here: {', '.join(usable) or 'none'}"
     return EnvironmentFault(what, where="--profiler", hint="; ".join(filter(None, (hint, available))))

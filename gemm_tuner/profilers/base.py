@@ -1,4 +1,4 @@
-"""What the pipeline knows of a profiler: how to run a command under it and how to read what it wrote."""
+"""The interface of a profiler: how to run a command under it, and how to read its output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope", "process")
-MAX_ROWS = 5_000_000  # some twenty times what the largest start of a profiler gives
-PLAIN_NUMBERS = {"LC_ALL": "C.UTF-8"}  # nsys and ncu print numbers as the locale says: 239.008 for 239008
+MAX_ROWS = 5_000_000  # about twenty times the rows of the largest profiler start
+PLAIN_NUMBERS = {"LC_ALL": "C.UTF-8"}  # nsys and ncu format numbers by the locale, such as 239.008 for 239008
 VERSION_TIMEOUT_S = 30
 UNKNOWN_VERSION = "unknown"
 SEE_LOG = "see the profiler's log beside the file"
@@ -33,9 +33,9 @@ Trouble = Literal["missing", "empty", "unreadable"]
 
 
 class TraceError(EnvironmentFault):
-    """A profiler's output is not there, holds no kernel, or cannot be read without guessing.
+    """A profiler's output is missing, contains no kernel, or cannot be read without guessing.
 
-    trouble: which of the three; a caller may treat an empty trace as launches that all failed.
+    trouble: which of these; a caller may treat an empty trace as failed launches.
     """
 
     def __init__(self, what: str, *, trouble: Trouble = "unreadable", hint: str = SEE_LOG, **more: str) -> None:
@@ -44,7 +44,7 @@ class TraceError(EnvironmentFault):
 
 
 def written(path: Path, why: str) -> Path:
-    """The path of output that must be there; raises TraceError with ``why``, which says when the tool writes none."""
+    """Returns ``path`` if it exists, else raises TraceError. why: when the tool does not write this output."""
     if not path.is_file():
         hint = f"{why}; {SEE_LOG}"
         raise TraceError("the profiler wrote no such file", trouble="missing", where=str(path), hint=hint)
@@ -52,12 +52,12 @@ def written(path: Path, why: str) -> Path:
 
 
 def no_kernels(path: Path) -> TraceError:
-    """The error for output that is there and lists no GPU kernel, a file of 0 bytes included."""
+    """The error for output that exists but lists no GPU kernel, including an empty file."""
     return TraceError("no kernels recorded", trouble="empty", where=str(path))
 
 
 def unreadable(path: Path, line: int | None, what: str, *, accepted: str = "", hint: str = SEE_LOG) -> TraceError:
-    """The error for output that cannot be understood; lines count from 1."""
+    """The error for output that cannot be understood. line: counted from 1."""
     where = str(path) if line is None else f"{path}, line {line}"
     return TraceError(what, where=where, accepted=accepted, hint=hint)
 
@@ -65,8 +65,8 @@ def unreadable(path: Path, line: int | None, what: str, *, accepted: str = "", h
 class Dispatch(NamedTuple):
     """One run of one GPU kernel.
 
-    start_ns: an ordinal where the tool gives no start times.
-    process:  the id of the process that launched it; empty where the tool does not say.
+    start_ns: an ordinal if the tool gives no start times.
+    process:  PID of the launching process; "" if the tool does not give it.
     """
 
     kernel_name: str
@@ -79,9 +79,9 @@ class Dispatch(NamedTuple):
 def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
     """Columns TRACE_COLUMNS (str, int64, float64, str, str), sorted by start, name suffixes removed.
 
-    Raises TraceError when there is no dispatch or more than MAX_ROWS; ``path`` is named in it.
+    Raises TraceError, naming ``path``, for no dispatch or more than MAX_ROWS.
     """
-    import pandas as pd  # here, since the command line names the profilers before it needs tables
+    import pandas as pd  # here, because the command line imports this module without needing pandas
 
     frame = pd.DataFrame(itertools.islice(dispatches, MAX_ROWS + 1), columns=list(TRACE_COLUMNS))
     if frame.empty:
@@ -95,17 +95,17 @@ def to_frame(path: Path, dispatches: Iterable[Dispatch]) -> pd.DataFrame:
 
 
 class Profiler(ABC):
-    """One external tool that times kernels. What most tools have in common stands here.
+    """One tool that times kernels. The methods implement what most tools have in common.
 
-    name:         what ``--profiler`` calls it, and its executable.
-    backends:     of the kernels that it times: ``cuda``, ``hip``, ``cpu``.
-    install_hint: how to get the tool, for a message.
-    uses_scopes:  the launcher must open a proton scope ``L<number>`` round each call, and none below it.
+    name:         its value of ``--profiler``, and its executable.
+    backends:     backends of the kernels that it can time: ``cuda``, ``hip``, ``cpu``.
+    install_hint: how to install the tool, for messages.
+    uses_scopes:  the launcher must run each call in a proton scope ``L<number>``.
     uses_capture_range: the tool records only between cudaProfilerStart and cudaProfilerStop, which the launcher must
                   call.
-    runs_beside_others: several of it may run at once; one that waits for the GPU keeps no other from it.
-    uses_clock:   the launcher itself writes when each kernel ran.
-    keeps_real_time: kernels start when they would without the tool, and start_ns says when.
+    runs_beside_others: several instances may run at once; one that waits for the GPU does not block another.
+    uses_clock:   the launcher times the kernels itself.
+    keeps_real_time: the tool does not delay kernels, and start_ns is their real start time.
     """
 
     name: str
@@ -121,32 +121,32 @@ class Profiler(ABC):
         return backend in self.backends
 
     def version(self) -> str | None:
-        """None when it is not installed or does not start; never raises."""
+        """The tool's version; None if it is not installed or does not start. Never raises."""
         return tool_version(self.name)
 
     @abstractmethod
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """The command line that runs ``argv`` under the tool and writes below ``out_dir`` only."""
+        """The command line that runs ``argv`` under the tool, which writes only below ``out_dir``."""
 
     def whole_command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """``command`` for a program that does not say what is to be recorded."""
+        """``command`` for a program that does not mark a range to record."""
         return self.command(argv, out_dir)
 
     def export_command(self, out_dir: Path) -> list[str] | None:
-        """A second command that turns what was recorded into text, or None."""
+        """A second command that converts the recording to text; None if the tool needs none."""
         return None
 
     @abstractmethod
     def read(self, out_dir: Path) -> pd.DataFrame:
-        """The kernels that ran, as TRACE_COLUMNS; raises TraceError."""
+        """The kernels that ran, a table with TRACE_COLUMNS. Raises TraceError."""
 
     def environment(self) -> dict[str, str]:
-        """Variables to add to the environment of both commands."""
+        """Additional environment variables for both commands."""
         return dict(PLAIN_NUMBERS)
 
 
 def tool_version(tool: str) -> str | None:
-    """The number that ``tool --version`` prints, or 'unknown'; None when it is absent or does not start."""
+    """The version number that ``tool --version`` prints, or 'unknown'; None if it is missing or does not start."""
     executable = shutil.which(tool)
     if executable is None:
         return None

@@ -1,5 +1,5 @@
-"""The host's clock: the launcher itself writes when each kernel ran. For languages of the CPU, whose calls have ended
-when they return; a GPU's kernels it would time by their launch alone."""
+"""The "profiler" of CPU languages: the launcher times each call with the host's clock. It is unusable for GPU kernels,
+of which it would only time the launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Clock(Profiler):
     install_hint = "clock is part of the tuner"
 
     def version(self) -> str | None:
-        """Of Python, whose time.perf_counter_ns is read."""
+        """Python's version, because time.perf_counter_ns is used."""
         return platform.python_version()
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
@@ -35,7 +35,7 @@ class Clock(Profiler):
 
 
 def _dispatches(path: Path) -> Iterator[Dispatch]:
-    """A last line that a crash cut short is left out."""
+    """The rows of the file, without a last line that is incomplete after a crash."""
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     if lines[:1] != [CLOCK_HEADER]:
         raise unreadable(path, 1, "the file is no trace of the clock", accepted=CLOCK_HEADER)

@@ -1,4 +1,4 @@
-"""NVIDIA Nsight Compute: serialises and replays each kernel, so it is slow; the last choice for timing."""
+"""NVIDIA Nsight Compute. It serializes and replays each kernel, which is slow, so it is the last choice for timing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 METRIC = "gpu__time_duration.sum"
 RAW_COLUMN = normalise(METRIC)[0]
-METRIC_NAMES = (METRIC, "Duration")  # asked for by name, and as a line of the section Speed Of Light
+METRIC_NAMES = (METRIC, "Duration")  # as a requested metric, and as a line of the section Speed Of Light
 OUTPUT = "trace.csv"
 DETAILS = layout("ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value", ragged=True)
 RAW = layout("ID", "Process ID", "Kernel Name", METRIC)
@@ -42,7 +42,7 @@ class Ncu(Profiler):
     install_hint = "install NVIDIA Nsight Compute and put ncu on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """Leaves clocks and caches alone: by default ncu locks to base clocks and flushes before a kernel."""
+        """Turns off ncu's clock and cache control: by default it locks base clocks and flushes before each kernel."""
         output = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", METRIC]
         untouched = ["--clock-control", "none", "--cache-control", "none"]
         rest = ["--target-processes", "all", "--log-file", str(out_dir / OUTPUT)]
@@ -53,12 +53,12 @@ class Ncu(Profiler):
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Reads either page of ncu's CSV; start_ns is the launch ID."""
+    """Reads ncu's CSV, of the raw or the details page; start_ns is the launch ID."""
     return to_frame(path, dispatches(path))
 
 
 class Measurement(NamedTuple):
-    """One row that gives a launch's duration; ``rank`` is 0 for the exact metric, 1 for its label."""
+    """One row with the duration of a launch. rank: 0 for the exact metric, 1 for its label."""
 
     row: Row
     launch: int
@@ -69,7 +69,7 @@ class Measurement(NamedTuple):
 
 
 def dispatches(path: Path) -> Iterator[Dispatch]:
-    """One dispatch per launch. Rows for the same launch must agree; the exact metric wins over its label."""
+    """One dispatch per launch. Rows of the same launch must agree; the exact metric is preferred to its label."""
     launches: dict[tuple[int, int, int], tuple[int, Dispatch]] = {}
     for row, launch, process, rank, value, unit in measurements(path):
         key = (row.header.line, process, launch)
@@ -84,10 +84,10 @@ def dispatches(path: Path) -> Iterator[Dispatch]:
 
 
 def measurements(path: Path) -> Iterator[Measurement]:
-    """The raw page has its units in the row under the header, which has no ID; the details page in every row.
+    """The rows with durations. The raw page has units in an extra row below the header, without an ID; the details page
+    has them in every row.
 
-    The two numbers that begin every row are checked even where another metric is skipped: a
-    shifted row shows there.
+    The two numbers at the start of every row are validated even if its metric is skipped, to detect shifted rows.
     """
     raw_units: dict[int, str] = {}
     rows = found = 0
@@ -109,12 +109,11 @@ def measurements(path: Path) -> Iterator[Measurement]:
 
 
 def nanoseconds(row: Row, value: str, unit: str) -> float:
-    """A duration, refused where a separator may be a decimal point or a thousands mark.
+    """Parses a duration; refuses a number whose separator may be a decimal point or a thousands separator.
 
-    ncu prints 239008 ns as 239,008 under an English locale and as 239.008 under a German one. Both
-    pages print no decimals, two, or (raw page, scaled units) six, so three digits after a comma are
-    a thousands group when the unit is ns. Three digits after a lone point would be a plain fraction
-    to any other program: they are refused, as is every comma that serves as a decimal point.
+    ncu prints 239008 ns as 239,008 in an English locale and as 239.008 in a German one. Both pages print no decimals,
+    two, or (raw page, scaled units) six. So three digits after a comma are a thousands group if the unit is ns. Three
+    digits after a single point are ambiguous and refused, and so is every comma used as a decimal point.
     """
     scale = NANOSECONDS.get(unit)
     if scale is None:

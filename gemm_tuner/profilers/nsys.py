@@ -1,4 +1,4 @@
-"""NVIDIA Nsight Systems: records launches with little overhead; ``nsys stats`` turns them into CSV."""
+"""NVIDIA Nsight Systems: records launches with little overhead; ``nsys stats`` converts the recording to CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT = "cuda_gpu_trace"
-OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second is its name until about 2022.4
+OUTPUTS = (f"trace_{REPORT}.csv", "trace_gputrace.csv")  # the second name is that of versions until about 2022.4
 GRID, STREAM = "grdx", "strm"
 DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 LAYOUTS = (
@@ -39,10 +39,10 @@ class Nsys(Profiler):
     install_hint = "install NVIDIA Nsight Systems and put nsys on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """Traces CUDA only; sampling and context switches would add noise and size.
+        """Traces only CUDA, because sampling and context switches would add noise and size.
 
-        Only what the launcher brackets is recorded: nsys ends its import at the first runtime call that is
-        newer than itself (cuBLAS 13 makes one when it starts, nsys 2023.4 does not know it), with status 0.
+        Only the range that the launcher marks is recorded: nsys stops its import, with exit status 0, at the first
+        runtime call that it does not know (nsys 2023.4 does not know one that cuBLAS 13 makes at its start).
         """
         return self._profile(["-c", "cudaProfilerApi", "--capture-range-end=stop"], argv, out_dir)
 
@@ -55,7 +55,7 @@ class Nsys(Profiler):
         return ["nsys", "profile", *options, "-o", str(out_dir / "trace"), *argv]
 
     def export_command(self, out_dir: Path) -> list[str] | None:
-        """Without the forcing options nsys reuses a stale database and skips a CSV that exists."""
+        """The force options are needed because nsys otherwise reuses a stale database and skips an existing CSV."""
         report = ["-r", REPORT, "--format", "csv", "--timeunit", "nsec"]
         force = ["--force-export=true", "--force-overwrite=true"]
         stem = out_dir / "trace"
@@ -68,12 +68,12 @@ class Nsys(Profiler):
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Reads the CSV of ``nsys stats``, from a file or from the console with what is printed before it."""
+    """Reads the CSV of ``nsys stats`` from a file, or from console output with other text before it."""
     return to_frame(path, refuse_repeated(dispatches(path)))
 
 
 def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
-    """Leaves out copies and fills, which have no grid. The stream is read because a shift shows there."""
+    """The kernels, without copies and fills, which have no grid. The stream is parsed only to detect shifted rows."""
     for row in read_rows(path, LAYOUTS):
         if row.text(GRID):
             row.whole_number(GRID)
@@ -84,9 +84,9 @@ def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
 
 
 def nanoseconds(row: Row, column: str) -> int | Decimal:
-    """The unit stands in the header and follows ``--timeunit``; nanoseconds are always whole.
+    """A time in nanoseconds. The header has the unit, which depends on ``--timeunit``; nanoseconds are integers.
 
-    A comma is refused: it is the decimal point of some locales.
+    A comma is refused, because it is the decimal point in some locales.
     """
     unit = row.header.unit(column)
     scale = NANOSECONDS.get(unit)

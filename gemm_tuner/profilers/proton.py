@@ -1,4 +1,4 @@
-"""Proton, the profiler inside Triton. It sums over launches, so every timed call gets a scope of its own."""
+"""Proton, the profiler that is part of Triton. It adds up launches, so every timed call gets its own scope."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCOPE = re.compile(r"L[0-9]{1,18}")
 TIME = "time (ns)"
 LONGEST_NS = 2**63
 MAX_TREE_BYTES = 256 * 2**20
-LAUNCH_METADATA = "__proton_launch_metadata"  # kernels that Triton ran to compute a launch's metadata
+LAUNCH_METADATA = "__proton_launch_metadata"  # kernels that Triton runs to compute the metadata of a launch
 FLAGS_WITH_A_VALUE = ("-X", "-W")
 SHAPE = "proton's tree: a list whose first element has frame, metrics and children"
 
@@ -46,7 +46,7 @@ class Proton(Profiler):
     install_hint = "proton is part of Triton: pip install triton"
 
     def version(self) -> str | None:
-        """Triton's version. Looks for the files only, because importing Triton takes long."""
+        """Triton's version, from the installed files, because importing Triton is slow."""
         try:
             spec = find_spec("triton")
             folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -57,10 +57,10 @@ class Proton(Profiler):
             return None
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """``argv`` is an interpreter, its flags, a script file and the script's arguments.
+        """As the base class says. argv: an interpreter, its flags, a script file and the script's arguments.
 
-        Proton's command line (Triton 3.6 and 3.9) takes a script by its path; it knows no
-        ``-m module``. The interpreter's flags go before its own ``-m``.
+        Proton's command line (Triton 3.6 and 3.9) accepts a script path but not ``-m module``. The interpreter's flags
+        come before proton's own ``-m``.
         """
         script = script_index(argv)
         profile = ["-m", "triton.profiler.proton", "-n", str(out_dir / "trace")]
@@ -71,7 +71,7 @@ class Proton(Profiler):
 
 
 def triton_version() -> str:
-    """Triton comes in packages of several names, such as those built for ROCm."""
+    """The version of the installed Triton, whose package has other names in some builds, such as those for ROCm."""
     try:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
@@ -80,7 +80,7 @@ def triton_version() -> str:
 
 
 def script_index(argv: list[str]) -> int:
-    """Where the script stands behind the interpreter and its flags."""
+    """The index of the script after the interpreter and its flags."""
     index = 1
     while index < len(argv) and argv[index].startswith("-"):
         if argv[index] in ("-m", "-c"):
@@ -92,9 +92,9 @@ def script_index(argv: list[str]) -> int:
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Reads a .hatchet file (JSON). start_ns is an ordinal: rows outside any scope, then by scope number.
+    """Reads a .hatchet file (JSON). start_ns is an ordinal: rows outside any scope first, then by scope number.
 
-    A kernel that ran c times in one scope gives c rows of the mean time: proton keeps no more.
+    A kernel that ran c times in one scope gives c rows with the mean time, because proton keeps only the sum.
     """
     found = sorted(leaves(path, load_tree(path)), key=lambda leaf: leaf[0])
     rows = (

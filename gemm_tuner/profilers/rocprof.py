@@ -1,4 +1,4 @@
-"""AMD rocprof (version 1, the roctracer generation), and the like table that rocprofv2 writes."""
+"""AMD rocprof (version 1, based on roctracer), and the similar table that rocprofv2 writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rocprof(Profiler):
     install_hint = "rocprof ships with ROCm: put ROCm's bin folder on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """rocprof puts the command through a shell's ``eval``, so quotes and ``$`` in it are refused here."""
+        """As the base class says. rocprof passes the command to a shell's ``eval``, so quotes and ``$`` are refused."""
         for argument in argv:
             if SHELL_CHARACTERS.intersection(argument):
                 raise EnvironmentFault(
@@ -69,7 +69,8 @@ def dispatches(path: Path) -> Iterator[tuple[Row, Dispatch]]:
 
 
 def check_duration(row: Row, elapsed_ns: int) -> None:
-    """DurationNs is EndNs - BeginNs in all real files seen, so a difference means shifted fields."""
+    """Raises TraceError unless DurationNs is EndNs - BeginNs, as in all real files; a difference means shifted
+    fields."""
     if DURATION in row.header.columns and row.whole_number(DURATION) != elapsed_ns:
         raise row.error(
             f"DurationNs is {row.text(DURATION)}, but EndNs - BeginNs is {elapsed_ns}",

@@ -1,4 +1,4 @@
-"""AMD rocprofv3 (rocprofiler-sdk): one CSV row a dispatch, not in time order."""
+"""AMD rocprofv3 (rocprofiler-sdk): one CSV row per dispatch, not in the order of time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rocprofv3(Profiler):
     install_hint = "rocprofv3 ships with ROCm: put ROCm's bin folder on PATH"
 
     def command(self, argv: list[str], out_dir: Path) -> list[str]:
-        """Asks for CSV by name, because ROCm 7 writes a database (rocpd) by default."""
+        """Requests CSV explicitly, because ROCm 7 writes a database (rocpd) by default."""
         output = ["--output-format", "csv", "-d", str(out_dir), "-o", "trace", "--log-level", "fatal"]
         return ["rocprofv3", "--kernel-trace", *output, "--", *argv]
 
@@ -41,7 +41,7 @@ class Rocprofv3(Profiler):
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Reads ``*_kernel_trace.csv`` of ROCm 6 and 7, and what rocpd's conversion to CSV writes."""
+    """Reads ``*_kernel_trace.csv`` of ROCm 6 and 7, and the CSV that rocpd's conversion writes."""
     return to_frame(path, refuse_repeated(dispatches(path)))
 
 

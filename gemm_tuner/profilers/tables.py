@@ -1,6 +1,6 @@
-"""The one reader of profilers' CSV: rows by column name, or an error that names the line.
+"""Reads the CSV files of all profilers: rows by column name, or an error that names the line.
 
-A wrong duration is worse than none, so whatever can be read in two ways is refused.
+A wrong duration is worse than none, so everything ambiguous is refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TITLE = re.compile(r"(?P<name>.*?)(?: \((?P<unit>[^()]*)\))?")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,19}")
 NOT_IN_NAMES = re.compile(r"[ _-]")
 LARGEST_INT64 = 2**63 - 1
-MAX_LINE_CHARS = 2**20  # C++ names of kernels have some thousands
-NOTE = "=="  # ncu mixes ==PROF==, ==WARNING== and ==ERROR== lines into its output, even into a log file
+MAX_LINE_CHARS = 2**20  # C++ kernel names can have thousands of characters
+NOTE = "=="  # ncu mixes ==PROF==, ==WARNING== and ==ERROR== lines into its output, even in a log file
 
 # nsys writes ns, us, ms, sec; ncu nsecond, usecond, ... until about 2022 and ns, us, ms, s later.
 NANOSECONDS = {
@@ -34,13 +34,13 @@ NANOSECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table that a file may hold, known by the columns it cannot do without.
+    """A kind of table, recognized by its required columns.
 
-    titles:    those columns as the tool prints them, without units.
-    columns:   the same, normalised.
-    refusal:   why this table is not the wanted one; empty for a wanted one.
-    short_row: what a row with too few fields means in this table, for the message.
-    ragged:    rows may have fewer fields than the header (ncu's details page leaves out rule columns).
+    titles:    the required columns as the tool prints them, without units.
+    columns:   the same, normalized.
+    refusal:   why this kind of table cannot be used; "" for a usable one.
+    short_row: what a row with too few fields means in this table, for the error message.
+    ragged:    rows may have fewer fields than the header (ncu's details page omits rule columns).
     """
 
     titles: tuple[str, ...]
@@ -56,7 +56,7 @@ def layout(*titles: str, refusal: str = "", short_row: str = "", ragged: bool = 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header line: where each normalised column stands, and the titles and units as printed."""
+    """A header line: the position of each normalized column, and titles and units as printed."""
 
     path: Path
     line: int
@@ -71,7 +71,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A data row. ``whole`` is False for a last line without its newline: its last field may be cut."""
+    """A data row. whole: False for a last line without a newline, whose last field may be truncated."""
 
     header: Header
     line: int
@@ -85,7 +85,7 @@ class Row:
         return self.header.titles[self.header.columns[column]]
 
     def text(self, column: str) -> str:
-        """The field without blanks round it; '' when the tool wrote that there is no value."""
+        """The field without surrounding blanks; '' if the tool wrote a text that means "no value"."""
         index = self.header.columns[column]
         if index >= len(self.fields):
             raise self.error(f"the row ends before its column {show(self.title(column))}: the file may be cut short")
@@ -95,7 +95,7 @@ class Row:
         return "" if value.casefold() in MISSING else value
 
     def kernel_name(self, column: str) -> str:
-        """The field of that column; refuses none and a mere number, which no kernel is called."""
+        """The kernel name in that column; refuses an empty field and a plain number."""
         name = self.text(column)
         if not name:
             raise self.error("the kernel has no name")
@@ -114,11 +114,11 @@ class Row:
         return int(value)
 
     def process(self, column: str) -> str:
-        """The process in that column; empty when the table has no such column."""
+        """The process in that column; "" if the table has no such column."""
         return str(self.whole_number(column)) if column in self.header.columns else ""
 
     def elapsed_ns(self, start: str, end: str) -> int:
-        """The time between two columns of nanoseconds; refuses an end before its start."""
+        """The difference of two columns of nanoseconds; refuses an end before its start."""
         elapsed = self.whole_number(end) - self.whole_number(start)
         if elapsed < 0:
             raise self.error(
@@ -137,9 +137,9 @@ def normalise(title: str) -> tuple[str, str]:
 def read_rows(path: Path, layouts: Sequence[Layout]) -> Iterator[Row]:
     """The data rows of every wanted table in a file, which may also hold banners and other tables.
 
-    The first of ``layouts`` whose columns a line names makes that line a header. After a blank
-    line, a line without any number starts another table, which is skipped. Raises TraceError on a
-    row of another width, when no wanted header is found, and for an empty file.
+    A line is a header if it contains the columns of one of ``layouts``; the first such layout applies. After a blank
+    line, a line without any number starts another table, which is skipped. Raises TraceError for a row of another
+    width, for a file without a usable header, and for an empty file.
     """
     header: Header | None = None
     refused: Header | None = None
@@ -170,8 +170,8 @@ def read_rows(path: Path, layouts: Sequence[Layout]) -> Iterator[Row]:
 
 
 def refuse_repeated(rows: Iterable[tuple[Row, Dispatch]]) -> Iterator[Dispatch]:
-    """The dispatches of a tool that gives start times. Refuses one that the file lists twice: one process
-    launches on one queue, where no two kernels begin at once, and a row too many would stand for one that is lost."""
+    """The dispatches of a tool that gives start times. Refuses two with the same start: one process launches on one
+    queue, where kernels never start at the same time, so the second is a repeated row, which could hide a lost one."""
     seen: dict[tuple[str, int, str], int] = {}
     for row, dispatch in rows:
         key = (dispatch.kernel_name, dispatch.start_ns, dispatch.process)
@@ -182,7 +182,7 @@ def refuse_repeated(rows: Iterable[tuple[Row, Dispatch]]) -> Iterator[Dispatch]:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Line number from 1, text without its end, and whether the line is complete."""
+    """Yields (line number from 1, text without the line end, whether the line has an end)."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         for line, raw in enumerate(iter(lambda: file.readline(MAX_LINE_CHARS), ""), start=1):
             if len(raw) == MAX_LINE_CHARS:
@@ -192,7 +192,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def split_fields(text: str) -> list[str] | None:
-    """The fields of one line; None when its quoting is broken. Kernel names hold no line breaks."""
+    """The fields of one line; None if its quoting is invalid. Kernel names contain no line breaks."""
     try:
         return next(csv.reader([text], strict=True))
     except csv.Error:
@@ -218,7 +218,7 @@ def match_header(path: Path, line: int, fields: list[str] | None, layouts: Seque
 
 
 def data_row(header: Header, line: int, text: str, whole: bool, fields: list[str] | None) -> Row:
-    """A row of the header's width, or an error; a name with unescaped quotes is put together again."""
+    """A row of the header's width; otherwise raises TraceError. A name with unescaped quotes is repaired."""
     width = len(header.titles)
     if fields is None or any(value.strip() for value in fields[width:]):
         fields = rejoin_name(text, header)
@@ -242,10 +242,10 @@ def data_row(header: Header, line: int, text: str, whole: bool, fields: list[str
 
 
 def rejoin_name(text: str, header: Header) -> list[str] | None:
-    """The fields of a row whose kernel name holds unescaped quotes; None when something else is wrong.
+    """The fields of a row whose kernel name contains unescaped quotes; None if something else is wrong.
 
-    rocprofv3 and nsys do not escape a quote inside a name. Only the name can hold a comma there,
-    so the fields before it are counted from the left and those after it from the right.
+    rocprofv3 and nsys do not escape quotes in names. Only the name can contain a comma, so the fields before it are
+    counted from the left and those after it from the right.
     """
     index = next((header.columns[name] for name in NAME_COLUMNS if name in header.columns), None)
     if index is None:
@@ -265,7 +265,7 @@ def rejoin_name(text: str, header: Header) -> list[str] | None:
 
 
 def no_header(path: Path, layouts: Sequence[Layout], refused: Header | None, notes: list[str]) -> TraceError:
-    """Why a file that is not empty holds no table to read; ncu's own words come first."""
+    """The error for a non-empty file without a usable table; messages of ncu in the file come first."""
     if any("No kernels were profiled" in note for note in notes):
         return no_kernels(path)
     errors = [note for note in notes if note.startswith("==ERROR==")]

@@ -1,4 +1,4 @@
-"""The timings of finals, in memory and in the run's store. All timings of a size are from one GPU."""
+"""The timings of finals, in memory and in the run's store. All timings of one size are from the same GPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Found = dict[Problem, dict[str, Timing]]
 
 @dataclass
 class FinalsTimes:
-    """by_size: timings of all processes that count, one for each finalist and process.
+    """by_size: valid timings, one per finalist and process.
 
-    gpus: label of the GPU that timed a size's finals last.
+    gpus: label of the GPU that last timed a size's finals.
     """
 
     store: Store
@@ -26,15 +26,15 @@ class FinalsTimes:
     _moved: set[Problem] = field(default_factory=set)
 
     def begin(self, problem: Problem, gpu: str) -> None:
-        """Begins a size's finals on the GPU of this label, and drops timings of other GPUs."""
+        """Begins a size's finals on the GPU with this label, and drops timings from other GPUs."""
         self.store.drop_other_gpus(problem, FINALS, gpu)
         self.by_size.pop(problem, None)
         self.gpus[problem] = gpu
 
     def enter(self, timings: Iterable[Timing], gpu_of: Callable[[Problem], str], found: Found) -> None:
-        """Adds timings to the store and to ``found``, those of their process.
+        """Adds timings to the store and to ``found``, the timings of one process.
 
-        A size whose GPU failed is timed anew on another: its timings of the failed GPU are dropped first.
+        If a size moved to another GPU because its own failed, the timings from the failed GPU are dropped first.
         """
         timings = list(timings)
         for problem in {timing.problem for timing in timings}:
@@ -47,18 +47,18 @@ class FinalsTimes:
         self.store.add_timings(timings, FINALS, gpu_of)
 
     def take_moved(self) -> set[Problem]:
-        """The sizes that were begun anew on another GPU since the last call."""
+        """The sizes that were restarted on another GPU since the last call."""
         moved, self._moved = self._moved, set()
         return moved
 
     def stored(self, problem: Problem, process: int, names: Sequence[str]) -> list[Timing]:
-        """The timings that an earlier start of this run stored for a process of a size, if it has one of each name;
-        else none."""
+        """The timings that an earlier start of this run stored for a process of a size; empty unless all names have
+        one."""
         done = [timing for timing in self.store.timings(problem, FINALS) if timing.process == process]
         return done if names and {timing.name for timing in done}.issuperset(names) else []
 
     def enter_again(self, timings: Iterable[Timing], role: Role) -> None:
-        """Adds timings that an earlier start of this run stored, with the role that their process has now."""
+        """Adds timings that an earlier start of this run stored, with the present role of their process."""
         timings = [replace(timing, role=role) for timing in timings]
         for problem, process in {(timing.problem, timing.process) for timing in timings}:
             self.store.set_role(problem, FINALS, role, process)
@@ -71,7 +71,8 @@ class FinalsTimes:
         self.by_size[problem] = [replace(timing, role=role) for timing in self.by_size[problem]]
 
     def drop_the_rest(self, problem: Problem) -> None:
-        """Drops stored processes of a size that are not in ``by_size``: leftovers of earlier starts or finals."""
+        """Drops stored processes of a size that are not in ``by_size``, which are remains of earlier starts or
+        finals."""
         stored = {timing.process for timing in self.store.timings(problem, FINALS)}
         for process in stored - {timing.process for timing in self.by_size.get(problem, ())}:
             self.store.drop_process(problem, FINALS, process)

@@ -1,4 +1,4 @@
-"""The configurations of ``--update`` in a run's store: its file may be the one that the run itself rewrites."""
+"""Stores the configurations of ``--update`` with the run, because the run may overwrite the file that has them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Served = Mapping[Problem, Mapping[str, Config]]
 
 
 def read(path: Path) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Config]]]:
-    """(the configurations of a results file by problem; what it has for servers, by problem and server).
+    """(configurations of a results file by problem, configurations for servers by problem and server).
 
-    Of several rows of a problem the first counts. Raises UserError.
+    If a problem has several rows, the first one is used. Raises UserError.
     """
     older: dict[Problem, Config] = {}
     served: dict[Problem, dict[str, Config]] = {}
@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Con
 
 
 def keep(store: Store, older: Mapping[Problem, Config], served: Served) -> None:
-    """Stores the configurations as they are when the run begins. served: by problem and server."""
+    """Stores the configurations at the start of the run. served: by problem and server."""
     flat = [[p.to_dict(), name, config.to_dict()] for p, one in served.items() for name, config in one.items()]
     store.set_fact(SERVED_FACT, flat)
     store.set_fact(FACT, [[problem.to_dict(), config.to_dict()] for problem, config in older.items()])

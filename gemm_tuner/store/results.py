@@ -1,6 +1,6 @@
-"""The results file: a header and one row per size. docs/results_format.md describes it for users.
+"""Reads and writes results files: a header and one row per size. docs/results_format.md describes the format.
 
-``gemm.size_rows`` defines and checks what a row may hold, so that a results file is a size file, too.
+``gemm.size_rows`` defines and validates rows, so a results file can also be used as a size file.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _PREAMBLE = "# Written by tune_gemm.py; docs/results_format.md explains the fiel
 
 @dataclass(frozen=True)
 class Header:
-    """Where and how the rows were measured; every field is written, an unknown one as an empty string.
+    """Where and how the rows were measured. Every field is written; unknown ones as an empty string.
 
     date:       ISO 8601, UTC, such as 2026-01-31T12:00:00Z.
     arch:       such as sm_90 or gfx942.
-    num_sms:    multiprocessors (NVIDIA) or compute units (AMD) that the kernels could use; 0 without a GPU.
-    init_type:  how the inputs were filled.
+    num_sms:    number of multiprocessors (NVIDIA) or compute units (AMD) that kernels could use; 0 without a GPU.
+    init_type:  how the operands were filled.
     l2:         state of the L2 cache before a timed launch: flushed, rotating, warm.
     source:     measured, replayed or predicted.
-    run:        the run's folder, which holds its tables: ``run_reference``.
+    run:        the run's folder, which contains its tables; see ``run_reference``.
     """
 
     tool_version: str
@@ -63,10 +63,10 @@ class Header:
 
 @dataclass(frozen=True)
 class Results:
-    """A results file as read: ``header`` has the fields of Header that the file gives.
+    """The content of a results file. header: the fields of Header that the file has.
 
-    without_config:  the sizes that ended without a config, each with the reason.
-    earlier_headers: those of the runs that rows with kept_from are from, identified by date.
+    without_config:  (size without a configuration, reason).
+    earlier_headers: headers of the runs of rows with kept_from, identified by date.
     """
 
     header: dict[str, str | int]
@@ -80,7 +80,7 @@ class Results:
         return next((one for one in self.earlier_headers if one.get("date") == date), self.header)
 
     def source_of(self, row: Row) -> str:
-        """measured, replayed or predicted: the row's own, else that of its run; empty when neither says."""
+        """measured, replayed or predicted: from the row, else from the header of its run; "" if neither has it."""
         return str(row.facts.get("source", self.header_of(row).get("source", "")))
 
 
@@ -91,10 +91,11 @@ def write_rows(
     failures: Iterable[tuple[Problem, str]],
     earlier_headers: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write a results file, whole or not at all, of rows as ``choice_row`` makes them, or as an older file holds them.
+    """Write a results file atomically. rows: from ``choice_row``, or raw rows of an older file.
 
-    failures: the sizes without a config, each with the reason; written, so that no size vanishes.
-    earlier_headers: those of the runs that rows with kept_from are from. Raises EnvironmentFault, ValueError.
+    failures:        (size without a configuration, reason); written so that no size is lost.
+    earlier_headers: headers of the runs of rows with kept_from.
+    Raises EnvironmentFault and ValueError.
     """
     document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
@@ -107,7 +108,7 @@ def write_rows(
 
 
 def read(path: str | os.PathLike[str]) -> Results:
-    """Read a results file, strictly: an unknown key or a wrong type anywhere raises UserError."""
+    """Read a results file. Raises UserError for any unknown key or wrong type."""
     document = document_of(load_file(path, "results file"), Defaults())
     where = printable(path)
     if not document.is_results:
@@ -125,7 +126,7 @@ def read(path: str | os.PathLike[str]) -> Results:
 
 
 def _header(raw: object, where: str) -> dict[str, str | int]:
-    if isinstance(raw, dict):  # not every version wrote every field
+    if isinstance(raw, dict):  # earlier versions did not write every field
         blank = {field.name: 0 if field.type == "Count" else "" for field in dataclasses.fields(Header)}
         record_of(Header, {**blank, **raw}, where)
         return dict(raw)
@@ -133,25 +134,25 @@ def _header(raw: object, where: str) -> dict[str, str | int]:
 
 
 def run_reference(results_path: str | os.PathLike[str], folder: Path) -> str:
-    """A run's folder as a results file's header names it: relative to the file's folder where it lies in that or
-    below, so that both can be moved together; else absolute."""
+    """The run's folder for a results file's header: relative if it is at or below the file's folder, so that both can
+    be moved together; else absolute."""
     home, folder = Path(results_path).parent.resolve(), folder.resolve()
     return (folder.relative_to(home) if folder.is_relative_to(home) else folder).as_posix()
 
 
 def run_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path | None:
-    """The folder of the run that wrote a results file, which may be gone; None where the header does not name one."""
+    """The folder of the run that wrote a results file, which may not exist any more; None if the header has none."""
     named = header.get("run")
     return Path(results_path).parent / str(named) if named else None
 
 
 def size_keys(problem: Problem) -> dict[str, Any]:
-    """The keys of a row that say which problem it is for. Raises ValueError for one that would not read again."""
+    """The keys of a row that identify its problem. Raises ValueError for a problem that could not be read back."""
     return workload_of(problem.kind).row(problem)
 
 
 def choice_row(choice: Choice) -> dict[str, Any]:
-    """The row of a choice: problem, config, what is known of it. A predicted one has no measured field."""
+    """The row of a choice: problem, configuration and results. The row of a predicted choice has no measured fields."""
     if choice.source not in SOURCES:
         raise ValueError(f"source {choice.source!r} is not one of {SOURCES}")
     if not 0 < choice.median_us < math.inf:
@@ -192,7 +193,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of a configuration's field as YAML holds it; numpy's integers become Python's."""
+    """A field's value for YAML; numpy integers become Python integers."""
     return list(value) if isinstance(value, tuple) else value if isinstance(value, (bool, str)) else int(value)
 
 

@@ -1,8 +1,8 @@
-"""The results file of a run while it grows: rows are merged by problem with those that are in it already.
+"""Writes a run's results file while the run proceeds, merging its rows by problem with those already in the file.
 
-No row is lost: what the file held stays until this run has a new row for the same problem. The rows of this run are in
-its store; the file is replaced at most every few seconds, so that settling a size costs the same however many
-there are.
+No row is lost: an existing row stays until this run has a new one for the same problem. The rows of this run are safe
+in its store. The file is rewritten at most every few seconds, so that the cost per finished size does not grow with
+their number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemm_tuner.store.results import Header, Row
 from gemm_tuner.system.documents import load_yaml
 from gemm_tuner.system.input_files import printable
 
-# Between two writes lie at least this many seconds, and at least this many times what the last one took.
+# Least time between two writes: this many seconds, and this many times the duration of the last write.
 WRITE_EVERY_S = 5.0
 WRITE_SHARE = 20
 OTHER_FILE = "choose another file to write, or move this one away"
@@ -36,10 +36,10 @@ Rows = Mapping[Problem, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a run says of an earlier row of a problem.
+    """What a run found out about an earlier row of a problem.
 
-    wrong: why, by name, of configurations that it found wrong or unstable.
-    asked: the servers whose best configuration it looked for.
+    wrong: configurations that it found wrong or unstable: name -> reason.
+    asked: the servers for which it searched the best configuration.
     """
 
     wrong: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a results file held before this run: the first row of each problem, as it stands in the file and as read."""
+    """The content of a results file before this run: the first row of each problem, raw (``rows``) and decoded
+    (``read``)."""
 
     header: dict[str, Any] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
@@ -58,9 +59,9 @@ class Earlier:
 
 
 def read_earlier(path: Path) -> Earlier:
-    """The rows of a results file that a run will write to; none where there is no file or an empty one.
+    """The rows of a results file that a run will write to; none for a missing or empty file.
 
-    Raises UserError for a file that is no results file: it would be lost.
+    Raises UserError for a file that is not a results file, because it would be overwritten.
     """
     if not path.exists() or (path.is_file() and path.stat().st_size == 0):
         return Earlier()
@@ -74,13 +75,13 @@ def read_earlier(path: Path) -> Earlier:
     read: dict[Problem, Row] = {}
     for row, item in zip(found.rows, raw["configs"], strict=True):
         read.setdefault(row.problem, row)
-        # As this version writes it: an older format says less of how a row was checked.
+        # Converted to this version's format; older formats say less about how a row was checked.
         rows.setdefault(row.problem, {**item, **({"verified": row.verified.scalar} if "verified" in item else {})})
     return Earlier(found.header, rows, read, dict(found.without_config), found.earlier_headers)
 
 
 def require_same_device(path: Path, earlier: Earlier, name: str, arch: str) -> None:
-    """Raises UserError when the file's rows are of another GPU: one header cannot stand for both."""
+    """Raises UserError if the file's rows are from another GPU, because a file has one header."""
     header = earlier.header
     if not earlier.rows:
         return
@@ -96,8 +97,7 @@ def require_same_device(path: Path, earlier: Earlier, name: str, arch: str) -> N
 
 
 def require_none_lost(path: Path, problems: Iterable[Problem]) -> None:
-    """For a file that is not merged but written anew. Raises UserError where rows of other problems would be
-    lost."""
+    """Raises UserError if writing the file anew, without merging, would lose rows of other problems."""
     earlier = read_earlier(path)
     lost = set(earlier.rows) - set(problems)
     if lost:
@@ -106,14 +106,14 @@ def require_none_lost(path: Path, problems: Iterable[Problem]) -> None:
 
 
 def replaces(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-    """Whether a row takes the place of an older one: a prediction does not take that of a time."""
+    """Whether a new row replaces an older one; a predicted row does not replace a measured one."""
     return old is None or new.get("source") != "predicted" or old.get("source") in (None, "predicted")
 
 
 def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Container[str], date: str) -> dict[str, Any]:
-    """A row with what an older one of the same problem served to consumers that this run was not asked about.
+    """A new row, with entries of the older row for consumers that are not among this run's --serve.
 
-    date: of the run that the older row is from, unless it says otherwise.
+    date: of the run that wrote the older row, unless the row has a date.
     """
     if old is None:
         return new
@@ -127,9 +127,9 @@ def with_served(new: dict[str, Any], old: Mapping[str, Any] | None, asked: Conta
 
 
 def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> dict[str, Any]:
-    """An earlier row with what this run found of its configurations. wrong: why, by configuration.
+    """An earlier row, updated with this run's findings. wrong: reason by configuration.
 
-    A row whose configuration is wrong becomes unverified and says why; a server's wrong entry is removed.
+    A row whose configuration is wrong becomes unverified, with the reason; a wrong entry for a server is removed.
     """
     row = dict(old)
     if read.config is not None and read.config.name in wrong:
@@ -143,8 +143,8 @@ def without_wrong(old: dict[str, Any], read: Row, wrong: Mapping[str, str]) -> d
 
 
 def judged(earlier: Earlier, judgements: Mapping[Problem, Judgement], source: str) -> Rows:
-    """The earlier rows with what this run found of them. source: of this run; what the interpreter says of a row that
-    was checked on a GPU changes nothing."""
+    """The earlier rows, updated with this run's findings. source: of this run; a check in the interpreter does not
+    change a row that was checked on a GPU."""
     return {
         problem: without_wrong(row, earlier.read[problem], judgements[problem].wrong)
         if problem in judgements and (source != "predicted" or row.get("source") == "predicted")
@@ -161,12 +161,12 @@ def merge(
     failed: Mapping[Problem, str],
     judgements: Mapping[Problem, Judgement],
 ) -> dict[str, Any]:
-    """The parts of a results file: earlier rows, each replaced by this run's for the same problem.
+    """The content of a results file: the earlier rows, replaced by this run's rows for the same problems.
 
-    order: this run's problems. They take the places that any of them have in the file, in this order, and the rest
-    follows at the end. A row that stays says when it was found (kept_from), and the header of that date is kept.
-    Where this run has no row to give, the file's header stays that of its rows.
-    judgements: what this run says of the earlier rows.
+    order: this run's problems. They fill the places that any of them had in the file, in this order; the rest is
+    appended. Rows that stay get the date of their run (kept_from), whose header is kept. If this run has no row,
+    the file's header stays.
+    judgements: this run's findings about the earlier rows.
     """
     old = judged(earlier, judgements, header["source"])
     new = {problem: rows[problem] for problem in order if problem in rows}
@@ -196,13 +196,13 @@ def merge(
 
 
 class ResultsFile:
-    """``path`` while a run settles its sizes. ``order``: the run's problems.
+    """The results file at ``path`` during a run. order: the run's problems.
 
-    Not for several threads. Another process may write to the same path: each merges what the other has written.
+    Not thread-safe. Several processes may write to the same path; each merges the rows of the others.
     """
 
     def __init__(self, path: Path, order: Iterable[Problem], clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises UserError for a file that is there and is no results file."""
+        """Raises UserError if the file exists and is not a results file."""
         self.path, self._order, self._clock = path, tuple(order), clock
         self.earlier = read_earlier(path)
         self._seen = _state(path)
@@ -214,7 +214,7 @@ class ResultsFile:
     def record_outcome(
         self, problem: Problem, choice: Choice | None, reason: str = "", judgement: Judgement | None = None
     ) -> None:
-        """Takes a size's outcome. Raises ValueError for a choice that no row can hold."""
+        """Adds the outcome of a size. Raises ValueError for a choice that cannot be written as a row."""
         self._judgements[problem] = judgement or Judgement()
         if choice is not None:
             self._rows[problem] = results.choice_row(choice)
@@ -223,13 +223,13 @@ class ResultsFile:
         self._is_behind = True
 
     def write_when_due(self, header: Header) -> None:
-        """Writes if the last time is long enough ago."""
+        """Writes the file if the last write was long enough ago."""
         if self._clock() >= self._next_write:
             self.write(header)
 
     def write(self, header: Header) -> None:
-        """Writes what the file lacks. Raises EnvironmentFault when it cannot be written, UserError when it has become
-        one of another GPU meanwhile, or no results file."""
+        """Writes rows that the file does not have yet. Raises EnvironmentFault if it cannot be written, and UserError
+        if it has meanwhile been replaced by another GPU's, or by something that is not a results file."""
         if not self._is_behind:
             return
         begun = self._clock()
@@ -248,7 +248,7 @@ class ResultsFile:
         self._next_write = ended + max(WRITE_EVERY_S, WRITE_SHARE * (ended - begun))
 
     def kept_instead(self) -> dict[Problem, str]:
-        """The sizes of this run whose earlier row stays, and why."""
+        """The sizes of this run whose earlier row stays, with the reason."""
         kept = {problem: reason for problem, reason in self._failed.items() if problem in self.earlier.rows}
         for problem, row in self._rows.items():
             if not replaces(row, self.earlier.rows.get(problem)):
@@ -257,7 +257,7 @@ class ResultsFile:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Inode, time of change (ns) and size (bytes) of the file at a path, which differ for another one."""
+    """Inode, modification time (ns) and size (bytes) of the file, to detect changes."""
     with contextlib.suppress(OSError):
         found = path.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
@@ -266,7 +266,7 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Holds an advisory lock on a folder, where the file system has such locks."""
+    """Holds an advisory lock on a folder, if the file system supports it."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError:

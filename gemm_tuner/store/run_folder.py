@@ -1,4 +1,4 @@
-"""Where a run keeps its files."""
+"""The folder of a run and the files in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STAMP_CHARS = len("20260131-235959")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """root: this run's folder. scripts: the generated kernels. cache: compiled kernels, shared by a user's runs."""
+    """root: the run's folder. scripts: folder of the generated kernels. cache: compiled kernels, shared by all runs of
+    the user."""
 
     root: Path
     scripts: Path
@@ -25,12 +26,12 @@ class RunFolder:
 
     @property
     def raw(self) -> Path:
-        """Plans, journals, logs and the profiler's own output."""
+        """The folder of plans, journals, logs and profiler output."""
         return self.root / "raw"
 
     @property
     def tables(self) -> Path:
-        """One table per size, of all configurations that the rules kept."""
+        """The folder with one table per size, of all configurations that the rules keep."""
         return self.root / "configs"
 
     @property
@@ -38,18 +39,18 @@ class RunFolder:
         return self.root / STORE_FILE
 
     def results_path(self, asked: Path | None) -> Path:
-        """The results file: the one asked for, else in this folder."""
+        """The results file: ``asked`` if given, else in this folder."""
         return asked or self.root / "tuned.yaml"
 
     def stage(self, name: str) -> Path:
-        """The folder of one more stage, numbered in the order they ran."""
+        """A new folder for the next stage; stages are numbered in the order they run."""
         numbers = [int(path.name.partition("-")[0]) for path in self.raw.glob("[0-9]*-*") if path.is_dir()]
         path = self.raw / f"{max(numbers, default=-1) + 1:02d}-{name}"
         path.mkdir(parents=True)
         return path
 
     def make(self) -> None:
-        """Makes what is not there yet. Raises EnvironmentFault when that cannot be written."""
+        """Creates missing folders. Raises EnvironmentFault if that fails."""
         try:
             for path in (self.raw, self.tables, self.scripts, self.cache):
                 path.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ class RunFolder:
             raise EnvironmentFault(f"cannot make a folder: {error.strerror}", where=str(where), hint=hint) from error
 
     def tidy(self, *, keep: bool) -> None:
-        """Removes raw output and scripts, which only debugging needs, unless ``keep``."""
+        """Removes raw output and scripts, which are only needed for debugging, unless ``keep``."""
         if not keep:
             shutil.rmtree(self.raw, ignore_errors=True)
             shutil.rmtree(self.scripts, ignore_errors=True)
@@ -74,12 +75,12 @@ def _named(output_dir: Path, name: str, cache_name: str) -> RunFolder:
 
 
 def create(output_dir: Path, key: str, cache_name: str) -> RunFolder:
-    """A new folder under output_dir, and one of the same name for the scripts: under generated/, the project's own
-    folder, where output_dir is the default, else under output_dir/generated/.
+    """Creates a folder below output_dir, and one of the same name for the scripts: below generated/ if output_dir is
+    the default, else below output_dir/generated/.
 
-    key: names what the run tunes, so that the same command finds it again. cache_name: of the cache of compiled
-    kernels. Raises EnvironmentFault when either
-    cannot be written.
+    key:        identifies what the run tunes, so that the same command finds the run again.
+    cache_name: name of the cache of compiled kernels.
+    Raises EnvironmentFault if a folder cannot be written.
     """
     stamp, count = time.strftime("%Y%m%d-%H%M%S"), 0
     while (output_dir / f"{stamp}{f'-{count}' if count else ''}-{key}").exists():
@@ -90,8 +91,8 @@ def create(output_dir: Path, key: str, cache_name: str) -> RunFolder:
 
 
 def find(output_dir: Path, key: str, cache_name: str) -> RunFolder | None:
-    """The newest run of this key that has a store, else None."""
+    """The newest run with this key that has a store; None without any."""
     names = (path.parent.name for path in output_dir.glob(f"*-{key}/{STORE_FILE}"))
-    # A second run within one second has -1 behind its time stamp.
+    # A second run within the same second gets the suffix -1.
     found = sorted(names, key=lambda name: (name[:STAMP_CHARS], len(name), name))
     return _named(output_dir, found[-1], cache_name) if found else None

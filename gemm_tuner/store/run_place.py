@@ -1,4 +1,4 @@
-"""Where a run lies, from what a person gives: its folder, its run.json or a results file that it wrote."""
+"""Finds a run from a path that the user gives: its folder, its run.json, or a results file that it wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS_FILE = "tuned.yaml"
 
 
 def run_folder(path: Path) -> Path:
-    """The folder of a run, which holds run.json. Raises UserError when there is none to be found."""
+    """The folder of a run, which contains run.json. Raises UserError if none is found."""
     if path.is_dir():
         return path if (path / RUN_FILE).is_file() else _refuse_folder(path)
     if path.name == RUN_FILE and path.is_file():
@@ -35,7 +35,7 @@ def run_folder(path: Path) -> Path:
 
 
 def results_file(path: Path) -> Path:
-    """A results file as it is given, or that of a run's folder. Raises UserError for a folder without one."""
+    """The results file: ``path`` itself, or that of a run's folder. Raises UserError for a folder without one."""
     if not path.is_dir():
         return path
     if not (path / RUN_FILE).is_file():
@@ -44,13 +44,13 @@ def results_file(path: Path) -> Path:
     for found in (path / RESULTS_FILE, path / wrote.name):
         if found.is_file():
             return found
-    if wrote.is_file() and _is_of(wrote, path):  # where the command ran in this folder, another file may have its name
+    if wrote.is_file() and _is_of(wrote, path):  # relative to this folder, another file may have the same name
         return wrote
     raise UserError("holds no results file", where=printable(path), accepted=f"the file that the run wrote, {wrote}")
 
 
 def results_of_run(folder: Path) -> Results | None:
-    """The results file of a run; None where it is gone."""
+    """The results file of a run; None if it does not exist any more."""
     try:
         return results.read(results_file(folder))
     except UserError:
@@ -58,7 +58,7 @@ def results_of_run(folder: Path) -> Results | None:
 
 
 def _is_of(file: Path, folder: Path) -> bool:
-    """Whether a results file names this folder as that of its run."""
+    """Whether a results file names this folder as its run's."""
     named = results.run_folder(file, results.read(file).header)
     return named is not None and named.resolve() == folder.resolve()
 
@@ -71,7 +71,7 @@ def _refuse_folder(path: Path) -> Path:
 
 
 def accepted(near: Path) -> str:
-    """What is accepted in place of a folder without a run, with the newest run below it as an example."""
+    """What is accepted instead of a folder without a run, with the newest run below it as an example."""
     runs = sorted(found.parent for found in near.glob(f"*/{RUN_FILE}"))
     example = printable(runs[-1]) if runs else "results/20260131-120000-1a2b"
     return f"a run's folder, such as {example}, or a results file that names its run"

@@ -1,7 +1,7 @@
-"""``run.json``: what a run did, for those who read it later: reports, comparisons, people.
+"""``run.json``: the record of what a run did, for reports, comparisons and people.
 
-Beside it in the run's folder lie tuned.yaml (the results, unless --output says otherwise)
-and configs/<size>.csv.gz (every configuration that the rules kept, and what became of it).
+The run's folder also has tuned.yaml (the results, unless --output names another file) and configs/<size>.csv.gz (every
+configuration that the rules keep, with its status and times).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ MAX_TABLE_BYTES = 256 * 2**20
 class Final:
     """One finalist of a size; the vendor library's name is ``torch.mm``.
 
-    samples_us: kernel times of the processes that publish, in the order they were taken; sample i of every finalist of
-                a size was taken in round i.
-    us:         the time that is reported, estimated from them; low_us, high_us: its 95 % interval over processes, None
-                for a single one. A record of an earlier version has none of these.
-    processes:  of the finals in which it ran. spread_pct: how far its times in them lay apart, percent of the least.
+    samples_us: kernel times in the publishing processes, in order; sample i of every finalist of a size is from round
+                i.
+    us:         the reported time, estimated from the samples. low_us, high_us: its 95 % interval over processes; None
+                for a single process. Records of earlier versions have none of these.
+    processes:  number of finals processes that ran it. spread_pct: spread of its times in these, percent of the least.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Final:
 
     @property
     def time_us(self) -> float:
-        """The time that is reported; of an earlier version's record the median of the samples."""
+        """The reported time; for a record of an earlier version the median of the samples."""
         return median(self.samples_us) if self.us is None else self.us
 
     @property
@@ -65,7 +65,7 @@ class Final:
 
 
 class FunnelStep(TypedDict):
-    """A rule, and how many configurations it cut and left."""
+    """A rule, the number of configurations that it rejected, and the number that remained."""
 
     rule: str
     kind: str
@@ -78,13 +78,13 @@ class FunnelStep(TypedDict):
 class SizeRecord:
     """One size of a run.
 
-    total:      configurations of the space.
-    funnel:     the rules that cut some, in order.
-    counts:     how many configurations ended in each status; the sum is ``total``.
-    roofline_us: the least time that the device's datasheet allows.
+    total:      number of configurations in the space.
+    funnel:     the rules that rejected some, in order.
+    counts:     number of configurations with each status; the sum is ``total``.
+    roofline_us: lower bound of the time from the device's data sheet.
     chosen:     name of the chosen configuration, or "" with the reason in ``failure``.
-    served:     by server what the results file's row holds for it.
-    overruled:  finalists that came before the chosen one and were passed over, each with the reason.
+    served:     for each server, its entry in the results file's row.
+    overruled:  finalists that ranked before the chosen one and were rejected, with the reason.
     """
 
     problem: Problem
@@ -104,15 +104,21 @@ class SizeRecord:
 
     @property
     def winner(self) -> Final | None:
-        """The chosen configuration in the finals; None where it was in none."""
+        """The chosen configuration's finals; None if it was not in the finals."""
         return next((final for final in self.finals if final.name == self.chosen and final.samples_us), None)
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run. ``header`` is the results file's; ``stages`` maps a stage's name to its wall seconds; ``facts``
-    holds counts such as 'kernels compiled'; ``device`` the Device's fields; ``notes`` what else a reader must know,
-    such as the noise floor and the GPU's clocks; ``rules`` names all rules in the order in which they are asked."""
+    """A run.
+
+    header: that of the results file.
+    device: fields of the Device.
+    stages: wall time of each stage, seconds.
+    facts:  counts, such as 'kernels compiled'.
+    notes:  other information about the measurement, such as the noise floor and the GPU's clocks.
+    rules:  names of all rules, in the order in which they are applied.
+    """
 
     command: tuple[str, ...]
     seconds: Finite
@@ -127,7 +133,7 @@ class RunRecord:
 
 
 def write(folder: Path, record: RunRecord) -> Path:
-    """Writes ``run.json`` into a run's folder, whole or not at all."""
+    """Writes ``run.json`` into a run's folder atomically."""
     row = dataclasses.asdict(record)
     for size, of in zip(row["sizes"], record.sizes, strict=True):
         size["problem"] = of.problem.to_dict()
@@ -137,7 +143,7 @@ def write(folder: Path, record: RunRecord) -> Path:
 
 
 def read(folder: Path) -> RunRecord:
-    """Reads a run's folder. Raises UserError when there is no run in it that can be read, or one of another version."""
+    """Reads the record in a run's folder. Raises UserError if it is missing, unreadable, or of another version."""
     path = folder / RUN_FILE
     try:
         row = load_json(path, "run's record")
@@ -155,15 +161,17 @@ def read(folder: Path) -> RunRecord:
 
 
 def tables_folder(results_path: str | os.PathLike[str], header: Mapping[str, str | int]) -> Path:
-    """The folder that holds a results file's tables, configs/: the file's own, or that of the run which the header
-    names, which may be gone."""
+    """The folder configs/ with a results file's tables: next to the file, or in the run's folder that the header names,
+    which may not exist any more."""
     home, run = Path(results_path).parent, run_folder(results_path, header)
     return home if run is None or ((home / TABLES).is_dir() and not (run / TABLES).is_dir()) else run
 
 
 def chosen_time(size: SizeRecord, table: pd.DataFrame | None, source: str) -> tuple[float | None, str]:
-    """The time of a size's chosen configuration, us, and where it is from: 'finals', 'screen', 'predicted', or '' for
-    none. table: of the size, which is looked at where the record holds no finals. source: the run's."""
+    """(time of a size's chosen configuration in us, its origin: 'finals', 'screen', 'predicted', or '' for none).
+
+    table: the size's table, used if the record has no finals. source: of the run.
+    """
     if size.winner is not None:
         return size.winner.time_us, "finals"
     if table is None or not size.chosen or "name" not in table:
@@ -177,12 +185,12 @@ def chosen_time(size: SizeRecord, table: pd.DataFrame | None, source: str) -> tu
 
 
 def positive(cell: object) -> float | None:
-    """A cell of a table or a fact of a row as a time; None unless it is a finite number above 0."""
+    """A table cell or row value as a time; None unless it is a finite number above 0."""
     return float(cell) if isinstance(cell, (int, float)) and 0 < cell < math.inf else None
 
 
 def read_table(folder: Path, key: str) -> pd.DataFrame:
-    """The table of a size's kept configurations. Raises UserError when it is not there or cannot be read."""
+    """The table of a size's configurations. Raises UserError if it is missing or cannot be read."""
     path = folder / TABLES / f"{key}.csv.gz"
     if Path(key).name != key:
         raise UserError(f"{show(key)} is no size's name", where=str(folder))

@@ -1,4 +1,4 @@
-"""Reads the configurations that a run timed for a size from the run's table."""
+"""Reads the timed configurations of a size from a run's table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COLUMNS = ("name", "status", "finals_us", "screen_us", *CONFIG_FIELDS)
 class TimedConfig:
     """A configuration with status ok at a size.
 
-    finals_us, screen_us: medians in microseconds; None where it was not a finalist, or not screened. Not both are None.
-    samples: number of calls behind ``time_us``; 0 where the table does not say.
+    finals_us, screen_us: medians in microseconds; None if it was not in that stage. At least one of them is not None.
+    samples: number of calls behind ``time_us``; 0 if unknown.
     """
 
     config: Config
@@ -37,13 +37,13 @@ class TimedConfig:
 
     @property
     def time_us(self) -> float:
-        """The median of the finals where it was a finalist, else of the screening."""
+        """The median of the finals if it was a finalist, else of the screening."""
         time_us = self.screen_us if self.finals_us is None else self.finals_us
         assert time_us is not None
         return time_us
 
     def slower_than(self, other: TimedConfig) -> float:
-        """Share by which it is slower than another, from a stage that timed both where there is one: clocks differ
+        """By which share it is slower than ``other``, from a stage that timed both if possible, because clocks differ
         between screening and finals."""
         if self.finals_us and other.finals_us:
             return self.finals_us / other.finals_us - 1
@@ -53,10 +53,10 @@ class TimedConfig:
 
 
 def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
-    """By name, the configurations with status ok and a time in the table of a size.
+    """The configurations with status ok and a time in the table of a size, by name.
 
-    folder: the run's. chosen: a name that the table must contain; else it belongs to another run.
-    Raises UserError when there is no such table, or when it does not contain ``chosen``.
+    folder: of the run. chosen: a name that the table must contain, to detect a table of another run.
+    Raises UserError if there is no such table, or if it does not contain ``chosen``.
     """
     timed: dict[str, TimedConfig] = {}
     for config, row in _ok_rows(folder, key, chosen, _COLUMNS):
@@ -69,7 +69,7 @@ def read_timings(folder: Path, key: str, chosen: str) -> dict[str, TimedConfig]:
 
 
 def read_predictions(folder: Path, key: str, chosen: str) -> list[tuple[Config, float]]:
-    """(config, predicted microseconds) of what a run without a GPU compiled for a size, fastest first.
+    """(configuration, predicted time in us) of those that a run without a GPU compiled for a size, fastest first.
 
     Raises UserError as ``read_timings`` does.
     """
@@ -96,5 +96,5 @@ def _ok_rows(folder: Path, key: str, chosen: str, columns: Sequence[str]) -> Ite
 
 
 def _integral(value: Any) -> Any:
-    """A cell as ``config_of`` takes it: pandas reads whole numbers as floats where a column has a gap."""
+    """A cell for ``config_of``; pandas reads integers as floats in columns with missing values."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

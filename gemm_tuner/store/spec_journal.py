@@ -1,4 +1,4 @@
-"""What a spec's runs gave, one JSON line a run, written as it is known; a run that is killed goes on from it."""
+"""The results of a spec's program runs, one JSON line per program run, from which a killed command resumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCREEN, FINALS = "screen", "finals"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """key: of ``kernels.identity``. number: which of the runs of a stage."""
+    """The result of one program run. key: from ``kernels.identity``. number: index among the runs of the stage."""
 
     key: str
     stage: str
@@ -30,16 +30,16 @@ class Line:
 
 
 def folder_of(spec: ProgramSpec, output_dir: Path) -> Path:
-    """Where the runs of a spec file are kept: one folder a file."""
+    """The folder for the results of a spec file."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", spec.name)[:60]
     return output_dir / f"spec-{name}-{hashlib.sha256(str(spec.path.resolve()).encode()).hexdigest()[:8]}"
 
 
 class SpecJournal:
-    """The journal of a folder, which this process alone writes until ``close``."""
+    """The journal of a folder. The process holds the folder's lock until ``close``."""
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
-        """Raises EnvironmentFault when the folder cannot be made, or another process has it."""
+        """Raises EnvironmentFault if the folder cannot be created, or another process holds its lock."""
         self.path = folder / FILE
         try:
             self.builds.mkdir(parents=True, exist_ok=True)
@@ -56,17 +56,17 @@ class SpecJournal:
 
     @property
     def builds(self) -> Path:
-        """Where {out} of build lines is."""
+        """The folder for {out} of build command lines."""
         return (self.path.parent / "build").resolve()
 
     def known(self, key: str, stage: str, number: int) -> Outcome | None:
-        """What an earlier start has found; two like combinations of one run are run twice."""
+        """The outcome that an earlier start has found; None for none."""
         return self._known.get((key, stage, number))
 
     def add(self, line: Line) -> None:
-        """Raises CannotWrite for a full disk."""
+        """Appends an outcome. Raises CannotWrite for a full disk."""
         try:
-            with self.path.open("ab") as file:  # a torn line of a killed run ends here
+            with self.path.open("ab") as file:  # the newline terminates an incomplete line of a killed run
                 file.write(b"\n" + msgspec.json.encode(line) + b"\n")
         except OSError as error:
             raise CannotWrite(f"cannot be written: {error.strerror}", where=str(self.path), hint=FREE_SPACE) from None
@@ -76,7 +76,7 @@ class SpecJournal:
 
 
 def _read(path: Path) -> list[Line]:
-    """The lines that are whole: of a tuner that was killed the last may not be."""
+    """The complete lines; the last one may be incomplete after a kill."""
     if not path.exists():
         return []
     lines = []

@@ -1,6 +1,6 @@
-"""The results of a run, stored as soon as they are known: SQLite in WAL mode, ``run.sqlite`` in the run's folder.
+"""Stores the results of a run as soon as they are known, in ``run.sqlite`` (SQLite in WAL mode) in the run's folder.
 
-A process that is killed at any moment leaves a store with everything up to its last commit.
+If the process is killed at any moment, the store has everything up to the last commit.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gemm_tuner.store.leases import Leases
 
 STORE_FILE = "run.sqlite"
 FORMAT_VERSION = "5"
-# Fact: how many kernels the run has asked for so far.
+# Name of a fact: the number of kernels that the run has requested so far.
 KERNELS_WANTED = "kernels wanted"
 
-# Script.kernel_sha, kernel symbol, specialization: what one compile is for, whatever folder the script lies in.
+# (Script.kernel_sha, kernel symbol, specialization) identifies a binary.
 BinaryKey = tuple[str, str, str]
 
 SCHEMA = """
@@ -44,18 +44,18 @@ CREATE TABLE IF NOT EXISTS settled (size TEXT PRIMARY KEY, name TEXT, reason TEX
 """
 
 
-# Words of SQLite for a store that another process is writing to, and for one whose bytes are not what was written.
+# In SQLite's messages if another process is writing to the store, and if the file is damaged.
 LOCKED = ("locked", "busy")
 DAMAGED = ("malformed", "not a database", "no such table", "no such column", "decode")
 START_ANEW = "--fresh starts a new run; compiled kernels and the results file are not lost"
 
 
 class StoreFault(CannotWrite):
-    """The store cannot be read or written. As with a full disk, no GPU and no configuration is at fault."""
+    """The store cannot be read or written; neither a GPU nor a configuration is at fault."""
 
 
 def fault_of(error: Exception, path: Path) -> StoreFault:
-    """The error to report for an error of SQLite, or for a row that is not as it was written."""
+    """The StoreFault for an error of SQLite, or for a row that cannot be decoded."""
     words = str(error)
     if isinstance(error, sqlite3.OperationalError) and any(word in words for word in LOCKED):
         hint = "end that process or wait for it, then start the same command again: it goes on where it was"
@@ -66,21 +66,23 @@ def fault_of(error: Exception, path: Path) -> StoreFault:
 
 
 class Store:
-    """All methods may be called from any thread; each returns when its rows are committed.
+    """The store of a run. All methods are thread-safe, and return after their rows are committed.
 
-    All raise StoreFault for a store that is damaged, that another process has locked, or that cannot be written.
-    The last reference closes it, if ``close`` has not.
+    All raise StoreFault if the store is damaged, locked by another process, or cannot be written. It is closed by
+    ``close``, else when the last reference is gone.
     """
 
     def __init__(self, path: Path, wait_s: float = 30.0) -> None:
-        """Opens or makes the store. wait_s: for another process that has it locked."""
+        """Opens or creates the store. wait_s: time to wait for another process's lock, seconds."""
         self.path = path
         self._lock = threading.RLock()
         try:
             self._base = sqlite3.connect(path, check_same_thread=False, timeout=wait_s)
-            weakref.finalize(self, self._base.close)  # also of one that cannot be read below
+            weakref.finalize(
+                self, self._base.close
+            )  # registered first, so that it is also closed if reading fails below
             self._base.execute("PRAGMA journal_mode=WAL")
-            # A commit survives a kill of the process; a crash of the machine can cost the last commits.
+            # A commit survives a kill of the process; a crash of the machine can lose the last commits.
             self._base.execute("PRAGMA synchronous=NORMAL")
             with self._base:
                 self._base.executescript(SCHEMA)
@@ -105,7 +107,7 @@ class Store:
     def _rows(
         self, query: str, values: tuple[Any, ...] = (), decode: Callable[..., Any] = lambda *row: row
     ) -> list[Any]:
-        """What ``decode`` makes of the columns of each row. An error of it means a row that is damaged."""
+        """The decoded rows. decode: called with the columns of each row; an error in it means a damaged row."""
         try:
             with self._lock:
                 rows = self._base.execute(query, values).fetchall()
@@ -114,7 +116,7 @@ class Store:
             raise fault_of(error, self.path) from error
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Facts are JSON values: the run's fingerprint, its state, what was spent."""
+        """Sets a fact, a JSON value such as the run's fingerprint or state."""
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
     def drop_fact(self, name: str) -> None:
@@ -125,16 +127,17 @@ class Store:
         return values[0] if values else default
 
     def add_compiles(self, results: Mapping[BinaryKey, CompileResult], cache: str = "") -> None:
-        """cache: identity of the folder that the binaries are in."""
+        """Adds compile results. cache: identity of the cache folder that contains the binaries."""
         rows = [(*key, json.dumps({**asdict(result), "cache": cache})) for key, result in results.items()]
         self._write("INSERT OR REPLACE INTO compiles VALUES (?, ?, ?, ?)", rows)
 
     def num_compiles(self) -> int:
-        """Kernels that have been compiled, or that cannot be."""
+        """Number of kernels that were compiled or failed to compile."""
         return int(self._rows("SELECT COUNT(*) FROM compiles")[0][0])
 
     def compiles(self, cache: str | None = None) -> dict[BinaryKey, CompileResult]:
-        """All compiles; given a cache, those that need not be compiled again: its own, and failures."""
+        """Compile results: all of them, or with ``cache`` those that need not be compiled again: binaries in this
+        cache, and failures."""
 
         def decode(source: str, symbol: str, specialization: str, text: str) -> tuple[BinaryKey, str, CompileResult]:
             row = json.loads(text)
@@ -148,7 +151,7 @@ class Store:
     def add_timings(
         self, timings: Iterable[Timing], stage: str, gpu_of: Callable[[Problem], str] = lambda _: ""
     ) -> None:
-        """Adds timings of a stage, in their order. gpu_of: label of the GPU that a size is timed on."""
+        """Adds timings of a stage, in order. gpu_of: the label of the GPU that times a size."""
         rows = [
             (
                 *(t.problem.key, t.name, stage, t.status.value, t.message),
@@ -160,17 +163,17 @@ class Store:
         self._write(f"INSERT INTO timings ({columns}) VALUES ({', '.join('?' * 10)})", rows)
 
     def timed_on(self, problem: Problem, stage: str) -> dict[str, int]:
-        """How many timings of a size's stage each GPU has."""
+        """Number of timings of a size's stage by GPU."""
         query = "SELECT gpu, COUNT(*) FROM timings WHERE size = ? AND stage = ? GROUP BY gpu ORDER BY gpu"
         return dict(self._rows(query, (problem.key, stage)))
 
     def drop_other_gpus(self, problem: Problem, stage: str, but: str) -> None:
-        """Deletes the timings of a size's stage that are from another GPU than ``but``."""
+        """Deletes the timings of a size's stage that are not from the GPU ``but``."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND gpu != ?"
         self._write(statement, [(problem.key, stage, but)])
 
     def timings(self, problem: Problem, stage: str) -> list[Timing]:
-        """The timings of a size's stage in the order they came."""
+        """The timings of a size's stage, in the order they were added."""
 
         def decode(name: str, status: str, message: str, samples: str, process: int, role: str, kernels: str) -> Timing:
             of = tuple(json.loads(samples)), message, process, Role(role), tuple(json.loads(kernels))
@@ -181,12 +184,12 @@ class Store:
         return self._rows(query, (problem.key, stage), decode)
 
     def drop_process(self, problem: Problem, stage: str, process: int) -> None:
-        """Deletes what a process timed of a size."""
+        """Deletes the timings of a size from one process."""
         statement = "DELETE FROM timings WHERE size = ? AND stage = ? AND process = ?"
         self._write(statement, [(problem.key, stage, process)])
 
     def set_role(self, problem: Problem, stage: str, role: Role, process: int | None = None) -> None:
-        """Gives a process that timed a size a role; None is all of them."""
+        """Sets the role of a process of a size; None sets it for all processes."""
         statement = "UPDATE timings SET role = ? WHERE size = ? AND stage = ? AND process = ifnull(?, process)"
         self._write(statement, [(role, problem.key, stage, process)])
 
@@ -196,12 +199,12 @@ class Store:
         self._write("DELETE FROM failures WHERE size = ?", [(problem.key,)])
 
     def add_begun(self, running: Iterable[tuple[str, str]]) -> None:
-        """Counts (size, configuration) as running when a process of the run was killed."""
+        """Counts these (size, configuration) as running when a process of the run was killed."""
         statement = "INSERT INTO begun VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET times = times + 1"
         self._write(statement, running)
 
     def begun(self, problem: Problem) -> dict[str, int]:
-        """How often each configuration was running when the run died."""
+        """How often each configuration was running when a process of the run was killed."""
         return dict(self._rows("SELECT name, times FROM begun WHERE size = ?", (problem.key,)))
 
     def add_verdict(self, problem: Problem, verdict: Verdict) -> None:
@@ -219,7 +222,7 @@ class Store:
         return self._rows(query, (problem.key, name), decode)
 
     def add_failure(self, problem: Problem, name: str, status: Status, message: str) -> None:
-        """Stores that a check of a timed configuration failed."""
+        """Stores that the check of a timed configuration could not be completed."""
         self._write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", [(problem.key, name, status.value, message)])
 
     def failures(self, problem: Problem) -> list[tuple[str, Status, str]]:
@@ -227,9 +230,9 @@ class Store:
         return self._rows(query, (problem.key,), lambda name, status, message: (name, Status(status), message))
 
     def checked(self, problem: Problem) -> set[str]:
-        """The configurations of a size whose check is complete: verdicts at two sizes, or a failure."""
+        """The configurations of a size whose check is complete: they have verdicts at two sizes, or a failure."""
 
-        # Not by SQLite's json_extract: errors may be infinite, which is no JSON to it.
+        # SQLite's json_extract cannot be used: errors may be infinite, which is not JSON.
         def decode(name: str, text: str) -> tuple[str, Problem]:
             return name, problem_from_dict(json.loads(text)["problem"])
 
@@ -239,7 +242,7 @@ class Store:
         return complete | {name for name, _, _ in self.failures(problem)}
 
     def keep_state(self, problem: Problem, rows: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores ``SizeState.rows`` of a size when it is settled."""
+        """Stores ``SizeState.rows`` of a finished size."""
         self._write("INSERT OR REPLACE INTO states VALUES (?, ?)", [(problem.key, json.dumps(rows))])
 
     def state_rows(self, problem: Problem) -> dict[str, dict[str, Any]]:
@@ -248,10 +251,10 @@ class Store:
         return found[0] if found else {}
 
     def record_outcome(self, problem: Problem, name: str, reason: str = "") -> None:
-        """Ends a size: the chosen configuration, or "" with the reason."""
+        """Stores the outcome of a size: the chosen configuration, or "" with the reason."""
         self._write("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", [(problem.key, name, reason)])
 
     def settled(self, problem: Problem) -> tuple[str, str] | None:
-        """(name, reason) of a size that has ended, else None."""
+        """(name, reason) of a finished size; None for an unfinished one."""
         rows = self._rows("SELECT name, reason FROM settled WHERE size = ?", (problem.key,))
         return rows[0] if rows else None

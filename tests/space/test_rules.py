@@ -272,9 +272,9 @@ def test_one_configuration_and_the_whole_space_agree(size: tuple[int, int, int],
     """By every rule, for ``count`` configurations at random; for sixty with ``make test-all``."""
     everything, asked = thin_space(arch).columns, problem(*size)
     for rule in BY_NAME.values():
-        whole = prune.ask(rule, everything, asked, device(arch))
+        whole = prune.evaluate(rule, everything, asked, device(arch))
         rows = np.random.default_rng(0).choice(len(whole), count, replace=False)
-        alone = [bool(prune.ask(rule, some_rows(everything, [row]), asked, device(arch))[0]) for row in rows]
+        alone = [bool(prune.evaluate(rule, some_rows(everything, [row]), asked, device(arch))[0]) for row in rows]
         assert alone == whole[rows].tolist(), rule.name
 
 

@@ -1,1 +1,1 @@
-"""What this machine can do for the tuner, what is in the way, and the command that fixes it."""
+"""The ``check`` command: finds problems of this machine, and the commands that fix them."""

@@ -1,4 +1,4 @@
-"""All that is known of the machine, gathered once and judged elsewhere."""
+"""Collects the facts of the machine; ``findings`` evaluates them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HIDING_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A profiler. version: None when it is not installed or does not start."""
+    """A profiler. version: None if it is not installed or does not start."""
 
     name: str
     version: str | None
@@ -36,10 +36,10 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would use. Faults are why it cannot, in words with what to do.
+    """What a run would use. The faults say why it cannot, and what to do.
 
-    arch, backend: what kernels are compiled for. source: measured or predicted.
-    stand_in: says whose space file it is, where the architecture has none.
+    arch, backend: what kernels are compiled for. source: "measured" or "predicted".
+    stand_in: a sentence that names the other architecture whose space file is used; "" for its own.
     """
 
     arch: str
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """machine: as torch sees it. machine_fault: why nothing could be asked. hiding: variables that hide GPUs."""
+    """machine: as torch reports it. machine_fault: why torch could not be queried. hiding: variables that hide GPUs."""
 
     machine: Machine
     machine_fault: str
@@ -66,7 +66,7 @@ class Facts:
 
 
 def gather(output_dir: Path, rules_dir: Path, profiler: str, arch: str) -> Facts:
-    """arch: empty for that of the GPU. Raises nothing for what is wrong with the machine: that is among the facts."""
+    """Collects all facts. Problems of the machine are part of them and are not raised. arch: "" for that of the GPU."""
     machine, fault = Machine((), {}, ""), ""
     try:
         machine = devices.look()
@@ -85,7 +85,7 @@ def gather(output_dir: Path, rules_dir: Path, profiler: str, arch: str) -> Facts
 
 
 def tools() -> tuple[Tool, ...]:
-    """Every profiler that the tuner knows; asks each for its version."""
+    """Every supported profiler with its version."""
     return tuple(
         Tool(one.name, one.version(), tuple(b for b in ("cuda", "hip") if one.supports(b)), one.install_hint)
         for one in profilers.PROFILERS
@@ -93,7 +93,7 @@ def tools() -> tuple[Tool, ...]:
 
 
 def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
-    """What a run on this machine's first GPU would use, or without one."""
+    """What a run would use on the first GPU of this machine, or without a GPU."""
     own = str(machine.gpus[0]["arch"]) if machine.gpus else ""
     wanted = arch or own or devices.DEFAULT_ARCH
     backend = "hip" if wanted.startswith("gfx") else "cuda"
@@ -113,17 +113,23 @@ def plan(machine: Machine, rules_dir: Path, profiler: str, arch: str) -> Plan:
     return Plan(wanted, backend, file, space_fault, tool, tool_fault, source, stand_in)
 
 
-_COMPILERS = ("gcc", "clang", "cc")  # as Triton looks for one
+_COMPILERS = ("gcc", "clang", "cc")  # in the order in which Triton looks for one
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """cores: that this process may use. cpu_limit: of the control group, in cores; None without one.
-    memory_bytes: of the machine; memory_limit_bytes: of the control group; None without one or where unknown.
-    output_folder: the nearest that is there. write_fault: why it cannot be written; empty when it can.
-    compiler: path of the C compiler; empty without one. python_headers: whether Python.h is there.
-    counters_for_root: NVIDIA's driver lets only root profile, and this is not root.
-    foreign: variables in the environment that would change kernels, and are taken out for the run.
+    """Facts of the host.
+
+    cores:              number of cores that this process may use.
+    cpu_limit:          limit of the control group, in cores; None without one.
+    memory_bytes:       memory of the machine.
+    memory_limit_bytes: limit of the control group; None without one or if unknown.
+    output_folder:      the output folder, or its closest existing parent.
+    write_fault:        why it cannot be written; "" if it can.
+    compiler:           path of the C compiler; "" without one.
+    python_headers:     whether Python.h exists.
+    counters_for_root:  NVIDIA's driver lets only root profile, and this user is not root.
+    foreign:            environment variables that would change kernels; a run removes them.
     """
 
     cores: int
@@ -140,7 +146,7 @@ class Surroundings:
 
 
 def look_around(output_dir: Path, root: Path = Path("/")) -> Surroundings:
-    """root: where /proc and /sys are."""
+    """Collects the facts of the host. root: the folder that contains proc and sys."""
     folder = next(path for path in (output_dir.resolve(), *output_dir.resolve().parents) if path.is_dir())
     limits = list(_groups(root))
     return Surroundings(
@@ -173,7 +179,7 @@ def _write_fault(folder: Path) -> str:
 
 
 def _groups(root: Path) -> Iterable[Path]:
-    """This process's control groups and those around them: version 2, and version 1 of memory and cpu."""
+    """The control groups of this process and their parents: version 2, and memory and cpu of version 1."""
     for line in text_in(root / "proc/self/cgroup").splitlines():
         number, controllers, path = (*line.split(":", 2), "", "")[:3]
         mounts = ["sys/fs/cgroup"] if number == "0" else [f"sys/fs/cgroup/{name}" for name in controllers.split(",")]
@@ -185,13 +191,13 @@ def _groups(root: Path) -> Iterable[Path]:
 
 
 def _memory_limit(group: Path) -> int | None:
-    """Bytes; version 1 says "no limit" by a number larger than any memory."""
+    """The limit in bytes; version 1 represents "no limit" by a number larger than any memory."""
     text = text_in(group / "memory.max") or text_in(group / "memory.limit_in_bytes")
     return int(text) if text.isdigit() and 0 < int(text) < 2**60 else None
 
 
 def _cpu_limit(group: Path) -> float | None:
-    """Cores: the share of each period that the group may run."""
+    """The limit in cores: quota divided by period."""
     words = text_in(group / "cpu.max").split() or [
         text_in(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     ]

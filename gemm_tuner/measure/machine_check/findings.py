@@ -1,4 +1,4 @@
-"""What is wrong with a machine, by its facts, and the command that fixes it."""
+"""Derives findings from the facts of a machine: what is wrong, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gemm_tuner.measure.machine_check.facts import Facts
 from gemm_tuner.measure.machine_check.gpus import NOT_LOCKED, GpuState
 
 GIB = 2**30
-LEAST_FREE_BYTES = GIB  # a run's compiled kernels, tables and traces
-WORKER_BYTES = GIB // 2  # memory set aside for one compile worker
-UNSEEN_MIB = 1024  # memory in use without a process to show for it, beyond what a driver takes
+LEAST_FREE_BYTES = GIB  # for a run's compiled kernels, tables and traces
+WORKER_BYTES = GIB // 2  # memory to allow for one compile worker
+UNSEEN_MIB = 1024  # GPU memory in use that belongs to no visible process; a driver uses less
 
 
 class Level(str, Enum):
-    """BLOCKS: nothing can be measured. WARNING: times may be wrong or a run may end early. NOTE: good to know."""
+    """BLOCKS: nothing can be measured. WARNING: times may be wrong, or a run may fail. NOTE: for information."""
 
     BLOCKS = "blocks"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Level(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """mend: a command or an action; empty where there is nothing to do."""
+    """A finding. mend: the command or action that fixes it; "" if there is nothing to do."""
 
     level: Level
     what: str
@@ -47,7 +47,7 @@ def measurable(findings: Iterable[Finding]) -> bool:
 
 
 def _gpu(facts: Facts) -> Iterable[Finding]:
-    """Why torch sees no GPU, if it does not."""
+    """Findings if torch sees no GPU."""
     if facts.machine_fault:
         yield Finding(Level.BLOCKS, facts.machine_fault, "pip install --force-reinstall torch")
         return
@@ -106,7 +106,7 @@ def _disk(facts: Facts) -> Iterable[Finding]:
 
 
 def _build(facts: Facts) -> Iterable[Finding]:
-    """Triton builds its launcher with a C compiler when the first kernel is started."""
+    """Triton needs a C compiler to build its launcher at the first launch."""
     missing = [
         name
         for name, there in (("gcc", facts.around.compiler), ("python3-dev", facts.around.python_headers))
@@ -132,7 +132,7 @@ def _memory(facts: Facts) -> Iterable[Finding]:
 
 
 def _state(state: GpuState) -> Iterable[Finding]:
-    """What makes the times of one GPU wrong or noisy."""
+    """Conditions that make the times of one GPU wrong or noisy."""
     name = f"GPU {state.index} ({state.name})"
     if state.processes:
         listed = ", ".join(f"{process.pid} ({process.name})" for process in state.processes)

@@ -1,6 +1,6 @@
-"""What the drivers say of their GPUs: clocks, load, who else computes on them. Each source is optional.
+"""The state of GPUs from their drivers: clocks, load, other processes. Each source is optional.
 
-NVIDIA's is NVML. AMD's are the files of the amdgpu driver under /sys, which need no library.
+NVIDIA: NVML. AMD: the files of the amdgpu driver below /sys, which need no library.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CURRENT_CLOCK = re.compile(r"(\d+)\s*Mhz\s*\*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """One GPU as its driver numbers it, which torch may not. None and empty texts mean unknown.
+    """One GPU, with the driver's index, which may differ from torch's. None and "" mean unknown.
 
     clocks:  LOCKED, NOT_LOCKED or UNKNOWN.
-    slowed:  why it runs below its clocks now, in words.
-    memory_used_mib: of all processes; utilization_pct: share of time with a kernel running.
+    slowed:  why it now runs below its clocks, in words.
+    memory_used_mib: by all processes. utilization_pct: percentage of time with a kernel running.
     """
 
     index: int
@@ -43,12 +43,12 @@ class GpuState:
 
 
 def look(root: Path = Path("/")) -> tuple[GpuState, ...]:
-    """All GPUs that a driver tells of. root: where /sys and /proc are."""
+    """All GPUs that any driver reports. root: the folder that contains sys and proc."""
     return (*nvidia(), *amd(root))
 
 
 def nvidia() -> tuple[GpuState, ...]:
-    """What NVML says; empty without it."""
+    """The GPUs that NVML reports; none without NVML."""
     try:
         with opened() as nvml:
             return tuple(_nvidia_gpu(nvml, index, uuid) for index, uuid in enumerate(nvml.uuids()))
@@ -88,8 +88,8 @@ def _or_none(question: Callable[[str], int], gpu: str) -> int | None:
 def _nvidia_clocks(
     now: int | None, highest: int | None, applications: tuple[int | None, int | None], reasons: int
 ) -> str:
-    """The driver does not tell of a lock. A GPU that is idle below its highest clock is free to change it; application
-    clocks other than the default ones were set by somebody; else nothing is known."""
+    """Whether the clocks are locked, which the driver does not report directly. NOT_LOCKED if the GPU is idle below its
+    highest clock; LOCKED if application clocks differ from the defaults; else UNKNOWN."""
     chosen, default = applications
     if chosen and default and chosen != default:
         return LOCKED
@@ -104,7 +104,7 @@ def _number(text: str) -> int | None:
 
 
 def amd(root: Path = Path("/")) -> tuple[GpuState, ...]:
-    """What amdgpu's files say; empty without such a GPU."""
+    """The GPUs that amdgpu's files describe; none without such a GPU."""
     cards = sorted(root.glob("sys/class/drm/card*/device/vendor"), key=lambda path: (len(str(path)), str(path)))
     mine = [path.parent for path in cards if path.parent.parent.name[4:].isdigit() and text_in(path) == _AMD_VENDOR]
     processes = tuple(_kfd_processes(root))
@@ -112,7 +112,7 @@ def amd(root: Path = Path("/")) -> tuple[GpuState, ...]:
 
 
 def _amd_gpu(index: int, folder: Path, processes: tuple[GpuProcess, ...]) -> GpuState:
-    """processes: of all AMD GPUs; the driver's list does not say which uses which."""
+    """processes: of all AMD GPUs together, because the driver does not tell which GPU each one uses."""
     level = text_in(folder / "power_dpm_force_performance_level")
     steps = text_in(folder / "pp_dpm_sclk")
     clocks = [int(step) for step in re.findall(r"(\d+)\s*Mhz", steps, re.IGNORECASE)]
@@ -132,7 +132,7 @@ def _amd_gpu(index: int, folder: Path, processes: tuple[GpuProcess, ...]) -> Gpu
 
 
 def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
-    """Memory is of all GPUs together."""
+    """The processes that compute on AMD GPUs; memory is the sum over all GPUs."""
     for folder in sorted(root.glob("sys/class/kfd/kfd/proc/*")):
         if folder.name.isdigit():
             used = [_number(text_in(path)) or 0 for path in folder.glob("vram_*")]
@@ -141,7 +141,7 @@ def _kfd_processes(root: Path) -> Iterable[GpuProcess]:
 
 
 def text_in(path: Path) -> str:
-    """A driver's file; empty where it is not there or may not be read."""
+    """The text of a driver's file; "" if it is missing or not readable."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -149,10 +149,11 @@ def text_in(path: Path) -> str:
 
 
 def other_users(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:
-    """Processes on these GPUs that this process did not start; none where no driver tells of any.
+    """Processes on these GPUs that this process did not start; none if no driver reports any.
 
-    backend: 'cuda', then ``gpus`` are UUIDs or NVML's indices; 'hip', whose driver lists the users of all GPUs; or
-    'cpu', which has no such users.
+    backend: for 'cuda', ``gpus`` are UUIDs or NVML's indices; for 'hip' the driver lists processes of all GPUs; for
+             'cpu'
+    there are none.
     """
     if backend == "cpu":
         return []
@@ -171,7 +172,7 @@ def other_users(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:
 
 
 def users_sentence(processes: Sequence[GpuProcess]) -> str:
-    """One line that names them."""
+    """One line that names the processes."""
     named = ", ".join(
         f"{one.pid} ({one.name}{'' if one.memory_bytes is None else f', {one.memory_bytes >> 20} MiB'})"
         for one in processes
