@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from gemm_tuner.compile.compile_tasks import in_turn
+from gemm_tuner.compile.compile_tasks import interleaved
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
 from gemm_tuner.core.records import Status
 from gemm_tuner.pipeline import prepare, serving_space, show
@@ -51,7 +51,7 @@ def run(settings: Settings, console: Console, out: Console) -> int:
         for state in states:
             show.compiled_table(out, state)
             if not state.named(Status.OK):
-                print_line(console, f"{state.problem.key}: none compiles and fits; {state.commonest_reason()}")
+                print_line(console, f"{state.problem.key}: none compiles and fits; {state.most_common_reason()}")
         print_line(console, f"every configuration of every size: {show.place(console, session.folder.tables)}")
         session.folder.tidy(keep=settings.keep)
     return EXIT_OK if not empty and all(state.named(Status.OK) for state in states) else EXIT_UNVERIFIED
@@ -60,7 +60,7 @@ def run(settings: Settings, console: Console, out: Console) -> int:
 def compile_all(session: Session, states: Sequence[SizeState]) -> None:
     """Compiles what the rules kept of each size; what compiles and fits ends as ok, without a time."""
     wanted = [(state, list(state.kept)) for state in states]
-    scripts = session.write_scripts(in_turn(wanted))
+    scripts = session.write_scripts(interleaved(wanted))
     with session.compile_stage(scripts) as compiling:
         compiling.compile_sizes(wanted, "compile")
     for state, names in wanted:
