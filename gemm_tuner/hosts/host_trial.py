@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, seed_all, with_empty_filled
 from gemm_tuner.hosts.host_spec import HostProblem
+from gemm_tuner.hosts.kept_outputs import kept_outputs
 from gemm_tuner.hosts.launch_recorder import Recorder
 from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
@@ -31,6 +32,13 @@ class HostTrial(Trial):
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
         """Copies: the function may return a buffer that it keeps. Raises ValueError where it returns no tensor."""
+        kept = kept_outputs(script)
+        kept.put_back()
+
+        def before(arguments: Mapping[str, Any]) -> None:
+            kept.note(arguments)
+            self._keep(arguments)
+
         once = self.device == CPU or self.spec.check.nondeterministic or self.spec.check.skip_check
         first: dict[str, Any] = {}
         for turn in range(1 if once else REPEATS):
@@ -38,11 +46,12 @@ class HostTrial(Trial):
                 code = HostCode(self._host_problem.spec_there, modules_of(script))
                 self._given = {}
                 _, returned = code.call(
-                    self.problem.case, params_of(script.CONFIGS[name]), self._seed, runs=True, before=self._keep
+                    self.problem.case, params_of(script.CONFIGS[name]), self._seed, runs=True, before=before
                 )
             found = outputs_of(returned)
             if not found:
                 raise ValueError(f"{self._host_problem.spec_there.host.name} returned no tensor to check")
+            kept.keep(found.values())
             if turn == 0:
                 first = {key: value.detach().clone() for key, value in found.items()}
             elif any(first_difference(first[key], value) is not None for key, value in found.items()):

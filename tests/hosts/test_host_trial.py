@@ -37,12 +37,17 @@ def run(n, ADD=0):
 def trial_and_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[HostTrial, ModuleType]:
     """The kernel is interpreted; "cuda" has the call repeated, which is done on a GPU only."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    file = tmp_path / "mine.py"
-    file.write_text(SOURCE)
-    spec, _ = host_spec_file.read(f"{file}:added", f"{file}:run", None)
+    return of_source(tmp_path, SOURCE, "added", {"counts": {"ADD": 0}, "three": {"ADD": 3}, "four": {"ADD": 4}})
+
+
+def of_source(
+    folder: Path, source: str, kernel: str, configs: dict[str, dict[str, int]]
+) -> tuple[HostTrial, ModuleType]:
+    file = folder / "mine.py"
+    file.write_text(source)
+    spec, _ = host_spec_file.read(f"{file}:{kernel}", f"{file}:run", None)
     script: Any = ModuleType("script")
-    script.MODULES = dict(spec.host.modules)
-    script.CONFIGS = {"counts": {"ADD": 0}, "three": {"ADD": 3}, "four": {"ADD": 4}}
+    script.MODULES, script.CONFIGS = dict(spec.host.modules), configs
     return HostTrial(HostProblem.of(spec, (("n", 8),)), 0, "cuda"), script
 
 
@@ -59,3 +64,39 @@ def test_configurations_are_compared_with_what_each_gave(trial_and_script: tuple
     for name in ("three", "four"):
         jury.hear(script, name)
     assert not any(one.ok for one in jury.verdicts().values())
+
+
+PARTS = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def written(out, PART: tl.constexpr):
+    tl.store(out + tl.arange(0, 8), tl.arange(0, 8) + 1.0, mask=tl.arange(0, 8) < PART)
+
+ZEROED, EMPTY, KEPT_BY_SIZE = torch.zeros(16), torch.empty(16), {}
+
+def run(n, PART=8):
+    by_size = KEPT_BY_SIZE.setdefault(n, torch.empty(n))
+    for out in (ZEROED, EMPTY, by_size):
+        written[(1,)](out, PART=PART)
+    return ZEROED[:n], EMPTY[:n], by_size, torch.empty(n)
+"""
+
+
+def test_no_configuration_finds_what_another_wrote_to_a_buffer_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each is checked by a trial of its own, as with a reference."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    trial, script = of_source(tmp_path, PARTS, "written", {"all": {"PART": 8}, "half": {"PART": 4}})
+    for name in ("all", "half", "all", "half"):
+        trial = HostTrial(trial.problem, 0, "cuda")
+        zeroed, empty, by_size, own = trial.outputs(script, name).values()
+        written = script.CONFIGS[name]["PART"]
+        right = [float(number) for number in range(1, written + 1)]
+        assert zeroed.tolist() == [*right, *[0.0] * (8 - written)]
+        for one in (empty, by_size):
+            assert one[:written].tolist() == right and bool(one[written:].isnan().all())
+        assert bool(own.isnan().all())

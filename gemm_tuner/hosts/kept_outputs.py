@@ -1,0 +1,58 @@
+"""Outputs that a host function keeps and returns again. Needs torch.
+
+One configuration must not find what another wrote. Filling such a buffer with NaN would be wrong where a function
+zeroes it once and its kernel writes a part of it. So it gets back what it held before the first launch that took it:
+NaN where torch would leave memory as it is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from gemm_tuner.hosts.shared_tensors import bytes_of
+
+
+class KeptOutputs:
+    """Of the modules of a script, which keep them. Tensors that nothing keeps are forgotten."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[weakref.ref[Any], Any]] = {}
+        self._seen: dict[int, Any] = {}
+
+    def put_back(self) -> None:
+        """Before a configuration is called."""
+        self._seen = {}
+        for address, (alive, values) in list(self._first.items()):
+            tensor = alive()
+            if tensor is None:
+                del self._first[address]
+            else:
+                bytes_of(tensor.untyped_storage()).copy_(values)
+
+    def note(self, arguments: Mapping[str, Any]) -> None:
+        """Before each launch: what its tensors hold, those of descriptors too."""
+        for value in arguments.values():
+            tensor = getattr(value, "base", value) if hasattr(value, "block_shape") else value
+            if hasattr(tensor, "untyped_storage"):
+                storage = tensor.untyped_storage()
+                known = self._seen.keys() | self._first.keys()
+                if storage.data_ptr() not in known:
+                    self._seen[storage.data_ptr()] = bytes_of(storage).clone()
+
+    def keep(self, returned: Iterable[Any]) -> None:
+        """After the call: of what it noted, the outputs."""
+        for tensor in returned:
+            address, owner = tensor.untyped_storage().data_ptr(), tensor if tensor._base is None else tensor._base
+            if address in self._seen:
+                self._first[address] = weakref.ref(owner), self._seen[address]
+        self._seen = {}
+
+
+@lru_cache(maxsize=8)
+def kept_outputs(script: ModuleType) -> KeptOutputs:
+    """Of the modules that ``host_code.modules_of`` runs once."""
+    return KeptOutputs()
