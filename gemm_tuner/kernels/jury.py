@@ -19,9 +19,13 @@ class Jury:
 
     def hear(self, script: ModuleType, name: str) -> None:
         """Runs one configuration, until the GPU is through with it. Raises what its launch raises."""
+        import torch
+
         trial = self._trial
         try:
             outputs = trial.outputs(script, name)
+            if any(value.is_cuda for value in outputs.values()):
+                torch.cuda.synchronize()  # a fault that shows later would be blamed on another configuration
         except Unstable as error:
             self._verdicts[name] = trial.unstable(name, error)
             return

@@ -54,7 +54,7 @@ def report_failure(journal: Journal, index: int, name: str, error: Exception) ->
 
 def report_uncompared(journal: Journal, index: int, names: Sequence[str], error: Exception) -> None:
     """Writes to the journal that configurations ran but could not be compared with each other, so that none is
-    verified. Raises StickyError if the process cannot continue; the next process then compares the remaining ones."""
+    verified. Raises StickyError if the process cannot continue; the next process then runs and compares them again."""
     text, status = f"{type(error).__name__}: {error}", status_of(error)
     if status is Status.CRASHED:
         raise StickyError(text) from error

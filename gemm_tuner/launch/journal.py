@@ -77,6 +77,13 @@ class End(_Event, frozen=True, tag="end"):
     early_stopped: bool = False
 
 
+class Ran(_Event, frozen=True, tag="ran"):
+    """A configuration has run and waits to be compared with the others of its work."""
+
+    work: Count
+    name: str
+
+
 class Fail(_Event, frozen=True, tag="fail"):
     """A configuration failed; with status ``crashed`` the launcher ends as well."""
 
@@ -123,7 +130,7 @@ class Finished(_Event, frozen=True, tag="finished"):
 CALL_BEGINS = '{"event":"call",'
 _CALLS = msgspec.json.Decoder(Called)
 
-Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | End | Fail | Judged | Compiles | Finished
+Event: TypeAlias = Process | DeviceUsed | Begin | Called | Round | Ran | End | Fail | Judged | Compiles | Finished
 
 
 class Journal:

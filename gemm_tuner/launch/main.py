@@ -19,7 +19,7 @@ from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared
-from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process
+from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process, Ran
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
@@ -219,7 +219,7 @@ def compare_entries(
     plan: Plan, journal: Journal, scripts: list[ModuleType], index: int, over: Callable[[], bool], interpreted: bool
 ) -> None:
     """Compares the entries of a work with each other. The journal gets their end events only after all have run, so
-    that they run again after a crash."""
+    that they run again after a crash; the one that was running is to blame for it, and none that has run."""
     work = plan.work[index]
     workload, juries = workload_of(work.problem.kind), dict[Problem, Jury]()
     heard: list[str] = []
@@ -233,6 +233,7 @@ def compare_entries(
                     juries[problem] = workload.jury(problem, plan.method.seed, plan.device)
                 juries[problem].hear(scripts[script], name)
             heard.append(name)
+            journal.write(Ran(index, name))
         except Exception as error:
             report_failure(journal, index, name, error)
             journal.write(End(index, name))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.launch.journal import Begin, End, Event, Fail, Round
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Ran, Round
 from gemm_tuner.launch.plan import AA_TEST, SCREEN, VENDOR, Plan, Work
 from gemm_tuner.measure import attribution, drift
 from gemm_tuner.profilers import Profiler
@@ -70,10 +70,16 @@ def at_end(journal: Sequence[Event]) -> tuple[int, str] | None:
     for event in journal:
         if isinstance(event, (Begin, Round)):
             at = (event.work, event.name if isinstance(event, Begin) else "")
-        elif isinstance(event, End) or (isinstance(event, Fail) and event.status != Status.CRASHED):
+        elif isinstance(event, (End, Ran)) or (isinstance(event, Fail) and event.status != Status.CRASHED):
             rounds = [(event.work, "")] if isinstance(event, End) else []
             at = None if at in [(event.work, event.name), *rounds] else at
     return at
+
+
+def compared_at_end(journal: Sequence[Event]) -> int | None:
+    """The index of the work whose configurations had all run and were being compared, else None."""
+    last = next((event for event in reversed(journal) if isinstance(event, (Begin, Ran, End, Fail))), None)
+    return last.work if isinstance(last, Ran) else None
 
 
 def crash_timing(problem: Problem, name: str, ended: Ended) -> Timing:

@@ -14,10 +14,22 @@ from typing import Any
 from gemm_tuner.core.errors import FREE_SPACE, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.launch.journal import Begin, End, Event, Fail, Finished, Judged, Process, Round, event_of, read_journal
+from gemm_tuner.launch.journal import (
+    Begin,
+    End,
+    Event,
+    Fail,
+    Finished,
+    Judged,
+    Process,
+    Ran,
+    Round,
+    event_of,
+    read_journal,
+)
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
-from gemm_tuner.measure.parse_run import Key, at_end, crash_timing, from_on
+from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
 
 # Time limit without journal events at the start: profiler, Python and torch start, and operands of GiBs are made.
@@ -128,7 +140,7 @@ class JournalTail:
         if isinstance(event, Finished):
             self.finished = True
             self.ended_at = time.monotonic()
-        if isinstance(event, (Begin, Round, End, Fail)):
+        if isinstance(event, (Begin, Round, Ran, End, Fail)):
             self._at_work = isinstance(event, (Begin, Round))
         if isinstance(event, (Begin, End, Fail, Judged)):
             self.on_event(self.plan.work[event.work].problem, event)
@@ -201,8 +213,8 @@ def check_plan(
 ) -> None:
     """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline.
 
-    An entry whose process was killed from outside is tried again. Entries that are left after MAX_ATTEMPTS processes
-    are reported as Died.
+    An entry whose process was killed from outside is tried again, and so are all that were being compared with each
+    other when their process died. Entries that are left after MAX_ATTEMPTS processes are reported as Died.
     """
     left, crashes = plan, Counter[Key | None]()
     for attempt in range(MAX_ATTEMPTS):
@@ -221,24 +233,37 @@ def check_plan(
             return
         require_journal(ended)
         at = at_end(journal)
-        key = (left.work[at[0]].problem, at[1]) if at else None
+        compared = compared_at_end(journal)
+        place = at or (None if compared is None else (compared, ""))
+        key = (left.work[place[0]].problem, place[1]) if place else None
         crashes[key] += 1
-        retried = killed_from_outside(ended) and crashes[key] < MOST_CRASHES
+        retried = (compared is not None or killed_from_outside(ended)) and crashes[key] < MOST_CRASHES
         if key is None and not retried:
             raise EnvironmentFault(
                 f"the check ended with {ended.how()}: {ended.log_tail() or 'it printed nothing'}",
                 where=str(ended.log_path),
             )
         if key is not None and not retried:
-            on_event(key[0], Died(key[1], crash_timing(*key, ended).message))
+            message = crash_timing(*key, ended).message
+            for name in [key[1]] if compared is None else not_ended(left, journal, compared):
+                on_event(key[0], Died(name, message))
             (where / ACCOUNTED).touch()
-        left = behind(left, journal, again=retried)
+        if compared is not None and not retried:
+            left = replace(left, work=left.work[compared + 1 :])
+        else:
+            left = behind(left, journal, again=retried)
         if not left.work or of.wind_down() or plan.is_over():
             return
     message = f"not checked: {MAX_ATTEMPTS} processes died before its turn"
     for work in left.work:
         for _, name in work.entries:
             on_event(work.problem, Died(name, message))
+
+
+def not_ended(plan: Plan, journal: Sequence[Event], work: int) -> list[str]:
+    """The entries of a work that have no end."""
+    ended = {(e.work, e.name) for e in journal if isinstance(e, End)}
+    return [name for _, name in plan.work[work].entries if (work, name) not in ended]
 
 
 def behind(plan: Plan, journal: Sequence[Event], *, again: bool) -> Plan:

@@ -8,8 +8,9 @@ from numbers import Number
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.records import Verified
+from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.kernels.compare import Groups, compared, is_tensor, unwritten
+from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.records import Call, Check
 
 REASON_CHARS = 300
@@ -156,6 +157,8 @@ def _by_hand(check: Check, outputs: Any) -> Finding:
     try:
         is_right = check.manual(outputs)
     except Exception as error:
+        if status_of(error) is Status.CRASHED:
+            raise
         return Finding(f"the check raised {one_line(error)}")
     return Finding("the check returned False") if is_right is False else Finding(verified=Verified.TRUE)
 

@@ -111,7 +111,13 @@ class Session:
         except Exception as error:
             self.fail_by(row, error)
             return None
-        found = self._judged(row.name, call, returned)
+        try:
+            found = self._judged(row.name, call, returned)
+        except UserError:
+            raise
+        except Exception as error:
+            self.fail_by(row, error)
+            return None
         row = replace(row, max_abs_error=found.max_abs_error, mismatched_ratio=found.mismatched_ratio)
         if found.reason:
             self.fail(row, Status.WRONG, found.reason)
@@ -128,11 +134,14 @@ class Session:
         return call
 
     def _judged(self, name: str, call: Call, returned: Any) -> Finding:
+        """Raises what took the GPU's context: the outputs were still being written."""
         try:
             return self.judge.judge(name, call, returned)
         except UserError:
             raise
         except Exception as error:
+            if status_of(error) is Status.CRASHED:
+                raise
             return Finding(f"cannot be compared: {one_line(error)}")
 
     def _made(self, config: Mapping[str, Any]) -> Call:
@@ -250,7 +259,9 @@ class Session:
             for name, found in ranked.times.items():
                 self.record(replace(self.rows[name], us=found.us, samples_us=samples[name], finalist=name in configs))
         if not self.order:  # the GPU's context is lost: what was screened stands
-            timed = [row for row in self.rows.values() if row.us is not None and not row.baseline and _is_right(row)]
+            timed = [
+                row for row in self.rows.values() if row.us is not None and not row.baseline and row.status is Status.OK
+            ]
             self.order = tuple(row.name for row in sorted(timed, key=lambda row: row.us or 0.0))
 
     def _finalists(self) -> dict[str, Call]:
@@ -285,7 +296,3 @@ class Session:
             else:
                 running[name] = call
         return running
-
-
-def _is_right(row: Row) -> bool:
-    return row.status is Status.OK

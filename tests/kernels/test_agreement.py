@@ -17,10 +17,12 @@ from gemm_tuner.kernels import kernel_spec_file
 from gemm_tuner.kernels.jury import Jury
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import KernelWorkload
+from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.launch.journal import Begin, End, Fail, Journal, Judged, read_journal
 from gemm_tuner.launch.main import verify
 from gemm_tuner.launch.plan import VERIFY, Method, Plan, Work
-from gemm_tuner.measure.supervise import behind
+from gemm_tuner.measure.launcher_process import InterpreterLauncher
+from gemm_tuner.measure.supervise import Died, Heard, behind
 from gemm_tuner.store import results
 
 EXAMPLE = ROOT / "examples" / "kernels"
@@ -155,3 +157,65 @@ def test_where_a_comparison_fails_no_configuration_is_verified_or_crashed(
     assert all("64 GiB" in one.message for one in events if isinstance(one, Fail))
     assert not any(isinstance(one, Judged) for one in events)
     assert behind(plan, [one for one in events if one.work == 0], again=False).work == works[1:]
+
+
+LOSING = """
+import os, sys
+from pathlib import Path
+
+from gemm_tuner.core.records import Verdict, Verified
+from gemm_tuner.kernels.workload import KernelWorkload
+from gemm_tuner.launch.main import main
+
+CONFIGS, DESCRIPTORS = {name: {} for name in "abcde"}, False
+LOST = Path(__file__).with_name("lost")
+
+
+class Jury:
+    def __init__(self, problem):
+        self.problem, self.heard = problem, []
+
+    def hear(self, script, name):
+        if name == "c":
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        self.heard.append(name)
+
+    def verdicts(self):
+        with LOST.open("a") as stream:
+            stream.write("lost\\n")
+        if len(LOST.read_text().splitlines()) <= int(os.environ["LOSSES"]):
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return {name: Verdict(self.problem, name, True, 0.0, 0.0, how=Verified.AGREED) for name in self.heard}
+
+
+if __name__ == "__main__":
+    KernelWorkload.jury = lambda self, problem, seed, device: Jury(problem)
+    sys.exit(main(scripts_dir=str(Path(__file__).parent)))
+"""
+
+
+@pytest.mark.parametrize(("losses", "lost"), [(1, "c"), (4, "cabde")])
+def test_a_gpu_that_is_lost_costs_the_one_that_was_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: int, lost: str
+) -> None:
+    """Lost while all are compared, it costs none: they run again in a new process, once for each size."""
+    monkeypatch.setenv("LOSSES", str(losses))
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "script.py").write_text(LOSING)
+    spec, (case, other) = kernel_spec_file.read(written(tmp_path, reference=None))
+    works = tuple(Work(KernelProblem.of(spec, one), tuple((0, name) for name in "abcde")) for one in (case, other))
+    died: dict[Any, str] = dict.fromkeys((one.problem for one in works), "")
+    right = dict(died)
+
+    def hear(problem: Any, event: Heard) -> None:
+        if isinstance(event, Died):
+            died[problem] += event.name
+        elif isinstance(event, End) and event.name not in died[problem]:
+            right[problem] += event.name
+
+    launcher = InterpreterLauncher(LANGUAGE, tmp_path / "cache", scripts)
+    launcher.verdicts(Plan(VERIFY, ("script.py",), works, Method()), tmp_path / "verify", hear)
+    first, second = (one.problem for one in works)
+    assert (died[first], right[first]) == (lost, "".join(name for name in "abde" if name not in lost))
+    assert (died[second], right[second]) == (lost, "".join(name for name in "abde" if name not in lost))

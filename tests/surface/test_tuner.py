@@ -239,6 +239,20 @@ def test_what_hangs_in_python_ends_at_the_limit() -> None:
     assert [(row.config["hang"], row.status) for row in tuned.rows] == [(False, Status.OK), (True, Status.TIMEOUT)]
 
 
+def test_a_context_that_is_lost_under_the_check_is_the_fault_of_what_is_checked() -> None:
+    def check(value: float) -> None:
+        if value == 2:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    clock = Said()
+    tuned = tune([{"B": b} for b in (1, 2, 3)], lambda config: clock.call(1.0, float(config["B"])), clock=clock,
+                 check=gt.Check(manual=check))  # fmt: skip
+    assert [(row.config["B"], row.status) for row in tuned.rows if row.config["B"] > 1] == [
+        (2, Status.CRASHED), (3, Status.CRASHED),
+    ]  # fmt: skip
+    assert "illegal memory access" in next(row.reason for row in tuned.rows if row.config["B"] == 2)
+
+
 def test_nothing_runs_after_the_gpus_context_is_lost() -> None:
     clock, built = Said(), []
 
