@@ -36,18 +36,18 @@ def is_sparse(rows: int, experts: int) -> bool:
     return rows * SPARSE <= experts
 
 
-def align(ids: Ids, experts: int, block: int, *, sort: bool) -> Alignment:
-    """ids: (tokens, topk)."""
+def align(ids: Ids, experts: int, block: int, length: int) -> Alignment:
+    """ids: (tokens, topk). length: of the sorted ids; 0 for the path without sorting."""
     import numpy as np
 
     flat = ids.ravel()
-    if not sort:
+    if not length:
         return Alignment(None, flat.astype(np.int32), len(flat) * block)
     counts = np.bincount(flat, minlength=experts)
     padded = -(-counts // block) * block
     order = np.argsort(flat, kind="stable")
     within = np.arange(len(flat)) - (np.cumsum(counts) - counts)[flat[order]]
-    row_ids = np.full(room(len(flat), experts, block), len(flat), dtype=np.int32)
+    row_ids = np.full(length, len(flat), dtype=np.int32)
     row_ids[(np.cumsum(padded) - padded)[flat[order]] + within] = order
     blocks = np.full(-(-len(row_ids) // block), -1, dtype=np.int32)
     blocks[: int(padded.sum()) // block] = np.repeat(np.arange(experts), padded // block)

@@ -57,10 +57,11 @@ def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, f
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
+    a = operands.gemms[part].a.float()  # exact; not all devices gather 8-bit floats
     flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
     for expert in torch.unique(flat).tolist():
         rows = torch.nonzero(flat == expert).flatten()
-        expected, bound = reference(problem, operands, part, rows, expert)
+        expected, bound = reference(problem, operands, part, a, rows, expert)
         error = (found[rows].double() - expected).abs()
         score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
         place = int(score.argmax())
@@ -72,14 +73,16 @@ def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, f
     return Verdict(problem, name, worst <= 1, most, worst, at, text)
 
 
-def reference(problem: MoeProblem, operands: MoeOperands, part: str, rows: Any, expert: int) -> tuple[Any, Any]:
-    """(values in float64, error bound) of the rows of C that one expert makes.
+def reference(
+    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int
+) -> tuple[Any, Any]:
+    """(values in float64, error bound) of the rows of C that one expert makes. wide_a: A in float32.
 
     The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, the roundings of
     scales, bias and router weight in fp32, and one rounding to the type of C.
     """
     one, of = operands.gemms[part], extent(problem, part)
-    a, w = one.a[rows // of.divisor].double(), one.w[expert].double()
+    a, w = wide_a[rows // of.divisor].double(), one.w[expert].double()
     if one.a_scale is not None:
         a = a * _stretched(one.a_scale if problem.scaling == "tensor" else one.a_scale[rows // of.divisor], a.shape[1],
                            problem.block_shape[1], 1)  # fmt: skip

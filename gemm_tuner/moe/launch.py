@@ -15,6 +15,8 @@ PARTS = (UP, DOWN)
 SHAPE_FIELDS = ("BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 # Fields of a configuration that only its second GEMM takes: it then has two tiles, of one BLOCK_SIZE_M.
 OF_DOWN = "down_"
+# SGLang lets the next kernel begin at once where A has no more rows.
+EARLY_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,9 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
     group_n, group_k = problem.block_shape
     swaps = bool(server.swaps(problem, arch, block_m, block_n))
     strides = {f"stride_{name}": stride for name, stride in scale_strides(problem, part).items()}
+    # The instructions are there and wait for nothing: served, another kernel runs between the GEMMs, which would
+    # overlap here if they were launched to.
+    waits = server.waits_for_earlier_kernels(arch) and not tensors.wide
     bias_strides = (of.columns, 1) if problem.bias else (0, 0)
     return {
         "a_ptr": tensors.a, "b_ptr": tensors.w, "c_ptr": tensors.c,
@@ -117,7 +122,7 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "HAS_BIAS": problem.bias, "SWAP_AB": swaps, "swap_ab": swaps, "USE_TD": False,
         "even_Ks": of.depth % block_k == 0, "c_sorted": False, "FUSE_ADD_TO_OUTPUT": False, "MASK_OUTPUT": False,
         "FUSE_SUM_ALL_REDUCE": False, "ROUTER_TOPK": problem.topk, "FUSE_SWIGLU": False,
-        "USE_GDC": False, "GDC_EARLY": False,
+        "USE_GDC": waits, "GDC_EARLY": waits and of.rows_a <= EARLY_ROWS,
         "A_OUTPUT_SLICES": 1, "A_OUTPUT_SLICE_WIDTH": 0, "A_OUTPUT_SLICE_K": 0,
     }  # fmt: skip
 
@@ -134,12 +139,15 @@ def specialization(problem: MoeProblem, block_m: int) -> str:
     server = SERVERS[problem.server]
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk)
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
+    a_bytes, w_bytes = 1 if problem.dtype == "fp8_w8a8" else 2, problem.weight_bytes
     for part in PARTS:
         of = extent(problem, part)
         strides = (of.columns * of.depth, *scale_strides(problem, part).values())
         classes += [_class_of(one) for one in (of.columns, of.depth, *strides)]
-        for elements in (of.rows_a * of.depth, problem.E * of.columns * of.depth, problem.rows * of.columns):
-            classes.append("wide" if elements * 2 >= 2**31 else "")
+        sizes = of.rows_a * of.depth * a_bytes, problem.E * of.columns * of.depth * w_bytes, problem.rows * of.columns * 2
+        classes += ["wide" if size >= 2**31 else "" for size in sizes]
+        if server.waits_for_earlier_kernels("sm_90"):
+            classes.append(str(of.rows_a <= EARLY_ROWS))
         classes += [str(of.depth % size == 0) for size in (32, 64, 128, 256)]
     return " ".join([*map(str, types), str(server.sorts(problem)), *classes])
 

@@ -72,8 +72,9 @@ class MoeOperands:
         import torch
 
         if block_m not in self.aligned:
-            sort = SERVERS[self.problem.server].sorts(self.problem)
-            found = alignment.align(self.ids, self.problem.E, block_m, sort=sort)
+            server = SERVERS[self.problem.server]
+            length = server.room(self.problem, block_m) if server.sorts(self.problem) else 0
+            found = alignment.align(self.ids, self.problem.E, block_m, length)
             device = self.router.device
             row_ids = None if found.row_ids is None else torch.from_numpy(found.row_ids).to(device)
             total = torch.tensor([found.total], dtype=torch.int32, device=device)
@@ -152,7 +153,7 @@ def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tens
     w_type = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
     sizes = {name: _count(shape) for name, shape in scale_shapes(problem, part).items()}
     server = SERVERS[problem.server]
-    room = alignment.room(problem.rows, problem.E, block_m)
+    room = server.room(problem, block_m)
     return Tensors(
         a=make_blank(a_type, of.rows_a * of.depth),
         w=make_blank(w_type, problem.E * of.columns * of.depth),

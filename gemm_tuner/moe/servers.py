@@ -6,6 +6,7 @@ configuration holds the keys of the servers' files; the two GEMMs of a call shar
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,6 +72,14 @@ class Server(ABC):
     def sorts(self, problem: MoeProblem) -> bool:
         return True
 
+    def room(self, problem: MoeProblem, block_m: int) -> int:
+        """The length of the sorted ids."""
+        return alignment.room(problem.rows, problem.E, block_m)
+
+    def waits_for_earlier_kernels(self, arch: str) -> bool:
+        """Whether its launcher compiles in the instructions of programmatic dependent launch."""
+        return False
+
     @abstractmethod
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
         """EM, the rows that the grid covers."""
@@ -100,9 +109,9 @@ class Vllm(Server):
         return not alignment.is_sparse(problem.rows, problem.E)
 
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
-        room = alignment.room(problem.rows, problem.E, block_m)
         if not self.sorts(problem):
             return problem.rows * block_m
+        room = self.room(problem, block_m)
         return min(room, problem.rows * block_m) if block_m > problem.M else room
 
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
@@ -133,8 +142,15 @@ class Sglang(Server):
         rows, columns = problem.block_shape
         return (columns % c.BLOCK_SIZE_K == 0) & ((c.BLOCK_SIZE_N % rows == 0) | (rows % c.BLOCK_SIZE_N == 0))
 
+    def room(self, problem: MoeProblem, block_m: int) -> int:
+        """Its alignment has one expert more, for rows of other ranks."""
+        return alignment.room(problem.rows, problem.E + 1, block_m)
+
+    def waits_for_earlier_kernels(self, arch: str) -> bool:
+        return arch.startswith("sm_") and int(re.sub("[^0-9]", "", arch)) >= 90
+
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
-        return alignment.room(problem.rows, problem.E, block_m)
+        return self.room(problem, block_m)
 
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
         few, amd = problem.M <= problem.E, arch.startswith("gfx")

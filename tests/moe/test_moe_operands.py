@@ -10,9 +10,10 @@ import torch
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.placement import Placement
 from gemm_tuner.launch.plan import Method, Work
-from gemm_tuner.moe import operands
+from gemm_tuner.moe import launch, operands
 from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import SERVERS
 
 LAYER = MoeProblem("vllm", 6, 8, 32, 48, 2, routing=("uniform", "zipf:1.0"), seeds=2)
 
@@ -56,3 +57,22 @@ def test_blanks_are_as_large_as_the_tensors() -> None:
             for name in ("a", "w", "c", "a_scale", "w_scale", "bias", "router", "row_ids", "experts", "total"):
                 tensor, count = getattr(real, name), getattr(counts, name)
                 assert count == (None if tensor is None else tensor.numel()), (part, name)
+
+
+def test_sglangs_launch_is_as_served() -> None:
+    """Its alignment has room for one expert more, and from sm_90 on its kernels wait for earlier ones."""
+    layer = replace(LAYER, server="sglang", M=40)
+    made = operands.make(layer, 0, "cpu")[0]
+    assert len(made.tensors("up", 16).row_ids) == 80 + 9 * 15
+    assert launch.grid(layer, {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32}, "up") == (-(-(80 + 9 * 15) // 16) * 2,)
+    config = SERVERS["sglang"].default(layer, "sm_90")
+    for arch, tokens, wide, expected in (
+        ("sm_90", 40, False, (True, True)),
+        ("sm_90", 513, False, (True, False)),
+        ("sm_90", 40, True, (False, False)),  # the interpreter has no such instruction
+        ("sm_80", 40, False, (False, False)),
+        ("gfx942", 40, False, (False, False)),
+    ):
+        values = launch.values(layer.at(tokens), config, "up", launch.Tensors(wide=wide), arch)
+        assert (values["USE_GDC"], values["GDC_EARLY"]) == expected
+    assert launch.specialization(layer.at(512), 16) != launch.specialization(layer.at(528), 16)

@@ -120,7 +120,7 @@ def test_alignment_gives_every_row_a_place_in_a_block_of_its_expert() -> None:
     for kind, tokens in (("uniform", 37), ("zipf:2.0", 200), ("balanced", 1)):
         ids = routing.ids(kind, tokens, 3, 16, 0)
         for block in (16, 64):
-            found = alignment.align(ids, 16, block, sort=True)
+            found = alignment.align(ids, 16, block, alignment.room(ids.size, 16, block))
             assert found.row_ids is not None and len(found.row_ids) == alignment.room(ids.size, 16, block)
             assert found.total == routing.padded_rows(ids, 16, block) <= len(found.row_ids)
             real = found.row_ids < ids.size
