@@ -1,5 +1,6 @@
 """Prints a table of a results file of ``tune_gemm.py moe``: the tuned time of each M, that of the server's default and
-of the file that the server ships, all from the same finals, and geometric means.
+of the file that the server ships, all from the same finals; times of whole calls (call), alignment to sum; geometric
+means, and how long the run took.
 
     python benchmarks/moe_table.py moe.yaml --shipped "E=128,N=768,device_name=NVIDIA_H200.json"
 """
@@ -15,11 +16,15 @@ import pandas as pd
 
 from gemm_tuner.moe import tuned_file
 from gemm_tuner.moe.problem import MoeProblem
-from gemm_tuner.store import results
+from gemm_tuner.report import moe_calls
+from gemm_tuner.store import results, run_record
 from gemm_tuner.store.results import Results, Row
 from gemm_tuner.store.run_record import TABLES, tables_folder
 
-HEAD = "| M | default us | shipped us | tuned us | default / tuned | shipped / tuned | verified | configuration |"
+HEAD = (
+    "| M | default us | shipped us | tuned us | default / tuned | shipped / tuned | call default us | call shipped us "
+    "| call tuned us | call default / tuned | call shipped / tuned | verified | configuration |"
+)
 
 
 def main() -> None:
@@ -30,17 +35,17 @@ def main() -> None:
     found = results.read(arguments.results)
     print(HEAD)
     print("|---" * HEAD.count(" | ") + "|---|")
-    ratios: dict[str, list[float]] = {"default": [], "shipped": []}
+    ratios: dict[str, list[float]] = {"default": [], "shipped": [], "call, default": [], "call, shipped": []}
+    calls = moe_calls.read(arguments.results)
     for row in found.rows:
         if not isinstance(row.problem, MoeProblem) or row.config is None:
             continue
         us = row.facts.get("median_us")
         times = {"default": row.facts.get("vendor_us"), "shipped": shipped_us(found, row, arguments)}
-        for name, other in times.items():
-            if us and other:
-                ratios[name].append(other / us)
-        cells = [*(decimals(one, 2) for one in (times["default"], times["shipped"], us))]
-        cells += [decimals(one / us if us and one else None, 3) for one in times.values()]
+        cells = cells_of(times, us, ratios, "")
+        call = calls.get(row.problem.key, {}).get("us", {})
+        whole = {"default": call.get(moe_calls.DEFAULT), "shipped": call.get(moe_calls.CURRENT)}
+        cells += cells_of(whole, call.get(moe_calls.TUNED), ratios, "call, ")
         tile = "x".join(str(value) for value in list(row.config.options().values())[:3])
         rest = "/".join(str(value) for value in list(row.config.options().values())[3:])
         print(f"| {row.problem.M} | {' | '.join(cells)} | {row.verified.value} | {tile} {rest} |")
@@ -49,6 +54,17 @@ def main() -> None:
     for name, values in ratios.items():
         if values:
             print(f"\ngeometric mean, {name} / tuned: {mean(values):.3f} over {len(values)} M")
+    folder = results.run_folder(arguments.results, found.header)
+    if folder is not None and (folder / "run.json").exists():
+        print(f"\nthe run took {run_record.read(folder).seconds:.0f} s")
+
+
+def cells_of(times: dict[str, float | None], us: float | None, ratios: dict[str, list[float]], of: str) -> list[str]:
+    """Times and ratios to ``us``, which are added to those of all M."""
+    found = {name: other / us if us and other else None for name, other in times.items()}
+    for name, ratio in found.items():
+        ratios[of + name] += [] if ratio is None else [ratio]
+    return [decimals(one, 2) for one in (*times.values(), us)] + [decimals(one, 3) for one in found.values()]
 
 
 def shipped_us(found: Results, row: Row, arguments: argparse.Namespace) -> float | None:

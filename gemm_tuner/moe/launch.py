@@ -139,12 +139,13 @@ def specialization(problem: MoeProblem, block_m: int) -> str:
     server = SERVERS[problem.server]
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk)
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
-    a_bytes, w_bytes = 1 if problem.dtype == "fp8_w8a8" else 2, problem.weight_bytes
+    a_bytes = 1 if problem.dtype == "fp8_w8a8" else 2
     for part in PARTS:
         of = extent(problem, part)
         strides = (of.columns * of.depth, *scale_strides(problem, part).values())
         classes += [_class_of(one) for one in (of.columns, of.depth, *strides)]
-        sizes = of.rows_a * of.depth * a_bytes, problem.E * of.columns * of.depth * w_bytes, problem.rows * of.columns * 2
+        weights = problem.E * of.columns * of.depth * problem.weight_bytes
+        sizes = of.rows_a * of.depth * a_bytes, weights, problem.rows * of.columns * 2
         classes += ["wide" if size >= 2**31 else "" for size in sizes]
         if server.waits_for_earlier_kernels("sm_90"):
             classes.append(str(of.rows_a <= EARLY_ROWS))

@@ -33,3 +33,63 @@ def run(script: str, problem: dict[str, Any], name: str, seed: int) -> dict[str,
 
     found = WORKLOAD.check(script_at(script), problem_from_dict(problem), name, seed, "cpu")
     return {"ok": found.ok, "message": found.message, "error_over_bound": found.error_over_bound}
+
+
+def operator_error(script: str, problem: MoeProblem, config: PlainConfig) -> float:
+    """Of a whole call, against the operator in float64: the largest error over the largest value."""
+    given = {"script": script, "problem": problem.to_dict(), "name": config.name}
+    return float(interpreter().ask(run_operator, **given))
+
+
+def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
+    """Inside the interpreting process. Runs the call twice: the second has the first one's leftovers."""
+    import torch
+    from case_runner import script_at
+
+    from gemm_tuner.core.workload import problem_from_dict
+    from gemm_tuner.moe import operands, whole_call
+    from gemm_tuner.moe.launch import DOWN, UP
+    from gemm_tuner.moe.workload import WORKLOAD
+
+    one, code = problem_from_dict(problem), script_at(script)
+    assert isinstance(one, MoeProblem)
+    given = operands.make(one, 0, "cpu")[0]
+    call = whole_call.made(WORKLOAD, code, code.CONFIGS[name], given.interpretable())
+    call.out.fill_(float("nan"))
+    call.run()
+    call.run()
+    x, routed = call.x.double(), given.router.double().reshape(one.M, one.topk)
+    weights = {part: given.gemms[part].w.double() * _scale(one, given.gemms[part]) for part in (UP, DOWN)}
+    expected = torch.zeros(one.M, one.K, dtype=torch.float64)
+    for token in range(one.M):
+        for place, expert in enumerate(given.ids[token].tolist()):
+            hidden = x[token] @ weights[UP][expert].T
+            hidden = hidden + (given.gemms[UP].bias[expert].double() if one.bias else 0)
+            hidden = _activated(one, hidden)
+            if one.scaling == "tensor":  # given, and not made to hold the largest
+                limit = 448 * float(given.gemms[DOWN].a_scale)
+                hidden = hidden.clamp(-limit, limit)
+            made = weights[DOWN][expert] @ hidden
+            made = made + (given.gemms[DOWN].bias[expert].double() if one.bias else 0)
+            expected[token] += routed[token, place] * made
+    return float((call.out.double() - expected).abs().max() / expected.abs().max())
+
+
+def _scale(problem: MoeProblem, gemm: Any) -> Any:
+    """Of w, in float64."""
+    if problem.scaling == "block":
+        rows, columns = problem.block_shape
+        return gemm.w_scale.double().repeat_interleave(rows, 1).repeat_interleave(columns, 2)
+    return 1.0 if gemm.w_scale is None else gemm.w_scale.double().reshape(problem.E, -1, 1)
+
+
+def _activated(problem: MoeProblem, hidden: Any) -> Any:
+    import torch
+
+    if problem.activation == "relu2_no_mul":
+        return torch.relu(hidden).square()
+    if problem.activation == "swigluoai":
+        gate, value = hidden[0::2].clamp(max=7), hidden[1::2].clamp(-7, 7)
+        return gate * torch.sigmoid(1.702 * gate) * (value + 1)
+    gate, value = hidden[: problem.N], hidden[problem.N :]
+    return (torch.nn.functional.gelu(gate) if problem.activation == "gelu" else gate * torch.sigmoid(gate)) * value

@@ -10,7 +10,7 @@ from typing import Any
 
 import moe_kernel_source
 import pytest
-from moe_runner import checked
+from moe_runner import checked, operator_error
 from samples import device
 
 from gemm_tuner.core.plain_config import PlainConfig
@@ -121,3 +121,27 @@ def test_checks_have_ragged_extents_and_experts_without_rows() -> None:
         assert on_gpu[0] == one and len(on_gpu) == 2
         ragged = on_gpu[1]
         assert isinstance(ragged, MoeProblem) and ragged.rows % 16 and ragged.N < layer.N
+
+
+OPERATORS = {
+    "bf16": BF16,
+    "without sorting": CASES["without sorting"],
+    "blocks without rows": replace(BF16, M=9, E=13, topk=3, activation="gelu"),
+    "pairs of gate and value, bias": replace(BF16, activation="swigluoai", bias=True),
+    "no gate": CASES["no gate"],
+    "fp8, a scale a block": FP8,
+    "fp8, a scale a row": CASES["fp8, a scale a row"],
+    "fp8, a scale a tensor": CASES["fp8, a scale a tensor"],
+    "int8 weights": CASES["int8 weights"],
+}
+
+
+@pytest.mark.parametrize("case", OPERATORS)
+def test_a_whole_call_is_the_operator(case: str, tmp_path: Path) -> None:
+    """With activations that are quantised on the way: an error of 8-bit floats is some percent of the largest value."""
+    server = "sglang" if case == "no gate" else "vllm"
+    problem = replace(OPERATORS[case], server=server)
+    (config,) = configs_of(problem, TILES[0])
+    script, problem = written(tmp_path, SOURCES[server], problem, [config])
+    most = 0.1 if problem.dtype == "fp8_w8a8" else 0.01
+    assert operator_error(script, problem, config) < most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from gemm_tuner.moe import kernel_source, model_config, problem, tuned_file
 from gemm_tuner.moe.model_config import Layer
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
+from gemm_tuner.space import space
 from gemm_tuner.system.documents import show
 
 DESCRIPTION = """\
@@ -102,6 +104,8 @@ def add_flags(parser: Parser) -> None:
     layer.add_argument("--current", metavar="FILE", type=Path, action="append", default=[], help="a tuned file of the "
                        "server for this layer: its entries stand in the finals, too, and are to be beaten by "
                        "--min_improvement; of two servers one each")  # fmt: skip
+    layer.add_argument("--no_whole_calls", action="store_true", help="do not time whole calls, alignment to sum, of "
+                       "what was tuned, of the default and of --current after the run (with -o)")  # fmt: skip
     parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
@@ -119,7 +123,27 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         of_dense = argparse.Namespace(**{**vars(arguments), "serve": served if scaled else []})
         statuses.append(run(of_dense, shown, dense))
     statuses.append(run(arguments, shown, tuple(map(SizeEntry, found)), older))
+    if not arguments.no_whole_calls:
+        time_whole_calls(arguments, shown, found, older)
     return max(statuses)
+
+
+def time_whole_calls(
+    arguments: argparse.Namespace, shown: Consoles, found: list[MoeProblem], older: dict[Problem, Config]
+) -> None:
+    """After a run that measured, with a results file of its own name."""
+    from gemm_tuner.report import moe_calls
+    from gemm_tuner.store import results
+
+    if arguments.dry_run or arguments.explain is not None or arguments.output is None or not arguments.output.exists():
+        return
+    arch = str(results.read(arguments.output).header.get("arch", ""))
+    device = space.load(space.space_path(arguments.rules, arch), arch).device
+    some = moe_calls.layers(arguments.output, found, older, device)
+    if some:
+        gpu = arguments.gpu_ids[0] if arguments.gpu_ids else 0
+        shown_to = shown.log, shown.out
+        moe_calls.report(arguments.output, some, arguments.templates, device, gpu, os.environ, *shown_to)
 
 
 def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:

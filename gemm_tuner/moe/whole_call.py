@@ -1,0 +1,127 @@
+"""A whole call of a fused MoE layer on one rank: alignment, both GEMMs with what is between them, and the sum.
+
+The GEMMs are the server's kernel as it is tuned; the other kernels are ours (``whole_call_kernels``). Needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.workload import launch_all
+from gemm_tuner.moe.launch import DOWN, UP, extent
+from gemm_tuner.moe.operands import Gemm, MoeOperands
+from gemm_tuner.moe.problem import NO_GATE, MoeProblem
+from gemm_tuner.moe.servers import SERVERS
+
+if TYPE_CHECKING:
+    from gemm_tuner.moe.workload import MoeWorkload
+
+BLOCK = 1024
+OWNERS_BLOCK = 32
+LARGEST = {"fp8_e4m3": 448.0, "fp8_e4m3_fnuz": 224.0}  # of 8-bit floats, as servers quantise to
+
+
+@dataclass(frozen=True)
+class WholeCall:
+    """x: tokens in 16 bits. gemms: those that are launched; the first GEMM's C is the activation's input, whose result
+    is the second one's A. out: (tokens, K). aligned: what the alignment writes. launches: of both GEMMs."""
+
+    problem: MoeProblem
+    x: Any
+    gemms: Mapping[str, Gemm]
+    out: Any
+    ids: Any
+    aligned: tuple[Any, Any, Any]
+    launches: list[Any]
+    block_m: int
+    counts: Any
+
+    def run(self) -> None:
+        """Starts all kernels of a call."""
+        from gemm_tuner.moe import whole_call_kernels as kernels
+
+        one = self.problem
+        if SERVERS[one.server].sorts(one):
+            self._align()
+        if one.dtype == "fp8_w8a8":
+            self._activate(self.x, self.gemms[UP], one.K, "", "")
+        launch_all(self.launches[:1])
+        gate = "" if one.activation.endswith(NO_GATE) else "pairs" if one.activation == "swigluoai" else "halves"
+        self._activate(self.gemms[UP].c, self.gemms[DOWN], one.N, gate, one.activation.removesuffix(NO_GATE))
+        launch_all(self.launches[1:])
+        kernels.add_up[(one.M, -(-one.K // BLOCK))](self.gemms[DOWN].c, self.out, one.K, one.topk, BLOCK)
+
+    def _align(self) -> None:
+        from gemm_tuner.moe import whole_call_kernels as kernels
+
+        one, (row_ids, owners, total) = self.problem, self.aligned
+        counts, starts, taken = self.counts
+        self.counts.zero_()
+        row_ids.fill_(one.rows)
+        programs = (-(-one.rows // BLOCK),)
+        kernels.count_rows[programs](self.ids, counts, one.rows, BLOCK)
+        experts = 1 << (one.E - 1).bit_length()
+        kernels.lay_out[(-(-len(owners) // OWNERS_BLOCK),)](
+            counts, starts, owners, total, one.E, len(owners), self.block_m, experts, OWNERS_BLOCK
+        )
+        kernels.place_rows[programs](self.ids, starts, taken, row_ids, one.rows, BLOCK)
+
+    def _activate(self, source: Any, to: Gemm, columns: int, gate: str, kind: str) -> None:
+        """Fills A of a GEMM."""
+        from gemm_tuner.moe import whole_call_kernels as kernels
+
+        one = self.problem
+        block = one.block_shape[1] if one.scaling == "block" else 1 << (columns - 1).bit_length()
+        scaling = "none" if to.a_scale is None else "given" if one.scaling == "tensor" else "made"
+        groups = -(-columns // block)
+        kernels.activate[(to.a.shape[0], groups)](
+            source, to.a, to.a_scale, columns, groups, gate, kind, scaling, LARGEST[one.fp8], block
+        )
+
+
+def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], operands: MoeOperands) -> WholeCall:
+    """A call of a configuration on operands, whose activations and results it has for itself."""
+    import torch
+
+    one, gemms = operands.problem, operands.gemms
+    x = gemms[UP].a if one.dtype != "fp8_w8a8" else gemms[UP].a.float().to(getattr(torch, DTYPES[one.out].torch_name))
+    x = x.to(gemms[UP].c.dtype)
+
+    def own(part: str) -> Gemm:
+        given = gemms[part]
+        scale = None if given.a_scale is None else given.a_scale.clone()
+        a = given.a if part == UP and one.dtype != "fp8_w8a8" else torch.empty_like(given.a)
+        return replace(given, a=a, c=torch.empty_like(given.c), a_scale=scale)
+
+    block_m = int(config["BLOCK_SIZE_M"])
+    row_ids, owners, total = (None if t is None else t.clone() for t in operands.alignment(block_m))
+    mine = replace(operands, gemms={part: own(part) for part in (UP, DOWN)},
+                   aligned={block_m: (row_ids, owners, total)})  # fmt: skip
+    ids = torch.from_numpy(operands.ids.reshape(-1).copy()).to(x.device)
+    counts = torch.zeros(3, one.E, dtype=torch.int32, device=x.device)
+    launches = workload.launches(script, config, one, mine, None, 1)
+    out = torch.empty(one.M, one.K, dtype=gemms[DOWN].c.dtype, device=x.device)
+    assert extent(one, UP).rows_a == one.M
+    return WholeCall(one, x, mine.gemms, out, ids, (row_ids, owners, total), launches, block_m, counts)
+
+
+def captured(call: WholeCall) -> Callable[[], None]:
+    """The call as a CUDA graph, after it ran twice: started at once, whatever the host needs for each kernel."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call.run()
+        call.run()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call.run()
+    return partial(graph.replay)

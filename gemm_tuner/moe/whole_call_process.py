@@ -1,0 +1,88 @@
+"""``python -m gemm_tuner.moe.whole_call_process PLAN``: times whole calls of fused MoE layers on the current GPU.
+
+PLAN is JSON: {"script": file, "work": [{"problem": {...}, "configs": {label: name in the script}}, ...]}. Prints a line
+of JSON for each work: {"problem": key, "us": {label: median microseconds}} or {"problem": key, "fault": text}.
+
+Each call is a CUDA graph between two events of the stream, after enough reads of a buffer larger than L2 that the host
+is ahead. The configurations of a work take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from gemm_tuner.core.markers import FLUSH_SYMBOL
+from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.languages.scripts import load_script
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.moe import operands, whole_call
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.system.processes import exit_with_tuner
+
+ROUNDS = 30
+FLUSHES = 4
+FLUSH_L2_TIMES = 2
+
+
+def main(argv: Sequence[str]) -> int:
+    import torch
+
+    exit_with_tuner()
+    plan = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+    script = load_script(plan["script"])
+    l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    flush = LANGUAGE.support_calls(FLUSH_L2_TIMES * l2_bytes, "cuda")[FLUSH_SYMBOL]
+    for work in plan["work"]:
+        problem = problem_from_dict(work["problem"])
+        assert isinstance(problem, MoeProblem)
+        found: dict[str, Any]
+        try:
+            found = {"us": times_us(problem, script, work["configs"], flush)}
+        except Exception as error:
+            found = {"fault": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps({"problem": problem.key, **found}), flush=True)
+        torch.cuda.synchronize()  # raises where the context is lost, for all works
+        torch.cuda.empty_cache()
+    return 0
+
+
+def times_us(
+    problem: MoeProblem, script: Any, configs: Mapping[str, str], flush: Callable[[], None]
+) -> dict[str, float]:
+    """The median over ROUNDS calls on each draw of the routing."""
+    sets = operands.make(problem, 0, "cuda")
+    calls = {
+        label: [whole_call.captured(whole_call.made(WORKLOAD, script, script.CONFIGS[name], one)) for one in sets]
+        for label, name in configs.items()
+    }
+    return timed(calls, flush)
+
+
+def timed(calls: Mapping[str, Sequence[Callable[[], None]]], flush: Callable[[], None]) -> dict[str, float]:
+    import torch
+
+    order, dice = list(calls), random.Random(0)
+    events: dict[str, list[tuple[Any, Any]]] = {label: [] for label in order}
+    for turn in range(ROUNDS):
+        dice.shuffle(order)
+        for label in order:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            for _ in range(FLUSHES):
+                flush()
+            begin.record()
+            calls[label][turn % len(calls[label])]()
+            end.record()
+            events[label].append((begin, end))
+        torch.cuda.synchronize()
+    return {label: round(median(a.elapsed_time(b) for a, b in some) * 1e3, 3) for label, some in events.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+"""Whole calls of fused MoE layers, alignment to sum: timed for what was tuned, the server's default and its current
+file, after a run, in a process of their own, and kept beside the results file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.languages import kernel_cache
+from gemm_tuner.measure.launcher_process import launcher_env, visible_gpu
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.workload import WORKLOAD
+from gemm_tuner.source import codegen
+from gemm_tuner.store import results
+from gemm_tuner.system.documents import write_text_atomically
+from gemm_tuner.system.json_records import load_json
+from gemm_tuner.system.terminal_table import Column, print_line, print_table
+
+TUNED, DEFAULT, CURRENT = LABELS = ("tuned", "default", "current")
+LIMIT_S = 300.0
+CHILD = (sys.executable, "-m", "gemm_tuner.moe.whole_call_process")
+
+# Microseconds by label, by key of the problem.
+Times = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """configs: by label; equal ones are timed once each."""
+
+    problem: MoeProblem
+    configs: Mapping[str, Config]
+
+
+def path_of(results_file: Path) -> Path:
+    """By key of the problem: times by label, microseconds, and names of the configurations that they are of."""
+    return results_file.with_name(f"{results_file.stem}.whole_calls.json")
+
+
+def read(results_file: Path) -> dict[str, dict[str, Any]]:
+    path = path_of(results_file)
+    found = load_json(path, "file of whole calls") if path.exists() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def layers(
+    results_file: Path, asked: Iterable[MoeProblem], current: Mapping[Problem, Config], device: Device
+) -> list[Layer]:
+    """Those of the problems that the file has a measured configuration of. asked: with their kernels."""
+    found, known = results.read(results_file), {one: one for one in asked}
+    made = []
+    for row in found.rows:
+        problem = known.get(row.problem) if isinstance(row.problem, MoeProblem) else None
+        if problem is None or row.config is None or found.source_of(row) != "measured":
+            continue
+        configs: dict[str, Config] = {TUNED: row.config, DEFAULT: WORKLOAD.default_config(problem, device)}
+        if row.problem in current:
+            configs[CURRENT] = current[row.problem]
+        made.append(Layer(problem, configs))
+    return made
+
+
+def timed(
+    some: Sequence[Layer], templates: Path, device: Device, gpu: int, environ: Mapping[str, str],
+    child: Sequence[str] = CHILD,
+) -> tuple[Times, list[str]]:  # fmt: skip
+    """The times, and a line for each layer or server that has none. child: what a plan is appended to."""
+    times: Times = {}
+    faults: list[str] = []
+    variable = "CUDA_VISIBLE_DEVICES" if device.target.backend == "cuda" else "ROCR_VISIBLE_DEVICES"
+    for signature in dict.fromkeys(one.problem.signature for one in some):
+        mine = [one for one in some if one.problem.signature == signature]
+        with tempfile.TemporaryDirectory(prefix="gemm_tuner_calls_") as folder:
+            language = language_of(WORKLOAD.language)
+            cache = kernel_cache.folder(language.cache_name(templates), Path(folder))
+            env = launcher_env(language, cache, {variable: visible_gpu(device.target.backend, gpu, environ)})
+            plan = write_plan(Path(folder), mine, templates, device)
+            try:
+                done = subprocess.run([*child, str(plan)], env=env, capture_output=True, text=True, timeout=LIMIT_S)
+                said, ended = done.stdout, f"exit status {done.returncode}: {done.stderr.strip()[-200:]}"
+                ended = ended if done.returncode else ""
+            except subprocess.TimeoutExpired as error:
+                said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+                ended = f"not done within {LIMIT_S:.0f} s"
+        for line in said.splitlines():
+            answer = json.loads(line)
+            if "us" in answer:
+                times[answer["problem"]] = answer["us"]
+            else:
+                faults.append(f"{answer['problem']}: {answer['fault']}")
+        faults += [f"whole calls of {mine[0].problem.server}: {ended}"] if ended else []
+    return times, faults
+
+
+def write_plan(folder: Path, some: Sequence[Layer], templates: Path, device: Device) -> Path:
+    """The child's plan, and the script that it names."""
+    first = some[0].problem
+    configs = {config.name: config for one in some for config in one.configs.values()}
+    family = next(iter(configs.values())).family
+    script = codegen.write_script(templates, folder, family, first, configs.values(), device.target)
+    work: list[dict[str, Any]] = [
+        {"problem": one.problem.to_dict(), "configs": {label: config.name for label, config in one.configs.items()}}
+        for one in some
+    ]
+    path = folder / "plan.json"
+    path.write_text(json.dumps({"script": str(folder / script.file), "work": work}), encoding="utf-8")
+    return path
+
+
+def report(
+    results_file: Path, some: Sequence[Layer], templates: Path, device: Device, gpu: int, environ: Mapping[str, str],
+    console: Console, out: Console, child: Sequence[str] = CHILD,
+) -> None:  # fmt: skip
+    """Times what is not known yet, keeps it, and prints all of it."""
+    known = read(results_file)
+    named = {one.problem.key: {label: config.name for label, config in one.configs.items()} for one in some}
+    left = [one for one in some if known.get(one.problem.key, {}).get("configs") != named[one.problem.key]]
+    if left:
+        print_line(console, f"timing whole calls, alignment to sum, of {len(left)} layers")
+        found, faults = timed(left, templates, device, gpu, environ, child)
+        known |= {key: {"us": us, "configs": named[key]} for key, us in found.items()}
+        write_text_atomically(path_of(results_file), json.dumps(known, indent=1) + "\n")
+        for line in faults:
+            print_line(console, line, "red")
+    rows = [row_of(one.problem, known[one.problem.key]["us"]) for one in some if one.problem.key in known]
+    if rows:
+        titles = ("whole call", "M", *(f"{label}\nus" for label in LABELS), f"{DEFAULT} /\n{TUNED}")
+        print_table(out, "", [Column(title, is_number=at > 0) for at, title in enumerate(titles)], rows)
+
+
+def row_of(problem: MoeProblem, us: Mapping[str, float]) -> list[str]:
+    layer = f"{problem.server} E={problem.E} N={problem.N} K={problem.K}"
+    ratio = f"{us[DEFAULT] / us[TUNED]:.3f}" if us.get(DEFAULT) and us.get(TUNED) else ""
+    return [layer, str(problem.M), *(f"{us[label]:.2f}" if label in us else "" for label in LABELS), ratio]

@@ -1,0 +1,121 @@
+"""Whole calls of MoE layers after a run: what is timed, kept and said, with a stand-in for the process on the GPU."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from moe_kernel_source import VLLM
+from rich.console import Console
+from samples import ROOT, TEMPLATES, device
+
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.moe import kernel_source
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.moe.servers import entry
+from gemm_tuner.report import moe_calls
+from gemm_tuner.store import results
+
+H200 = device("sm_90")
+# Answers a plan: the time of a configuration is ten times its BLOCK_SIZE_N, in the script that the plan names; the
+# layer of one token has a fault, and after FAILS layers the process ends.
+CHILD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from gemm_tuner.languages.scripts import load_script
+plan = json.load(open(sys.argv[3]))
+script = load_script(plan["script"])
+for at, work in enumerate(plan["work"]):
+    if at == int(sys.argv[2]):
+        sys.exit("the context is lost")
+    us = {label: 10.0 * script.CONFIGS[name]["BLOCK_SIZE_N"] for label, name in work["configs"].items()}
+    answer = {"fault": "does not fit"} if work["problem"]["M"] == 1 else {"us": us}
+    print(json.dumps({"problem": script.fused_moe_kernel and work["problem"]["M"], **answer}))
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Measured layers of one kernel, at 1, 16 and 64 tokens."""
+    (tmp_path / "kernel.py").write_text(VLLM)
+    document = yaml.safe_load((ROOT / "tests" / "golden" / "export_moe" / "h200.yaml").read_text())
+    row = next(row for row in document["configs"] if row["server"] == "vllm" and row["E"] == 128)
+    _, kernel = kernel_source.read(str(tmp_path / "kernel.py"))
+    rows = [{**json.loads(json.dumps(row)), "M": m, "kernel_sha": kernel.sha, "BLOCK_SIZE_N": 32} for m in (1, 16, 64)]
+    path = tmp_path / "moe.yaml"
+    path.write_text(yaml.safe_dump({**document, "configs": rows, "without_config": []}))
+    return path
+
+
+def asked(file: Path) -> list[MoeProblem]:
+    _, kernel = kernel_source.read(str(file.parent / "kernel.py"))
+    found = [row.problem for row in results.read(file).rows]
+    return [replace(one, kernel=kernel) for one in found if isinstance(one, MoeProblem)]
+
+
+def child(folder: Path, ends_after: int = 9) -> tuple[str, ...]:
+    """The stand-in says keys as the real one does."""
+    path = folder / "child.py"
+    path.write_text(CHILD.replace('script.fused_moe_kernel and work["problem"]["M"]', "key_of(work)").replace(
+        "plan = json", "from gemm_tuner.core.workload import problem_from_dict\n"
+        "key_of = lambda work: problem_from_dict(work['problem']).key\nplan = json"))  # fmt: skip
+    return sys.executable, str(path), str(ROOT), str(ends_after)
+
+
+def said(file: Path, current: dict[Problem, Config], ends_after: int = 9) -> str:
+    some = moe_calls.layers(file, asked(file), current, H200)
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    moe_calls.report(file, some, TEMPLATES, H200, 0, {}, console, console, child(file.parent, ends_after))
+    return out.getvalue()
+
+
+def test_tuned_default_and_current_are_timed_and_kept(file: Path) -> None:
+    sixteen = next(one for one in asked(file) if one.M == 16)
+    current = PlainConfig("vllm_moe", tuple(entry(16, 128, 64, 1, 4, 3).items()))
+    text = said(file, {sixteen: current})
+    assert "does not fit" in text and "3 layers" in text
+    kept = {key: entry["us"] for key, entry in moe_calls.read(file).items()}
+    assert kept[sixteen.key] == {"tuned": 320.0, "default": 640.0, "current": 1280.0} and len(kept) == 2
+    row = next(line for line in text.splitlines() if " 16 " in line)
+    assert row.split()[-4:] == ["320.00", "640.00", "1280.00", "2.000"]
+
+
+def test_what_is_kept_is_not_timed_again_and_what_is_lost_is_said(file: Path) -> None:
+    first = said(file, {}, ends_after=2)
+    assert "exit status 1" in first and "the context is lost" in first
+    assert len(moe_calls.read(file)) == 1
+    again = said(file, {})
+    assert "2 layers" in again and len(moe_calls.read(file)) == 2
+    document = json.loads(moe_calls.path_of(file).read_text())
+    other = next(iter(document.values()))
+    other["configs"]["tuned"] = "another"
+    moe_calls.path_of(file).write_text(json.dumps(document))
+    assert "2 layers" in said(file, {})
+
+
+def test_only_measured_rows_are_timed(file: Path) -> None:
+    document = yaml.safe_load(file.read_text())
+    document["header"]["source"] = "replayed"
+    document["configs"] = [{**row, "source": "replayed"} for row in document["configs"]]
+    file.write_text(yaml.safe_dump(document))
+    assert moe_calls.layers(file, asked(file), {}, H200) == []
+
+
+def test_the_table_has_whole_calls_beside_the_gemms(file: Path) -> None:
+    said(file, {})
+    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| 16 |"))
+    cells = [one.strip() for one in row.split("|")[2:]]
+    assert cells[0] == "25.00" and cells[5:9] == ["640.00", "", "320.00", "2.000"]
+    assert "geometric mean, call, default / tuned: 2.000 over 2 M" in done.stdout
