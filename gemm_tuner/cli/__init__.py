@@ -1,1 +1,1 @@
-"""The command line: flags, subcommands, exit statuses."""
+"""The command line: flags, subcommands and exit statuses."""

@@ -2,7 +2,7 @@
 
 import sys
 
-if __name__ == "__main__":  # compile workers import this module again: it must import nothing else
+if __name__ == "__main__":  # compile workers import this module again, so it must import nothing at the top level
     from gemm_tuner.cli.main import main
 
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The kinds of values that flags take: argparse types, which say what would have been right."""
+"""Types of flag values for argparse; errors say which values are accepted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s?)?")
 
 
 def _at_least(least: int) -> Callable[[str], int]:
-    """An argparse type: an integer of ``least`` or more."""
+    """An argparse type: an integer of at least ``least``."""
 
     def checked(text: str) -> int:
         try:
@@ -35,14 +35,14 @@ positive, not_negative = _at_least(1), _at_least(0)
 
 
 def id_list(text: str) -> tuple[int, ...]:
-    """An argparse type: GPU ids with commas between them."""
+    """An argparse type: comma-separated GPU ids."""
     if not re.fullmatch("[0-9]{1,6}(,[0-9]{1,6})*", text):
         raise argparse.ArgumentTypeError(f"{show(text)} is no list of ids such as 0,1,3")
     return tuple(int(part) for part in text.split(","))
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Names between commas."""
+    """An argparse type: comma-separated names."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(re.fullmatch("[a-z_0-9]{1,60}", name) for name in names):
         raise argparse.ArgumentTypeError(f"{show(text)} is no list of names; accepted: gemm_tile,gemv")
@@ -50,7 +50,7 @@ def name_list(text: str) -> tuple[str, ...]:
 
 
 def batch_count(text: str) -> int:
-    """An argparse type: how many products in one call."""
+    """An argparse type: the number of products in a call."""
     value = positive(text)
     if value > MAX_BATCH:
         raise argparse.ArgumentTypeError(f"{show(text)} is more than {MAX_BATCH}, the most that one launch takes")
@@ -58,7 +58,7 @@ def batch_count(text: str) -> int:
 
 
 def factor(text: str) -> float:
-    """An argparse type: a number that fp32 holds; 0 has no sign."""
+    """An argparse type: a number in the range of fp32; -0 becomes 0."""
     try:
         value = float(text)
     except ValueError:
@@ -71,7 +71,7 @@ def factor(text: str) -> float:
 def one_of(
     names: Iterable[str], hint_for: Callable[[str, tuple[str, ...]], str] = did_you_mean
 ) -> Callable[[str], str]:
-    """An argparse type: one of some names. hint_for: from what was written and the names to a hint, or nothing."""
+    """An argparse type: one of ``names``. hint_for: makes a hint from an invalid text and the names."""
     known = tuple(names)
 
     def checked(text: str) -> str:
@@ -87,7 +87,7 @@ def one_of(
 
 
 def duration_s(text: str) -> float:
-    """Seconds of a time such as 90, 90s, 10m, 1h30m."""
+    """An argparse type: a duration such as 90, 90s, 10m or 1h30m, in seconds."""
     found = DURATION.fullmatch(text)
     seconds = (
         sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
@@ -98,7 +98,7 @@ def duration_s(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """Bytes of a size such as 20GiB or 500MiB; 0 is none."""
+    """An argparse type: a size such as 20GiB or 500MiB, in bytes; 0 is allowed."""
     found = SIZE.fullmatch(text)
     if not found or (not found[2] and int(found[1])):
         raise argparse.ArgumentTypeError(f"{show(text)} is no size; accepted: 20GiB, 500MiB, 0")
@@ -106,9 +106,9 @@ def size_bytes(text: str) -> int:
 
 
 def percent(text: str) -> float:
-    """An argparse type: percent, from 0 to 100. ``2%``, ``2 %`` and ``2`` are 2.0.
+    """An argparse type: a percentage from 0 to 100. ``2%``, ``2 %`` and ``2`` are 2.0.
 
-    A bare number between 0 and 1 is refused: 0.02 could be meant as 0.02 % or, as a share, as 2 %.
+    A number between 0 and 1 without % is refused, because 0.02 could mean 0.02 % or, as a share, 2 %.
     """
     found = PERCENT.fullmatch(text.strip())
     value = float(found[1]) if found else -1.0

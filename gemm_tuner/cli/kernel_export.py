@@ -1,4 +1,4 @@
-"""``tune_gemm.py export`` of users' kernels: JSON by key, triton.Config, or a module."""
+"""``tune_gemm.py export`` for users' kernels: JSON by key, triton.Config, or a module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMS = ("json", "triton", "module")
 
 
 def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> int:
-    """Raises UserError for what no kernel can be exported to, and for flags that say nothing of kernels."""
+    """Runs the command. Raises UserError for an unsupported format, and for flags that do not apply to kernels."""
     if arguments.to not in FORMS:
         what = f"{arguments.to} takes GEMMs, and {arguments.results} holds kernels of specs"
         raise UserError(what, where="--to", accepted=", ".join(FORMS))
@@ -53,7 +53,7 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
 
 
 def _require_triton(kernel: TunedKernel, form: str) -> None:
-    """Raises UserError for a form that only a Triton kernel with a grid of its spec has."""
+    """Raises UserError for a format that requires a Triton kernel whose spec has a grid."""
     name, problem = kernel.spec.name, kernel.entries[0].cases[0].problem
     if form == "module" and problem.kind != KernelProblem.kind:
         what = f"{name} is launched by host code of yours, and a module has none"
@@ -80,7 +80,7 @@ def _show(
     changed: set[Path],
     left_out: list[LeftOut],
 ) -> None:
-    """A line for each file, and below it one for each key that was chosen among several cases or not checked on a GPU
+    """Prints a line per file, and below it one per key that was chosen among several cases or was not checked on a GPU
     against a reference."""
     for one in left_out:
         print_line(shown.log, f"left out, {one.size}: {one.reason}")

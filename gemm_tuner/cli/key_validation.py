@@ -1,4 +1,5 @@
-"""``kernel --validate_key N``: how much slower a key's configuration is at cases that were not tuned than their own."""
+"""``kernel --validate_key N``: measures how much slower a key's configuration is, at cases that were not tuned, than
+the best configuration of each case."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 
 def require_output(output: Path | None) -> Path:
-    """Raises UserError without the results file whose keys are validated."""
+    """Returns the results file whose keys are validated. Raises UserError if it is missing."""
     if output is None:
         raise UserError("--validate_key needs the results file", where="--output", accepted="--output FILE.yaml")
     return output
@@ -33,8 +34,8 @@ def require_output(output: Path | None) -> Path:
 def validate(
     arguments: argparse.Namespace, shown: Consoles, spec: KernelSpec, cases: Sequence[Case], count: int
 ) -> int:
-    """Tunes cases that were not tuned, each with its key's configuration in the finals, into a results file of their
-    own. Raises EnvironmentFault where nothing is timed."""
+    """Tunes ``count`` cases that were not tuned, each with its key's configuration as a finalist, into a separate
+    results file. Raises EnvironmentFault if nothing can be timed."""
     from gemm_tuner.cli.main import run
 
     output = require_output(arguments.output)
@@ -43,7 +44,7 @@ def validate(
         raise EnvironmentFault("--validate_key needs a GPU to time on", hint="without a GPU times are predicted")
     tuned, _ = rows.select(found, output, Trust(unverified=True), None)
     mine = {sha: of for sha, of in tuned.items() if sha == problem_of(spec, cases[0]).sha}
-    # Of the run's own choices only times count here: what is chosen below is checked by its own finals.
+    # Unverified choices are accepted: only times are used here.
     kernels, _ = choose.chosen(mine, lambda _, __: Verified.FALSE)
     by_key = {entry.key: entry.config for kernel in kernels for entry in kernel.entries}
     new = [case for case in unseen(spec, cases, count, arguments.seed) if key_of(spec, case) in by_key]
@@ -65,7 +66,7 @@ def validate(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """its_us: of the key's configuration; None where it was not timed. best_us: of the case's own best."""
+    """its_us: time of the key's configuration; None if it was not timed. best_us: time of the case's best."""
 
     case: str
     key: str
@@ -79,7 +80,7 @@ class Loss:
 
 
 def loss(file: Path, problem: KernelProblem, name: str) -> Loss:
-    """What the finals of a case say of a configuration. file: a results file whose run is still there."""
+    """The loss of a configuration in the finals of a case. file: a results file whose run still exists."""
     folder = run_record.tables_folder(file, results.read(file).header)
     table = run_record.read_table(folder, problem.key)
     rows = table[table["status"] == Status.OK.value].to_dict("records")
@@ -89,7 +90,7 @@ def loss(file: Path, problem: KernelProblem, name: str) -> Loss:
 
 
 def _show(shown: Consoles, losses: Sequence[Loss]) -> None:
-    """A row for each case, and the mean and the worst loss."""
+    """Prints a row per case, and the mean and the largest loss."""
     lines = [
         [one.case, one.key, one.name, *(
             ("", "", "was not timed") if one.pct is None else

@@ -1,4 +1,4 @@
-"""The command: reads the command line, calls the pipeline, prints what went wrong."""
+"""The main command: reads the command line, calls the pipeline, and prints errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def consoles() -> Consoles:
-    """Terminals keep their width; what is piped gets wide lines and no colours."""
+    """The consoles of standard error and standard output; piped output has wide lines and no colours."""
 
     def console(stream_is_error: bool) -> Console:
         one = Console(stderr=stream_is_error)
@@ -76,9 +76,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def tell(text: str, *, after_echo: bool = False) -> None:
-    """Prints a last line on standard error; a terminal's lines end between words.
+    """Prints a last line on standard error, wrapped between words on a terminal.
 
-    after_echo: a terminal has shown ^C, which the line does not stand behind.
+    after_echo: start on a new line, because the terminal has printed ^C.
     """
     log = consoles().log
     if after_echo and log.is_terminal:
@@ -92,14 +92,14 @@ def run(
     entries: tuple[SizeEntry, ...] = (),
     older: Mapping[Problem, Config] | None = None,
 ) -> int:
-    """Dispatches to what was asked for. entries: what to tune, where the flags of sizes do not say it. older: what is
-    to be beaten beside what --update names."""
+    """Runs the requested task. entries: the sizes, if they are not given by flags. older: configurations that new ones
+    must beat, in addition to those of --update."""
     for name, why in options.REPLACED.items():
         if getattr(arguments, name):
             print_line(shown.log, f"--{name}: {why}")
     settings = settings_from(arguments, entries or read_sizes(arguments, shown.log))
     settings = replace(settings, older={**(older or {}), **settings.older})
-    if shown.log.is_terminal:  # importing and looking for GPUs takes a second or two
+    if shown.log.is_terminal:  # imports and the query of GPUs take a second or two
         count = f"{len(settings.entries)} sizes" if len(settings.entries) > 1 else settings.entries[0].problem.key
         print_line(shown.log, f"{program.name()}: {count}, starting")
     if arguments.dry_run or arguments.explain is not None:
@@ -124,7 +124,7 @@ def run(
 
 
 def defaults_from(arguments: argparse.Namespace) -> Defaults:
-    """What the flags say about every size; a file's entries may say otherwise."""
+    """Default values from flags, which entries of a file may override."""
     if arguments.dtype and (arguments.dtype_a or arguments.dtype_b):
         accepted = "one of them; --dtype_c goes with both"
         raise UserError("is given beside --dtype_a or --dtype_b", where="--dtype", accepted=accepted)
@@ -146,7 +146,7 @@ def defaults_from(arguments: argparse.Namespace) -> Defaults:
 
 
 def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
-    """The sizes from the file or the flags. Raises UserError for none, both, or a bad one."""
+    """The sizes from the file or the flags. Raises UserError for none, both, or an invalid one."""
     defaults = defaults_from(arguments)
     mnk = [getattr(arguments, name) for name in ("m", "n", "k")]
     given = [value is not None for value in mnk]
@@ -187,7 +187,7 @@ def servers_of(asked: list[str], older: Mapping[Problem, Mapping[str, Config]]) 
 
 
 def kernels_of(asked: list[str], served: Collection[str]) -> dict[str, ConsumerKernel]:
-    """The kernels of --kernel_from, by server. served: the servers that there are. Raises UserError."""
+    """The kernels of --kernel_from, by server. served: the servers of the run. Raises UserError."""
     places: dict[str, Path] = {}
     for text in asked:
         server, equals, path = text.partition("=")
@@ -203,7 +203,7 @@ def kernels_of(asked: list[str], served: Collection[str]) -> dict[str, ConsumerK
 
 
 def check_results_file(path: Path | None, size_file: str | None) -> None:
-    """Checks before tuning that the results file can be written after it. Raises UserError."""
+    """Checks before tuning that the results file can be written afterwards. Raises UserError."""
     if path is None:
         return
     where, accepted = "--output", "a file in a folder that exists"
@@ -226,14 +226,14 @@ def check_results_file(path: Path | None, size_file: str | None) -> None:
 
 
 def rules_of(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Path:
-    """--rules, or where that is not given the rules of the problems' kind."""
+    """The folder of --rules, or by default the rules of the problems' kind."""
     own = workload_of(entries[0].problem.kind).rules_dir if entries else None
     folder: Path = arguments.rules if own is None or "rules" in arguments.given else own
     return folder
 
 
 def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...]) -> Settings:
-    """Checks flags against each other. Raises UserError."""
+    """The settings from the flags, whose combination is validated. Raises UserError."""
     if arguments.gpu_ids is not None and arguments.ngpus is not None:
         raise UserError("both --gpu_ids and --ngpus are given", accepted="one of them")
     for flag, folder in (("--rules", arguments.rules), ("--templates", arguments.templates)):

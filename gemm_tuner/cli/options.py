@@ -1,4 +1,4 @@
-"""The command line: every flag, its unit and its default."""
+"""All flags of the main command, with units and defaults."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ EXIT_STATUS = """\
 exit status: 0 every size has a verified configuration; 1 some size has none; 2 the command line or a file is
 wrong; 3 the machine lacks something (GPU, profiler, disk); 70 a bug of the tuner; 130 interrupted.
 """
-# The dests of the flags that --help shows; --help_all shows all.
+# The argparse dests of the flags that --help shows; --help_all shows all.
 EVERYDAY = (
     *("help", "help_all", "gemm_size_file", "m", "n", "k", "dtype", "layout_b", "scaling", "dry_run", "benchmark"),
     *("compare", "compare_wo_tuning", "explain", "search", "budget", "update", "families", "serve", "arch"),
     *("profiler", "ngpus", "output", "output_dir", "fresh", "verbose"),
 )
 
-# ROCm's flags that have no use here, and what takes their place.
+# Flags of ROCm's tuner that do not exist here, and their replacements.
 REPLACED = {
     "icache_flush": "not needed: finalists are interleaved, so every launch finds another kernel's code cached",
     "hack_triton_compiler": "not needed: kernels are compiled by workers that never open the GPU",
@@ -88,14 +88,14 @@ PROFILER_NAMES = (AUTO, *(profiler.name for profiler in PROFILERS), REPLAY)
 
 
 def subcommand_lines() -> str:
-    """The subcommands with what each does, as --help lists them."""
+    """The lines of --help about subcommands."""
     width = max(map(len, SUBCOMMANDS))
     lines = [f"  {name:{width}}  {what}" for name, what in SUBCOMMANDS.items()]
     return "\n".join(["subcommands, each with a --help of its own:", *lines, "", ""])
 
 
 def build_parser() -> Parser:
-    """The whole command line. '-' and '_' mean the same in long flags (``parser.underscored``)."""
+    """The parser of the main command. '-' and '_' are equivalent in long flags (``parser.underscored``)."""
     parser = Parser(
         "", DESCRIPTION, subcommand_lines() + EXIT_STATUS, usage=USAGE, everyday=EVERYDAY, examples=EXAMPLES
     )
@@ -112,7 +112,7 @@ def build_parser() -> Parser:
 
 
 def add_flags_of_a_run(parser: Parser) -> None:
-    """All flags of tuning but those that say what."""
+    """All flags of tuning except those that say what to tune."""
     _what_to_do(parser)
     _space(parser)
     _timing(parser)

@@ -1,4 +1,4 @@
-"""The parser of the command line: flags are written alike, errors take one line, help fits a terminal."""
+"""The argument parser of all commands: uniform spelling of flags, one-line errors, help that fits the terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.system import program
 from gemm_tuner.system.documents import show
 
-# argparse's words for a flag at the end, or before another flag.
+# argparse's message for a flag without a value.
 NO_VALUE = "expected one argument"
-# First words that mean something elsewhere.
+# Words that users may type as a subcommand, with what they probably want.
 _NO_SUBCOMMANDS = {
     "help": "tune_gemm.py --help lists flags and subcommands; each subcommand has a --help of its own",
     "tune": "flags alone tune: tune_gemm.py --gemm_size_file FILE",
@@ -26,7 +26,7 @@ _NO_SUBCOMMANDS = {
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Wraps paragraphs to the terminal's width, between words only; leaves indented lines, such as commands, alone."""
+    """Wraps paragraphs to the terminal's width between words; indented lines, such as commands, are not wrapped."""
 
     brief = False
 
@@ -41,7 +41,7 @@ class HelpFormatter(argparse.HelpFormatter):
         return _wrapped(" ".join(text.split()), width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """All spellings, of a brief help those up to the first long one, and then the value's name, once."""
+        """All spellings (in brief help up to the first long one), followed by the value's name once."""
         names = list(action.option_strings)
         if not names:
             return super()._format_action_invocation(action)
@@ -56,12 +56,12 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UserError where argparse prints a screenful of usage and exits.
+    """An ArgumentParser that raises UserError instead of printing the usage and exiting.
 
-    subcommand: empty for the parser of tuning.
-    everyday:   the dests that --help shows; empty for all. Otherwise there is --help_all, which shows all.
-    examples:   commands that --help_all shows besides.
-    Texts name the command tune_gemm.py; what is printed names it as it was called.
+    subcommand: "" for the main command.
+    everyday:   dests that --help shows; empty for all. If not empty, --help_all shows all.
+    examples:   additional commands that --help_all shows.
+    Texts use the name tune_gemm.py; it is replaced by the actual command name when printed.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Parser(argparse.ArgumentParser):
         raise UserError(what, where=typed[0] if typed else spellings[0])
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        """What the flags say; ``given`` holds the dests of the flags that were written, and by dest how.
+        """Parses flags. The result has ``given``: the flags on the command line, by dest, as typed.
 
-        Raises UserError, for an unknown flag with the nearest known one.
+        Raises UserError; for an unknown flag it names the most similar one.
         """
         known = {name: action.dest for action in self._actions for name in action.option_strings}
         self._words = underscored(argv, known)
@@ -127,7 +127,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"unknown flag {word if word.isprintable() else show(word)}", hint=hint)
 
     def _see_help(self, *, all_flags: bool = False) -> str:
-        """A hint that names the flag of this parser which lists its flags."""
+        """A hint to the help flag of this parser."""
         return see_help(all_flags=all_flags) if self.everyday else program.as_called(f"{self.prog} --help lists them")
 
     def format_help(self, *, every: bool = True) -> str:
@@ -150,7 +150,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.Action):
-    """Prints the help, of --help_all with every flag."""
+    """Prints the help; --help_all prints every flag."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, __: object, option_string: str | None = None) -> Any:
         assert isinstance(parser, Parser)
@@ -159,12 +159,12 @@ class _Help(argparse.Action):
 
 
 def see_help(*, all_flags: bool = False) -> str:
-    """A hint that names the flag which lists what there is."""
+    """A hint to the help flag of the main command."""
     return "--help_all lists all flags" if all_flags else "--help lists the usual flags and all subcommands"
 
 
 def about_word(word: str) -> str:
-    """A hint for a word that is no flag: what it was meant for."""
+    """A hint for a word that is not a flag: what the user probably wants."""
     if word in SUBCOMMANDS:
         return f"a subcommand comes first: {program.name()} {word} ..."
     if word.endswith((".yaml", ".yml")):
@@ -175,9 +175,9 @@ def about_word(word: str) -> str:
 
 
 def underscored(argv: Iterable[str], flags: Collection[str] = ()) -> list[str]:
-    """Long flags with '-' spelt '_': ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``, -dtype-a -dtype_a.
+    """Replaces '-' by '_' in long flags: ``--gemm-size-file=x`` becomes ``--gemm_size_file=x``, -dtype-a -dtype_a.
 
-    A word with one dash is respelt only into one of the known ``flags``: of ``-omy-file`` the value is kept.
+    A word with a single dash is changed only if the result is one of ``flags``; ``-omy-file`` is not changed.
     """
     spelt = []
     for argument in argv:

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and what they ask for."""
+"""Flags that several commands have in common, and their interpretation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.system.documents import write_text_atomically
 
 
 def add_wait_flags(group: argparse._ActionsContainer) -> None:
-    """``--wait`` and ``--no_wait``: what a command does while another process has the GPU."""
+    """Adds ``--wait`` and ``--no_wait``: how long to wait while another process uses the GPU."""
     one = group.add_mutually_exclusive_group()
     one.add_argument("--wait", metavar="TIME", type=duration_s, help="how long to wait for a GPU that another "
                      "process measures on, such as 10m (default: until it is free)")  # fmt: skip
@@ -20,18 +20,18 @@ def add_wait_flags(group: argparse._ActionsContainer) -> None:
 
 
 def wait_s(arguments: argparse.Namespace) -> float | None:
-    """Seconds to wait; None has no limit."""
+    """Time to wait, seconds; None for no limit."""
     return 0.0 if arguments.no_wait else arguments.wait
 
 
 def add_document_flags(parser: argparse.ArgumentParser) -> None:
-    """``--output`` and ``--json``, of a subcommand whose result is an answer."""
+    """Adds ``--output`` and ``--json``, for subcommands that print a result."""
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the JSON document to this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def put_document(document: dict[str, Any], arguments: argparse.Namespace) -> None:
-    """Writes and prints it as the flags say. Raises EnvironmentFault for a file that cannot be written."""
+    """Writes or prints a document according to these flags. Raises EnvironmentFault if it cannot be written."""
     text = json.dumps(document, indent=1, default=str)
     if arguments.output:
         write_text_atomically(arguments.output, text + "\n")

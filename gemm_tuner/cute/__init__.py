@@ -1,1 +1,1 @@
-"""The kind of problem "cute": a user's kernels in CuTe DSL."""
+"""The kind of problem "cute": users' kernels in CuTe DSL."""

@@ -1,1 +1,1 @@
-"""Where the work of a run is done: processes of this machine, behind a protocol that a cluster can implement."""
+"""Executors perform the work of a run: this machine's processes, behind a protocol that a cluster can implement."""

@@ -1,4 +1,4 @@
-"""What a run asks of the machines that work for it."""
+"""The protocol of an executor: the machines that compile, time and check for a run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gemm_tuner.measure.launcher import Checker, Launcher
 
 
 class Executor(Protocol):
-    """Where a run's kernels are compiled, timed and checked.
+    """Compiles, times and checks the kernels of a run.
 
-    Each part is handed jobs (compile tasks, plans), tells what becomes of them as it happens, and can be ended from
-    another thread. The pipeline alone knows the store and decides what comes next: a part that fails raises
-    EnvironmentFault, and its jobs go to another.
+    Each part receives jobs (compile tasks, plans), reports their results as they happen, and can be ended from another
+    thread. Only the pipeline uses the store and decides what to do next. A part that fails raises EnvironmentFault, and
+    its jobs go to another one.
     """
 
     def compiler(self) -> Compiler:
-        """Compiles for the run's target; the caller opens and closes it."""
+        """The compiler for the run's target; the caller opens and closes it."""
 
     def launchers(self) -> Sequence[Launcher]:
-        """One for each GPU of the run, in their order; none where nothing can be timed. The caller closes them."""
+        """One launcher per GPU of the run, in order; none if nothing can be timed. The caller closes them."""
 
     def checker(self) -> Checker:
-        """Checks kernels of the target where there is no launcher."""
+        """Checks kernels if there is no launcher."""

@@ -1,1 +1,1 @@
-"""Tuned configs for others: files of servers, a Python module, the fewest configs that serve all sizes."""
+"""Exports tuned configurations: files of servers, a Python module, and the smallest set that serves all sizes."""

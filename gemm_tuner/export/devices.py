@@ -1,4 +1,4 @@
-"""The GPUs of ``--for``, and the test whether a configuration fits into their shared memory."""
+"""The GPUs of ``--for``, and whether a configuration fits into their shared memory."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ SHARED_MEMORY_RULES = ("shared_memory_fits", "shared_memory_fits_tiles_and_part"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A GPU. arch: whose rules apply. shared_memory_bytes: the most shared memory (LDS) of a block."""
+    """A GPU. arch: the architecture whose rules apply. shared_memory_bytes: limit of shared memory (LDS) per block."""
 
     name: str
     arch: str
     shared_memory_bytes: int
 
 
-# (problem, config) -> why a GPU of --for cannot run it; empty when all can.
+# (problem, config) -> why a GPU of --for cannot run it; "" if all can.
 Fits = Callable[[GemmProblem, KernelConfig], str]
 
 
 def table(rules_dir: Path) -> tuple[Limit, ...]:
-    """The GPUs that the space files name under ``gpus``."""
+    """The GPUs listed in the space files under ``gpus``."""
     files = ((arch, space.load(space.space_path(rules_dir, arch), arch)) for arch in space.known_archs(rules_dir))
     return tuple(Limit(name, arch, limit) for arch, file in files for name, limit in file.gpus)
 
 
 def named(text: str, rules_dir: Path) -> tuple[Limit, ...]:
-    """The GPUs of a list such as ``MI300X,H20``. Raises UserError for a name that no space file has."""
+    """The GPUs of a list such as ``MI300X,H20``. Raises UserError for an unknown name."""
     devices = table(rules_dir)
     known = {limit.name.casefold(): limit for limit in devices}
     found = []
@@ -52,7 +52,7 @@ def named(text: str, rules_dir: Path) -> tuple[Limit, ...]:
 
 
 def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
-    """The test by the shared-memory rules in ``rules_dir`` (docs/rules.md)."""
+    """A function that applies the shared memory rules in ``rules_dir`` (docs/rules.md)."""
     if not limits:
         return lambda problem, config: ""
     rules = [rule for rule in prune.load_rules(rules_dir, heuristics=False) if rule.name in SHARED_MEMORY_RULES]
@@ -69,7 +69,7 @@ def fits(limits: tuple[Limit, ...], rules_dir: Path) -> Fits:
                 for rule in rules
                 if rule.backend in ("", device.target.backend) and (not rule.families or config.family in rule.families)
             ]
-            # Block scales change their layout through shared memory: 4 bytes for each row and column of the tile.
+            # Block scales are converted through shared memory, 4 bytes per row and column of the tile.
             scales_bytes = 4 * (config.BLOCK_SIZE_M + config.BLOCK_SIZE_N) if problem.scaling == "block" else 0
             left = replace(device, shared_memory_bytes=device.shared_memory_bytes - scales_bytes)
             if not all(prune.evaluate(rule, columns, problem, left)[0] for rule in applicable):

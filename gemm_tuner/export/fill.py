@@ -1,4 +1,4 @@
-"""Fills entries of sizes that were not tuned, so that no small size gets the tile of a much larger one."""
+"""Fills entries for values of M that were not tuned, so that a small M does not get the tile of a much larger one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gemm_tuner.consumers.consumer import Body, Consumer, Target
 from gemm_tuner.consumers.sidecar import DEFAULT, FAR, MEASURED_KINDS, STAND_IN, Note
 from gemm_tuner.space.rule import next_power_of_2
 
-LEAST_TILE = 16  # rows; tl.dot takes no fewer
+LEAST_TILE = 16  # rows; the minimum of tl.dot
 
 
 def fill(
     consumer: Consumer, place: PurePosixPath, target: Target, body: Body, notes: dict[str, Note]
 ) -> dict[str, Note | None]:
-    """By key, what to fill in for the keys of the consumer's grid that are absent or were filled before.
+    """The entries to fill in, for keys of the consumer's grid that are missing or were filled earlier.
 
-    In order of preference: the config of a tuned M that is near enough (``stand_in``); the consumer's default; for
-    a consumer whose default is unknown, the nearest smaller M or a larger one with a small tile; None without any.
+    In order of preference: the configuration of a nearby tuned M (``stand_in``); the consumer's default; if its default
+    is unknown, the nearest smaller M, or a larger one with a small tile; else None.
     """
     measured = {note.m: note for note in notes.values() if note.kind in MEASURED_KINDS and tile_rows(note)}
     found: dict[str, Note | None] = {}
@@ -49,11 +49,10 @@ def _filling(
 
 
 def stand_in(m: int, tile_rows: Mapping[int, int]) -> int | None:
-    """Which tuned M may serve an M that was not tuned; None when none may.
+    """The tuned M whose configuration can be used for an M that was not tuned; None if there is none.
 
-    tile_rows: BLOCK_SIZE_M by tuned M. A tuned M may serve when its tile has at most m rows, rounded up to a power of
-    two and 16, and when it is within a factor of two of m or both fit into one tile. The nearest by ratio is taken, the
-    smaller of two equally near.
+    A tuned M can be used if its tile has at most ``most_rows(m)`` rows, and if it is within a factor of two of m or
+    both fit into one tile. The nearest by ratio is used, in a tie the smaller one. tile_rows: BLOCK_SIZE_M by tuned M.
     """
     able = [
         tuned
@@ -64,7 +63,7 @@ def stand_in(m: int, tile_rows: Mapping[int, int]) -> int | None:
 
 
 def most_rows(m: int) -> int:
-    """The most rows that the tile of a stand-in for m may have."""
+    """The largest number of tile rows for an M of m that was not tuned: m rounded up to a power of two, at least 16."""
     return max(LEAST_TILE, next_power_of_2(m))
 
 
@@ -75,5 +74,5 @@ def tile_rows(note: Note) -> int:
 
 
 def _from(note: Note, kind: str) -> Note:
-    """The note for using the config of a measured entry at another M, without its times."""
+    """The note for using the configuration of a measured entry at another M, without its times."""
     return replace(note, kind=kind, time_us=None, stage="", default_us=None)

@@ -1,4 +1,4 @@
-"""One export from start to end: from a results file to the consumer's files."""
+"""A complete export: from a results file to the consumer's files."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from gemm_tuner.system.installation import data_folder
 
 @dataclass(frozen=True)
 class Export:
-    """What an export would write.
+    """The changes that an export would make.
 
-    known:     the provenance of each folder as it is now.
-    num_sizes: number of sizes in the results file, with and without a config.
+    known:     the present provenance of each folder.
+    num_sizes: number of sizes in the results file, with and without a configuration.
     """
 
     plans: tuple[FilePlan, ...]
@@ -50,11 +50,11 @@ class Export:
 
     @property
     def missing(self) -> list[str]:
-        """The sizes of the results file that no entry serves."""
+        """The sizes of the results file without an entry."""
         return list(dict.fromkeys(one.size for one in self.left_out if not one.served))
 
     def write(self) -> None:
-        """Writes the files and their provenance. Raises EnvironmentFault when one cannot be written."""
+        """Writes the files and their provenance. Raises EnvironmentFault if one cannot be written."""
         plan.write(self.root, self.plans, self.known, self.facts)
 
 
@@ -70,12 +70,13 @@ def prepare(
     say: Callable[[str], None],
     gpu_wait_s: float | None = None,
 ) -> Export:
-    """Reads the results and the existing files, checks the stand-ins for configs that the consumer cannot launch, and
-    returns what to write. Writes nothing.
+    """Reads the results and the existing files, checks replacements for configurations that the consumer cannot launch,
+    and returns what to write. Writes nothing.
 
-    device: device name to use; empty for the one in the header. say: gets one line while waiting for the GPU.
-    gpu_wait_s: how long to wait for a GPU that another process measures on; None has no limit.
-    Raises UserError, and GpuInUse when that time is over.
+    device:     the device name to use; "" for the one in the header.
+    say:        called with a line while waiting for the GPU.
+    gpu_wait_s: time to wait for a GPU that another process measures on; None for no limit.
+    Raises UserError, and GpuInUse after that time.
     """
     if device and not consumer.device_key:
         raise UserError(f"no file for {consumer.name} is named after the device", where="--device_name")
@@ -127,5 +128,5 @@ def prepare(
 
 
 def file_sha(path: Path) -> str:
-    """16 hex digits that name the content of a results file."""
+    """16 hex digits of the hash of a results file."""
     return hashlib.sha256(read_bytes(path, "results file", "YAML", MAX_FILE_BYTES)).hexdigest()[:16]

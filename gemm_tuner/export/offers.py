@@ -1,8 +1,8 @@
-"""Selects what to export from a results file: of the rows that may be exported, for every size the best config that
-the consumer can launch.
+"""Selects what to export from a results file: for every row that may be exported, the best configuration that the
+consumer can launch.
 
-That is the size's own config, or, where the consumer cannot launch it (another kernel family, a split of K), the
-fastest one in the run's table that it can launch and that a check finds right.
+This is the size's winner, or, if the consumer cannot launch it (another kernel family, split K), a stand-in: the
+fastest configuration in the run's table that it can launch and that passes a check.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gemm_tuner.store.run_timings import SCREEN, read_predictions, read_timings
 from gemm_tuner.system.gpu_lock import GpuInUse
 
 RESULTS, SERVED, MODEL = "results", "served", "model"
-MAX_CHECKED = 8  # stand-ins of a size, at most
+MAX_CHECKED = 8  # maximum number of stand-ins per size
 
-# (problem, config) -> why the consumer cannot launch it; empty when it can.
+# (problem, config) -> why the consumer cannot launch it; "" if it can.
 ConfigFault = Callable[[GemmProblem, KernelConfig], str]
 
 
@@ -40,9 +40,9 @@ CHECKED_HOW = {
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the user accepts in addition to rows that were timed and checked on a GPU.
+    """Which rows the user accepts in addition to those that were timed and checked on a GPU.
 
-    predicted:  rows that were never timed, and those checked in the interpreter only (--predicted).
+    predicted:  rows that were never timed, and those checked only in the interpreter (--predicted).
     unverified: rows that were not checked (--unverified).
     """
 
@@ -50,7 +50,7 @@ class Trust:
     unverified: bool = False
 
     def fault(self, verified: Verified, source: str) -> str:
-        """Why a row may not be exported; empty when it may. source: of its time, ``Choice.source``."""
+        """Why a row may not be exported; "" if it may. source: of its time, as ``Choice.source``."""
         if source == "predicted" and not self.predicted:
             return "is predicted and was never run; --predicted exports it as such"
         if verified is Verified.INTERPRETED and not self.predicted:
@@ -61,21 +61,21 @@ class Trust:
 
 
 def known_wrong(row: Row) -> str:
-    """Why a row's configuration must never be exported; empty when no later run found it wrong."""
+    """Why a row's configuration must never be exported (a later run found it wrong); "" otherwise."""
     found = row.facts.get("found_wrong", "")
     return f"was found wrong by a later run ({found})" if found else ""
 
 
 def remark(verified: Verified) -> str:
-    """A remark to print on an exported row; empty for one that was checked on the GPU."""
+    """A remark to print about an exported row; "" for one that was checked on the GPU."""
     return "" if verified is Verified.TRUE else CHECKED_HOW[verified]
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A size that is not exported, with the reason. config: its name; empty where there is none to name.
+    """A size that is not exported, with the reason. config: the configuration's name; "" if there is none.
 
-    served: whether another row with the same key serves it.
+    served: another row with the same key is used for it.
     """
 
     size: str
@@ -86,7 +86,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class _StandIns:
-    """A size whose own config the consumer cannot launch. fault: why. offers: the stand-ins, best first."""
+    """A size whose winner the consumer cannot launch. fault: why. offers: the stand-ins, best first."""
 
     fault: str
     own: KernelConfig
@@ -101,10 +101,11 @@ def collect(
     trust: Trust,
     find_check: Callable[[], CheckNow],
 ) -> tuple[list[Offer], list[LeftOut]]:
-    """(what can be exported of a results file, in its order; what cannot, with reasons).
+    """(what can be exported of a results file, in order; what cannot, with reasons).
 
-    path:       of the results file. What tuning with --serve found for this consumer comes before a row's own config.
-    find_check: makes the check of stand-ins; called once, and only when there are some.
+    Configurations that tuning with --serve found for this consumer are preferred to a row's winner.
+
+    path: of the results file. find_check: creates the check of stand-ins; called at most once, if there are any.
     """
     offers: dict[GemmProblem, Offer] = {}
     waiting: dict[GemmProblem, _StandIns] = {}
@@ -119,7 +120,7 @@ def collect(
             offers[row.gemm] = served
             continue
         fault = config_fault(row.gemm, row.tile)
-        # A stand-in takes the place of a config that cannot be launched, and is checked separately.
+        # A stand-in replaces a configuration that cannot be launched, and is checked separately.
         untrusted = trust.fault(Verified.TRUE if fault else row.verified, source)
         refused = unfit or ("" if fault else known_wrong(row)) or untrusted
         folder = run_record.tables_folder(path, found.header_of(row))
@@ -139,13 +140,13 @@ def collect(
 
 
 def elsewhere(row: Row) -> LeftOut:
-    """A row of another kind than the consumer's, which another consumer takes."""
+    """The LeftOut of a row of another kind than the consumer's."""
     name = row.config.name if row.config else ""
     return LeftOut(row.problem.key, name, f"is a problem of the kind {row.problem.kind}", served=True)
 
 
 def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[list[Offer], list[LeftOut]]:
-    """As ``collect``, for a kind whose rows are tuned for one consumer: each row's own config."""
+    """As ``collect``, for a kind whose rows are tuned for one consumer, so the winners can be used directly."""
     offers: list[Offer] = []
     left_out = [LeftOut(p.key, "", f"has no config: {reason}") for p, reason in found.without_config]
     mine = [row for row in found.rows if row.problem.kind == consumer.kind]
@@ -174,7 +175,7 @@ def collect_of_kind(found: Results, consumer: Consumer, trust: Trust) -> tuple[l
 
 
 def _served(row: Row, source: str, consumer: str) -> Offer | None:
-    """The config that tuning with --serve found for this consumer, if any."""
+    """The configuration that tuning with --serve found for this consumer; None without one."""
     for one in row.served:
         if one.consumer == consumer:
             time_us = None if source == "predicted" else one.time_us
@@ -188,7 +189,7 @@ def _served(row: Row, source: str, consumer: str) -> Offer | None:
 
 
 def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: ConfigFault) -> Offer | _StandIns | str:
-    """The offer for a row, or its stand-ins, or the reason why there is neither. fault: of its own config."""
+    """The offer for a row, or its stand-ins, or the reason why there are none. fault: of its winner."""
     config, time_us = row.tile, row.facts.get("median_us")
     try:
         table = _table(folder, row.gemm.key, config.name, predicted=source == "predicted")
@@ -217,9 +218,9 @@ def _offer(row: Row, source: str, folder: Path, fault: str, config_fault: Config
 def _checked(
     waiting: Mapping[GemmProblem, _StandIns], trust: Trust, find_check: Callable[[], CheckNow]
 ) -> dict[GemmProblem, Offer | str]:
-    """For each size the best stand-in that is right, or the reason why there is none.
+    """For each size the best stand-in that is correct, or the reason why there is none.
 
-    A stand-in that could not be checked is taken as unverified where the user accepts such; a wrong one never is.
+    A stand-in that could not be checked is used as unverified if the user accepts that; a wrong one is never used.
     """
     if not waiting:
         return {}
@@ -232,7 +233,7 @@ def _checked(
         else:
             found = check.first_right({problem: [o.config for o in one.offers] for problem, one in waiting.items()})
     except GpuInUse:
-        raise  # the user said how long to wait
+        raise  # the user limited the waiting time
     except (UserError, EnvironmentFault) as error:
         why, how = f"no other could be checked: {error.one_line()}", Verified.FALSE
     return {problem: _settled(one, found.get(problem), how, why, trust) for problem, one in waiting.items()}
@@ -249,10 +250,10 @@ def _settled(one: _StandIns, found: Finding | None, how: Verified, why: str, tru
 
 
 def _table(folder: Path, key: str, chosen: str, *, predicted: bool) -> list[tuple[KernelConfig, float, str]]:
-    """(config, microseconds, stage) of the configs of a size that ran, or of a predicted size that compiled.
+    """(configuration, microseconds, stage) of the configurations of a size that ran, or, for predicted ones, compiled.
 
-    Finalists come first, then screened ones, each fastest first. Raises UserError when there is no table, or when it
-    belongs to another run than the one that chose ``chosen``.
+    Finalists come first, then screened ones, each fastest first. Raises UserError if there is no table, or if it is not
+    from the run that chose ``chosen``.
     """
     if not (folder / TABLES / f"{key}.csv.gz").exists():
         where = f"is not in {folder}" if folder.is_dir() else f"is gone with the run's folder, {folder}"

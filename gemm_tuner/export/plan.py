@@ -1,8 +1,8 @@
-"""Plans and writes the files of an export: merges new entries into existing files and fills gaps.
+"""Plans and writes the files of an export, merging new entries into existing files and filling gaps.
 
-An existing entry stays unless the new one is better: faster at the same M, measured where the old one was a filling, or
-measured at a larger M of the same bucket. An entry of unknown origin (in no sidecar, or edited since) stays unless
-``overwrite``.
+An existing entry stays unless the new one is better: it is faster at the same M, or measured while the old one was
+filled in, or measured at a larger M of the same bucket. An entry of unknown origin (not in a sidecar, or edited since)
+stays unless ``overwrite``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from gemm_tuner.system.input_files import printable
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one key: ``add``, ``replace``, ``keep`` (the old entry stays, with the reason) or ``same``."""
+    """The change of one key. what: ``add``, ``replace``, ``keep`` (the old entry stays, for the reason ``why``) or
+    ``same``."""
 
     key: str
     what: str
@@ -36,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class FilePlan:
-    """One data file: its new text, provenance of its entries, times of its tuned sizes, and what changes."""
+    """One data file: its new text, the provenance of its entries, the times of its tuned sizes, and its changes."""
 
     place: PurePosixPath
     text: str
@@ -52,7 +53,7 @@ class FilePlan:
 def group(
     consumer: Consumer, offers: Iterable[Offer], target: Target
 ) -> tuple[dict[PurePosixPath, list[Offer]], list[LeftOut]]:
-    """(offers by file, the best of each key first; those left out because another has the same key)."""
+    """(offers by file, best of each key first; those left out because a better one has the same key)."""
     files: dict[PurePosixPath, list[Offer]] = {}
     firsts: dict[tuple[PurePosixPath, str], Offer] = {}
     left_out = []
@@ -77,7 +78,7 @@ def plan_file(
     *,
     overwrite: bool,
 ) -> FilePlan | str:
-    """The new state of one file, or the reason why there is none. offers: as ``group`` returns them."""
+    """The new content of one file, or the reason why there is none. offers: as returned by ``group``."""
     path = target.root / place
     old = consumer.load(path) if path.is_file() else {}
     refuse_unreadable(consumer, old, path)
@@ -108,7 +109,7 @@ def plan_file(
 
 
 def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
-    """Raises UserError when an existing file has a key that the consumer's loader refuses."""
+    """Raises UserError if an existing file has a key that the consumer's loader refuses."""
     for key in body:
         try:
             consumer.order(key)
@@ -121,7 +122,7 @@ def refuse_unreadable(consumer: Consumer, body: Body, path: Path) -> None:
 
 
 def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwrite: bool) -> Change:
-    """What happens to a key for which there is a new entry. there, old: the existing entry and its provenance."""
+    """The change of a key that has a new entry. there, old: the existing entry and its provenance."""
     if there is None:
         return Change(key, "add", new.kind)
     if there == new.entry and (old is None or not is_better(old, new)):
@@ -140,7 +141,7 @@ def merged(key: str, new: Note, there: Entry | None, old: Note | None, *, overwr
 
 
 def is_better(one: Note, other: Note) -> bool:
-    """Whether an entry is preferred over another of the same key."""
+    """Whether an entry is preferred to another one of the same key."""
     if (one.kind in MEASURED_KINDS) != (other.kind in MEASURED_KINDS):
         return one.kind in MEASURED_KINDS
     if one.verified != other.verified:
@@ -179,7 +180,7 @@ def note_of(offer: Offer, entry: Entry, results: str) -> Note:
 
 
 def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, Timed]) -> dict[str, Timed]:
-    """The times at each M of the configs in a file. Of two tuned configs for one M the faster is kept."""
+    """The times at each M of the configurations in a file. Of two tuned configurations for one M the faster is kept."""
     names = {note.name for note in notes.values()}
     sizes = dict(old)
     firsts: dict[str, Offer] = {}
@@ -199,7 +200,7 @@ def timed_sizes(offers: Iterable[Offer], notes: dict[str, Note], old: dict[str, 
 
 
 def write(root: Path, plans: Iterable[FilePlan], known: dict[PurePosixPath, Sidecar], results: dict[str, Any]) -> None:
-    """Writes the files that change, each atomically, then the provenance of each folder.
+    """Writes the changed files, each atomically, then the provenance of each folder.
 
     results: the entry of Sidecar.results for this export, by the hash of the results file.
     """

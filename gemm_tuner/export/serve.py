@@ -1,4 +1,5 @@
-"""Reads exported files as their consumer does: which config each M gets, and how much slower than tuned it is."""
+"""Reads exported files as their consumer does: which configuration each M gets, and how much slower than the tuned one
+it is."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from gemm_tuner.core.errors import UserError
 
 @dataclass(frozen=True)
 class Serving:
-    """What one M gets.
+    """The configuration that one M gets.
 
-    key:      the key that serves it.
-    kind:     of the entry, as in sidecar.Note; empty when its origin is unknown.
-    time_us:  time of that config at this M; None when it was not timed there.
-    tuned_us: time of the best config of any family at this M, which the consumer may not be able to launch; None where
-              this M was not tuned.
-    default_us: time of the consumer's default at this M, measured in the same finals as the entry; else None.
-    is_predicted: whether the entry's times are predictions.
+    key:      the key that the loader uses.
+    kind:     of the entry, as in sidecar.Note; "" if its origin is unknown.
+    time_us:  time of the configuration at this M; None if it was not timed there.
+    tuned_us: time of the best configuration of any family at this M, which the consumer may not be able to launch;
+              None if this M was not tuned.
+    default_us: time of the consumer's default at this M from the same finals as the entry; else None.
+    is_predicted: the entry's times are predictions.
     """
 
     m: int
@@ -37,7 +38,7 @@ class Serving:
 
     @property
     def cost_pct(self) -> float | None:
-        """How much slower than the best config of any family, in percent."""
+        """How much slower it is than the best configuration of any family, percent."""
         if self.time_us is None or not self.tuned_us:
             return None
         return 100 * (self.time_us / self.tuned_us - 1)
@@ -45,7 +46,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Answer:
-    """One data file. fault: why the consumer's loader fails on it; empty when it does not."""
+    """The result for one data file. fault: why the consumer's loader fails on it; "" if it does not."""
 
     file: SizeFile
     servings: tuple[Serving, ...]
@@ -53,9 +54,9 @@ class Answer:
 
 
 def check(served: Served, root: Path, ms: tuple[int, ...]) -> tuple[list[Answer], list[str]]:
-    """(what a consumer gets from the files below a folder; remarks on files that it never opens).
+    """(what a consumer gets from the files below a folder, remarks about files that it never opens).
 
-    ms: the values of M to look up; empty for the usual grid and the tuned ones. Raises UserError without any file.
+    ms: the values of M to look up; empty for the usual grid and the tuned ones. Raises UserError if there is no file.
     """
     files, remarks = served.files(root)
     if not files and not remarks:

@@ -1,1 +1,1 @@
-"""What people look at: a run as a page, in the terminal or as JSON, and two runs side by side."""
+"""Reports: a run as an HTML page, in the terminal or as JSON, and the comparison of two results."""

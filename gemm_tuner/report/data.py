@@ -1,4 +1,4 @@
-"""The data of a report: run.json and the tables of configurations, with figures derived from them, as records."""
+"""The data of a report: run.json and the tables of configurations, with derived values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gemm_tuner.store import run_record
 from gemm_tuner.store.run_record import Final, RunRecord, SizeRecord
 
 Interval = tuple[float, float]
-# Columns of measured times, in order of preference: all were screened, few were in the finals, and times of the two
-# stages do not compare.
+# Columns of measured times, in order of preference: all configurations were screened but few were in the finals, and
+# the times of the two stages are not comparable.
 TIME_COLUMNS = ("screen_us", "finals_us")
 NOTES_IN_WORDS = {
     "noise_pct": "noise floor, %: median and most of all sizes",
@@ -37,12 +37,12 @@ NOTES_IN_WORDS = {
 class SizeView:
     """One size.
 
-    label:       the size in short form, without the properties that all sizes of the run share.
-    table:       one row for each kept configuration; None when the run has no table of this size.
-    time_us:     of the chosen configuration.
+    label:       short form of the size, without the properties that all sizes of the run have in common.
+    table:       one row per kept configuration; None if the run has no table for this size.
+    time_us:     time of the chosen configuration.
     time_source: stage of ``time_us``: 'finals', 'screen', 'predicted', or '' without a time.
     tflops, roofline_pct: None for a predicted time. intensity: FLOP per byte.
-    vendor_ratio: vendor's time over ours. vendor_ratio_interval: 95 % interval of it, from those of both times.
+    vendor_ratio: vendor's time divided by the tuned time. vendor_ratio_interval: its 95 % interval, from those of both.
     """
 
     record: SizeRecord
@@ -62,7 +62,7 @@ class SizeView:
         return served_of({"served": self.record.served, "stand_in": STAND_IN}, self.key)
 
     def over_best(self, one: ServedChoice) -> float | None:
-        """The time of what is served over that of the chosen configuration, from the same finals."""
+        """The time of a served configuration divided by that of the winner, from the same finals."""
         return one.time_us / self.time_us if self.time_us else None
 
     @property
@@ -71,12 +71,12 @@ class SizeView:
 
     @property
     def kept(self) -> int:
-        """Configurations that no rule cut."""
+        """Number of configurations that no rule rejects."""
         return int(self.record.funnel[-1]["remain"]) if self.record.funnel else self.record.total
 
     @property
     def timed(self) -> int:
-        """Configurations with a measured time."""
+        """Number of configurations with a measured time."""
         return 0 if self.table is None else int(measured_us(self.table).notna().sum())
 
     @property
@@ -118,7 +118,7 @@ class SizeView:
 class Report:
     """A run.
 
-    common:    the properties that all sizes share, which their labels leave out.
+    common:    the properties that all sizes have in common, which their labels leave out.
     roofs:     matrix rate by type, TFLOP/s, for the types of the sizes.
     dram_gbps: memory bandwidth, GB/s; 0 means unknown.
     """
@@ -155,13 +155,13 @@ class Report:
 
     @property
     def vendor_ratio(self) -> float | None:
-        """Geometric mean of the sizes' ratios; None when no size has one."""
+        """Geometric mean of the sizes' ratios; None without any ratio."""
         ratios = [size.vendor_ratio for size in self.sizes if size.vendor_ratio]
         return geometric_mean(ratios) if ratios else None
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many configurations of all sizes ended in each status."""
+        """Number of configurations of all sizes by status."""
         counted: Counter[str] = Counter()
         for size in self.sizes:
             counted.update(size.record.counts)
@@ -169,9 +169,9 @@ class Report:
 
     @property
     def funnel(self) -> list[dict[str, Any]]:
-        """The rules of all sizes with how many configurations they cut in total, in the order of application.
+        """The rules with the number of configurations that they reject over all sizes, in the order of application.
 
-        Rules whose order the record does not give are in the order of their first occurrence.
+        Rules whose position is not in the record are in the order of their first occurrence.
         """
         rules: dict[str, dict[str, Any]] = {}
         for row in (row for size in self.sizes for row in size.record.funnel):
@@ -183,9 +183,9 @@ class Report:
 
 
 def load(folder: Path) -> Report:
-    """Reads a run's folder. Tables of sizes may be absent.
+    """Reads a run's folder. Tables of sizes may be missing.
 
-    Raises UserError when there is no run, or when a table cannot be read.
+    Raises UserError if there is no run, or if a table cannot be read.
     """
     record = run_record.read(folder)
     named = labels([size.problem for size in record.sizes])
@@ -221,7 +221,7 @@ def measured_us(table: pd.DataFrame) -> pd.Series:
 
 
 def fastest(size: SizeView, count: int) -> list[dict[Any, Any]]:
-    """The ``count`` fastest rows by ``measured_us``, or by predicted time where nothing was measured."""
+    """The ``count`` fastest rows by ``measured_us``, or by predicted time if nothing was measured."""
     if size.table is None:
         return []
     table = size.table.assign(measured_us=measured_us(size.table))

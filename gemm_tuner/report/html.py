@@ -1,7 +1,7 @@
-"""A report as one HTML file without external resources: markup, style, scripts and data are inline.
+"""Renders a report as one HTML file without external resources.
 
-Text from the run's files is untrusted. Jinja escapes it in the markup; scripts get it as JSON in which ``<`` is escaped
-and insert it as text only. A content security policy forbids other scripts and all loading.
+Text from the run's files is untrusted. Jinja escapes it in the markup; scripts receive it as JSON with ``<`` escaped,
+and insert it as text only. A content security policy forbids other scripts and loading of resources.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _asset(name: str) -> str:
-    """A file of the page, without a sourceMappingURL line, which developer tools would load from the network."""
+    """A file of the page, without the sourceMappingURL line, which makes developer tools access the network."""
     text = (PAGE / name).read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("//# sourceMappingURL"))
 
@@ -64,6 +64,6 @@ def _hash(text: str) -> str:
 
 
 def _json(value: Any) -> Markup:
-    """JSON that can be placed in a script element: it cannot end the element or open a comment."""
+    """JSON for a script element, escaped so that it cannot end the element or open a comment."""
     text = json.dumps(summary.finite(value), separators=(",", ":"), allow_nan=False, default=str)
     return Markup(text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"))

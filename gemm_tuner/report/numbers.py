@@ -22,7 +22,7 @@ def whole(value: int) -> str:
 
 
 def words(value: Any) -> str:
-    """A value of the header, the device or the notes as text; of a mapping, entries with a known value."""
+    """A value of the header, device or notes as text; for a mapping, its entries with a known value."""
     if isinstance(value, dict):
         told = {key: words(one) for key, one in value.items()}
         return ", ".join(f"{key} {text}" for key, text in told.items() if text != MISSING) or MISSING

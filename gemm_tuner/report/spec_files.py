@@ -1,4 +1,4 @@
-"""A run of a spec as files: the table as CSV, and the best as a spec file again."""
+"""Writes the results of a spec: the table as CSV, and the best combination as a spec file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def further_names(rows: Iterable[Row]) -> list[str]:
 
 
 def shown_name(row: Row) -> str:
-    """The program's name of its case, or else the parameters."""
+    """The name that the program printed for the row, else its parameters."""
     case = row.outcome.reading.case if row.outcome and row.outcome.reading else ""
     return case or row.instance.name
 
 
 def best_spec(run: SpecRun, folder: Path) -> str:
-    """The best row as a spec file that lies in this folder: the same document with one value for each parameter."""
+    """The best row as the text of a spec file in ``folder``: the same document with one value per parameter."""
     best, spec = run.ranked[0], run.spec
     document: dict[str, Any] = {
         "name": spec.name,
@@ -57,7 +57,7 @@ def best_spec(run: SpecRun, folder: Path) -> str:
 
 
 def _number(text: str) -> int | float | str:
-    """A cell of a program's table as the number that it is."""
+    """A cell of a program's table, as a number if it is one."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -65,14 +65,14 @@ def _number(text: str) -> int | float | str:
 
 
 def _plain(value: Any) -> Any:
-    """Mappings and lists of the YAML reader as plain ones, which the writer takes."""
+    """Converts mappings and lists of the YAML reader to plain ones for the writer."""
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def csv_table(run: SpecRun, *, tune: bool) -> str:
-    """All rows, those without a value too, with their status and reason; sorted with ``tune``."""
+    """All rows, including those without a value, with status and reason; sorted with ``tune``."""
     ranked = run.ranked
     rows = [*ranked, *(row for row in run.rows if row.value is None)] if tune else run.rows
     further, params = further_names(ranked), [param.name for param in run.spec.params]
@@ -93,7 +93,7 @@ def csv_table(run: SpecRun, *, tune: bool) -> str:
 
 
 def check_output(path: Path | None, spec_path: Path, *, tune: bool) -> None:
-    """Raises UserError for a file of another kind, before anything is run."""
+    """Raises UserError for an unsupported file name ending, before anything is run."""
     if path is None:
         return
     where = "--output"
@@ -109,7 +109,7 @@ def check_output(path: Path | None, spec_path: Path, *, tune: bool) -> None:
 
 
 def write_output(run: SpecRun, path: Path, *, tune: bool) -> bool:
-    """Writes what the file's ending says; whether there was something to write."""
+    """Writes the format given by the file's ending; returns whether there was something to write."""
     if path.suffix in CSV:
         write_text_atomically(path, csv_table(run, tune=tune))
     elif run.ranked:

@@ -1,4 +1,4 @@
-"""What a spec file would run, and why something is not: nothing is started."""
+"""Shows what a spec file would run, and which rules reject combinations, without running anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemm_tuner.system.values import did_you_mean
 
 
 def show_plan(spec: ProgramSpec, out: Console) -> None:
-    """The specs that would be run, and how many each rule cuts."""
+    """Prints the combinations that would be run, and how many each rule rejects."""
     cuts: Counter[str] = Counter()
     kept = []
     for one in instances(spec):
@@ -33,13 +33,14 @@ def show_plan(spec: ProgramSpec, out: Console) -> None:
 
 
 def show_params(out: Console) -> None:
-    """The usual parameters of Triton kernels, with values as a spec has them."""
+    """Prints the usual parameters of Triton kernels, with values in the form of a spec."""
     rows = [[one.name, str(list(one.values)), one.of, one.meaning] for one in USUAL_PARAMS]
     print_table(out, "", [Column("params"), Column("values"), Column("of"), Column("meaning", wraps=True)], rows)
 
 
 def explain(spec: ProgramSpec, text: str, out: Console) -> None:
-    """Says which rule cuts the specs with these values, "NAME=VALUE,...". Raises UserError for unknown ones."""
+    """Prints which rule rejects the combinations with the values "NAME=VALUE,...". Raises UserError for unknown
+    ones."""
     asked = _asked(spec, text)
     found = [one for one in instances(spec) if all(str(one.values[name]) == value for name, value in asked.items())]
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""A run of a spec as Modular's tune.py prints it."""
+"""Prints the results of a spec in the format of Modular's tune.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{7,}")
 
 
 def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
-    """The heading, the table, the failures, and with ``tune`` the best."""
+    """Prints the heading, the table, the failures, and with ``tune`` the best."""
     spec = run.spec
     _heading(out, f"{'Tuning' if tune else 'Running'} [{spec.name}] from [{_from(spec)}]")
     ranked = run.ranked
@@ -40,7 +40,7 @@ def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
 
 
 def show_builds(run: SpecRun, out: Console) -> int:
-    """What was built; returns how many specs cannot be."""
+    """Prints what was built; returns the number of failed builds."""
     kept = [row for row in run.rows if row.instance.cut is None]
     failed = [row for row in kept if row.outcome is not None]
     print_line(out, f"built {len(kept) - len(failed)} of {len(kept)} specs of [{run.spec.name}] in {run.seconds:.1f} s")
@@ -61,8 +61,8 @@ def _from(spec: ProgramSpec) -> str:
 
 
 def _table(run: SpecRun, rows: Sequence[Row], out: Console) -> None:
-    """One line a row. Where the program gives several rows one name, the parameters that vary have columns, and narrow
-    terminals lose the name first."""
+    """Prints one line per row. If several rows have the same name, the varying parameters are additional columns, and a
+    narrow terminal drops the name first."""
     metric, further = run.spec.metric, further_names(rows)
     told_apart = len({shown_name(row) for row in rows}) == len(rows)
     varied = [] if told_apart else [param.name for param in run.spec.params if len(param.values) > 1]
@@ -88,19 +88,19 @@ def _table(run: SpecRun, rows: Sequence[Row], out: Console) -> None:
 
 
 def _short(text: str) -> str:
-    """A number of a program's table with as many digits as its time."""
+    """A number of a program's table, shortened to the digits of its time."""
     return number(float(text)) if LONG_NUMBER.fullmatch(text) else text
 
 
 def number(value: float) -> str:
-    """Six decimals as Modular's table has, more digits for what is small, fewer for what is large."""
+    """A number with six decimals as in Modular's table; more digits for small numbers, fewer for large ones."""
     if value and abs(value) < 0.01:
         return f"{value:.4g}"
     return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.7g}"
 
 
 def _failures(run: SpecRun, failed: Sequence[Row], out: Console) -> None:
-    """One line for each reason, whatever numbers stand in it, with the specs that it ended."""
+    """Prints one line per reason (ignoring differences in numbers), with the combinations that failed for it."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in failed:
         reason = row.outcome.reason if row.outcome else ""
@@ -120,7 +120,7 @@ def _failures(run: SpecRun, failed: Sequence[Row], out: Console) -> None:
 
 
 def _finals(run: SpecRun, out: Console) -> None:
-    """How the best was decided."""
+    """Prints how the best was decided."""
     finalists = [row for row in run.ranked if row.is_finalist]
     if not finalists:
         return

@@ -1,4 +1,4 @@
-"""A report as JSON: the summary, printed by ``--json`` and used by the page's charts, and the page's tables.
+"""A report as JSON: the summary for ``--json`` and the page's charts, and the tables of the page.
 
 3000 rows of 30 columns take about 200 kB; page/data.js unpacks them.
 """
@@ -20,15 +20,15 @@ from gemm_tuner.report.data import Report, SizeView
 from gemm_tuner.store.run_record import Final
 
 SUMMARY_VERSION = 1
-# A column of few distinct values is one character for each row.
+# A column with few distinct values is stored as one character per row.
 CODES = string.digits + string.ascii_letters
-# Longer texts are cut: every configuration can have a compiler message of a page.
+# Longer texts are truncated, because every configuration can have a compiler message of a page.
 MAX_TEXT = 400
 SHARED_DIGITS = 2
 
 
 def of_report(report: Report) -> dict[str, Any]:
-    """The summary of the run and of each size. Times are in microseconds unless a name has another unit."""
+    """The summary of the run and of each size. Times are in microseconds unless a key has another unit."""
     record = report.record
     return {
         "summary_version": SUMMARY_VERSION,
@@ -110,7 +110,7 @@ def of_final(one: Final) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The value with None in place of NaN and infinities, which JSON does not have."""
+    """The value with NaN and infinities, which JSON does not have, replaced by None."""
     if isinstance(value, dict):
         return {str(key): finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -119,7 +119,7 @@ def finite(value: Any) -> Any:
 
 
 def pack(table: pd.DataFrame) -> dict[str, Any]:
-    """The names, front-coded, and every other column that has a value, in the smallest form of ``pack_column``."""
+    """A compact form of a table: front-coded names, and ``pack_column`` of every other column that has a value."""
     names = [str(name) for name in table["name"]] if "name" in table else [""] * len(table)
     columns = {str(name): pack_column(_plain(table[name])) for name in table.columns if name != "name"}
     blank = {"all": None}
@@ -131,7 +131,7 @@ def pack(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def pack_names(names: Sequence[str]) -> list[str]:
-    """Each name as two hexadecimal digits, the length of the prefix shared with the name before, and the rest."""
+    """Front coding: each name as two hex digits (length of the prefix shared with the previous name) and the rest."""
     packed, before = [], ""
     for name in names:
         alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, name, strict=False))
@@ -142,12 +142,12 @@ def pack_names(names: Sequence[str]) -> list[str]:
 
 
 def pack_column(values: Sequence[Any]) -> dict[str, Any]:
-    """One of four forms.
+    """The smallest of four forms:
 
-    {"all": v}               the same in every row
-    {"rows": [..], "values": [..]}  the few rows that are not blank
-    {"of": [..], "at": ".."} row i has of[CODES.index(at[i])]
-    {"values": [..]}         row by row
+    {"all": v}                      the same value in every row
+    {"rows": [..], "values": [..]}  only the rows that have a value
+    {"of": [..], "at": ".."}        row i has of[CODES.index(at[i])]
+    {"values": [..]}                one value per row
     """
     distinct = list(dict.fromkeys(values))
     if len(distinct) <= 1:
@@ -162,7 +162,7 @@ def pack_column(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """The values for JSON: whole numbers as int, NaN and infinities as None."""
+    """The values for JSON: integral numbers as int, NaN and infinities as None."""
     return [_scalar(value) for value in column.tolist()]
 
 

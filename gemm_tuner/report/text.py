@@ -1,4 +1,4 @@
-"""A report's essentials in the terminal."""
+"""Prints a report in the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG_LEGEND = (
 
 
 def show(report: Report, console: Console, top: int) -> None:
-    """Prints the run: sizes, rules, statuses, the first ``top`` configurations of each size, stages, environment."""
+    """Prints the run: sizes, rules, statuses, the ``top`` fastest configurations of each size, stages, environment."""
     record = report.record
     _line(console, report.title, style="bold")
     done = f"{report.num_chosen} of {len(report.sizes)} sizes with a configuration in {number(record.seconds)} s"
@@ -46,8 +46,8 @@ def show(report: Report, console: Console, top: int) -> None:
 
 
 def _served(console: Console, report: Report) -> None:
-    """One row for each size and server: its best configuration, the time of the server's default over its time, and
-    that over the time of the chosen configuration."""
+    """Prints one row per size and server: the best configuration, the default's time divided by its time, and its time
+    divided by the winner's."""
     columns = (
         Column("size", wraps=True),
         Column("for"),
@@ -72,7 +72,7 @@ def _served(console: Console, report: Report) -> None:
 
 
 def _overruled(console: Console, report: Report) -> None:
-    """One line for each finalist that came before the chosen one and was passed over."""
+    """Prints one line per finalist that ranked before the chosen one and was rejected."""
     for size in report.sizes:
         for name, why in size.record.overruled.items():
             _line(console, f"{_title(console, size)}: passed over {config_name(console, name)}: {why}")
@@ -169,7 +169,7 @@ def _top(console: Console, size: SizeView, count: int) -> None:
 
 
 def _pairs(console: Console, title: str, left: str, right: str, mapping: Mapping[str, Any]) -> None:
-    """Prints a mapping as two columns. With a heading ``left`` the values are counts, else texts."""
+    """Prints a mapping as two columns. If the heading ``left`` is not empty the values are counts, else texts."""
     columns = (Column(left, wraps=True), Column(right, is_number=bool(left), wraps=not left))
     rows = [
         (words(key), whole(value) if isinstance(value, int) and left else words(value))
@@ -192,7 +192,7 @@ def _say_left_out(console: Console, titles: tuple[str, ...]) -> None:
 
 
 def _number(value: float | None) -> str:
-    """A number as a cell; empty where there is none."""
+    """A number as a table cell; "" for None."""
     return "" if value is None or value != value else number(value)
 
 

@@ -1,7 +1,8 @@
-"""The subcommands of ``tune_gemm.py``: one module each, imported when it is asked for.
+"""The subcommands of ``tune_gemm.py``: one module each, imported on demand.
 
-A module ``gemm_tuner.cli.commands.<name>`` (dashes as underscores) has DESCRIPTION and EXAMPLES, which the help shows,
-``add_flags(parser)``, and ``main(arguments, shown) -> int``: the parsed flags, the consoles, the exit status.
+A module ``gemm_tuner.cli.commands.<name>`` (dashes become underscores) has DESCRIPTION and EXAMPLES for the help,
+``add_flags(parser)``, and ``main(arguments, shown)``, which gets the parsed flags and the consoles and returns the exit
+status.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ SUBCOMMANDS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Consoles:
-    """log: progress and messages, standard error. out: results, standard output."""
+    """log: progress and messages, on standard error. out: results, on standard output."""
 
     log: Console
     out: Console
 
 
 def build_parser(name: str) -> Parser:
-    """The parser of a subcommand of SUBCOMMANDS."""
+    """The parser of a subcommand."""
     from gemm_tuner.cli.parser import Parser
 
     module = _module(name)
@@ -50,7 +51,7 @@ def build_parser(name: str) -> Parser:
 
 
 def run(name: str, words: list[str], shown: Consoles) -> int:
-    """Runs a subcommand of SUBCOMMANDS. Raises UserError for what is wrong with its words."""
+    """Runs a subcommand and returns its exit status. words: its arguments. Raises UserError for invalid ones."""
     return int(_module(name).main(build_parser(name).parse(words), shown))
 
 

@@ -1,4 +1,4 @@
-"""``tune_gemm.py check``: what this machine has, what a run would use, what is wrong and how to fix it."""
+"""``tune_gemm.py check``: the machine, what a run would use, problems and how to fix them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def show(known: Facts, found: list[Finding], console: Console) -> None:
-    """Facts, plan, findings: one line each."""
+    """Prints facts, plan and findings, one line each."""
 
     def line(text: str, style: str = "") -> None:
         print_line(console, text, style)

@@ -1,4 +1,4 @@
-"""``tune_gemm.py collect``: specs for ``tune_gemm.py kernel`` out of the notes of ``gt.install()``."""
+"""``tune_gemm.py collect``: makes specs for ``tune_gemm.py kernel`` from launches that ``gt.install()`` recorded."""
 
 from __future__ import annotations
 

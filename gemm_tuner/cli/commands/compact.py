@@ -1,4 +1,4 @@
-"""``tune_gemm.py compact``: the fewest configs that serve all tuned sizes within a loss."""
+"""``tune_gemm.py compact``: the fewest configurations that serve all tuned sizes within a given loss."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def own_results(run: Path) -> tuple[Path, ...]:
-    """The results file that a run's folder or a file stands for."""
+    """The results file of a run's folder, or the file itself."""
     if not run.is_dir():
         return (run.resolve(),)
     return ((run / "tuned.yaml").resolve(), Path(run_record.read(run).results_file).resolve())
 
 
 def show_table(console: Console, compacted: Compacted) -> None:
-    """One row per range of M: which config serves it, at which M it was tuned, and what it costs there."""
+    """Prints one row per range of M: its configuration, the tuned values of M in it, and the loss there."""
     columns = (
         Column("sizes", wraps=True),
         Column("M"),
@@ -103,14 +103,14 @@ def show_table(console: Console, compacted: Compacted) -> None:
 
 
 def short_group(group: Group) -> str:
-    """What the sizes of a group share, in short form: the label of a size without its M."""
+    """The label of a group: that of a size without M."""
     problem = group.problem
     batch = f"{problem.batch}x" if problem.batch > 1 else ""
     return f"{batch}N={problem.n} K={problem.k} {label(problem).partition(' ')[2]}"
 
 
 def span(one: Range) -> str:
-    """The M that a range is for; beyond the tuned ones nothing is known of it."""
+    """The range of M as text."""
     if one.high is None:
         return "any" if one.low == 1 else f"from {one.low}"
     return f"{one.low} to {one.high}"
@@ -123,7 +123,7 @@ def tuned_at(one: Range) -> str:
 
 
 def closing(console: Console, compacted: Compacted, loss: float) -> list[str]:
-    """The closing lines: what the losses refer to, and what was not measured."""
+    """The last lines: what the losses refer to, and what was not measured."""
     losses = [serving.loss for serving in compacted.servings]
     proof = "no smaller set exists" if compacted.method == EXACT else "greedy; a smaller set may exist"
     lines = [

@@ -1,4 +1,4 @@
-"""``tune_gemm.py compare A B``: two results side by side, with an exit status for CI."""
+"""``tune_gemm.py compare A B``: compares two results, with an exit status for CI."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
-    """Raises UserError for what is no results file and no run's folder."""
+    """Runs the command. Raises UserError for a path that is neither a results file nor a run's folder."""
     tolerance = arguments.tolerance / 100
     comparison = judge.compare(sides.load(arguments.a), sides.load(arguments.b), tolerance)
     for warning in comparison.warnings:
@@ -67,7 +67,8 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def show_table(console: Console, comparison: Comparison) -> None:
-    """One row per size that both have. On a terminal, changed configurations and reasons follow in a second table."""
+    """Prints one row per size of both results. On a terminal, changed configurations and reasons are in a second
+    table."""
     if not comparison.compared:
         return
     named = size_names(console, [one.problem for one in comparison.compared])
@@ -117,7 +118,7 @@ def _configs(console: Console, one: Compared) -> str:
 
 
 def closing(console: Console, comparison: Comparison, tolerance: float, faults: list[str]) -> list[str]:
-    """The closing lines: counts, geometric mean, sizes of one side only, faults."""
+    """The last lines: counts, geometric mean, sizes of only one side, faults."""
     counts = {verdict: sum(one.verdict == verdict for one in comparison.compared) for verdict in Verdict}
     totals = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     changed = sum(one.config_changed for one in comparison.compared)

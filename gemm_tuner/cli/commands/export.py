@@ -1,4 +1,4 @@
-"""``tune_gemm.py export``: tuned configs in the files of vLLM, SGLang, AITER, Triton and others."""
+"""``tune_gemm.py export``: writes tuned configurations in the formats of vLLM, SGLang, AITER, Triton and others."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: bool) -> int:
-    """The exit status of an export; its last line names the sizes that are not in the files.
+    """Prints the last line, which names the sizes that are not in the files, and returns the exit status.
 
-    differs: --check found something to change.
+    differs: --check found changes.
     """
     if missing:
         line = f"{len(missing)} of {num_sizes} sizes are NOT in the files: {some(missing)}"
@@ -151,8 +151,7 @@ def closed(shown: Consoles, missing: Sequence[str], num_sizes: int, *, differs: 
 
 
 def left_out_lines(left_out: Iterable[LeftOut], *, verbose: bool) -> list[str]:
-    """A line for each reason, with some of the sizes that it is about; with ``verbose`` all of them with their configs.
-    A reason that names its size or config names it once."""
+    """A line per reason, with some of its sizes; with ``verbose`` all of them, with their configurations."""
     by_reason: dict[str, list[LeftOut]] = {}
     for one in left_out:
         reason = one.reason.replace(one.size, "<size>")
@@ -165,13 +164,13 @@ def left_out_lines(left_out: Iterable[LeftOut], *, verbose: bool) -> list[str]:
 
 
 def some(named: Sequence[str], count: int = NAMED) -> str:
-    """The first of some names, and how many more there are."""
+    """The first ``count`` names, and how many more there are."""
     more = f" and {len(named) - count} more" if len(named) > count else ""
     return ", ".join(named[:count]) + more
 
 
 def module(arguments: argparse.Namespace, shown: Consoles) -> int:
-    """``--to module``: the file is written anew, whole. Raises UserError for flags that say nothing there."""
+    """``--to module``: rewrites the file. Raises UserError for flags that have no effect on modules."""
     from gemm_tuner.export.module import write_module
 
     for flag, given in (("--device_name", arguments.device_name), ("--for", arguments.devices),
@@ -206,9 +205,9 @@ def module(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def lines(export: job.Export, *, checked: bool) -> list[str]:
-    """One line per file, one for each key that was not checked on a GPU and, with --check, one for each change.
+    """One line per file, one per key that was not checked on a GPU and, with --check, one per change.
 
-    The last says how many sizes are in how many files, where none is missing.
+    If no size is missing, the last line has the numbers of sizes and files.
     """
     found, checks = [], {how.value: text for how, text in CHECKED_HOW.items()}
     for plan in export.plans:
@@ -229,7 +228,7 @@ def lines(export: job.Export, *, checked: bool) -> list[str]:
 
 
 def changed(plan: FilePlan, *, checked: bool) -> list[str]:
-    """How many keys are added, kept and so on, such as ``18 added: 1 tuned, 4 stand-ins, 13 the default``."""
+    """The numbers of keys by change, such as ``18 added: 1 tuned, 4 stand-ins, 13 the default``."""
     words = {"add": "added", "replace": "replaced", "keep": "kept", "same": "unchanged"}
     if checked:
         words |= {"add": "to add", "replace": "to replace"}
@@ -243,7 +242,7 @@ def changed(plan: FilePlan, *, checked: bool) -> list[str]:
 
 
 def kind_of(change: Change, plan: FilePlan) -> str:
-    """Of which kind an entry is, in words; empty where nothing is known of it."""
+    """The kind of an entry in words; "" if unknown."""
     note = plan.notes.get(change.key)
     if change.kind in MEASURED_KINDS and note is not None and note.source == PREDICTED:
         return KINDS[PREDICTED]

@@ -1,4 +1,4 @@
-"""``tune_gemm.py kernel``: tunes a user's kernel, with the flags of tuning."""
+"""``tune_gemm.py kernel``: tunes a user's kernel; it accepts the flags of tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tune_gemm.py moe``: tunes the fused MoE kernels of servers for a model, with the flags of tuning."""
+"""``tune_gemm.py moe``: tunes servers' fused MoE kernels for a model; it accepts the flags of tuning."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ SIZES = ("E", "N", "K", "topk")
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """An argparse type: whole numbers with commas between them, each once."""
+    """An argparse type: comma-separated integers, each once."""
     return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
 
 
 def block(text: str) -> tuple[int, int]:
-    """An argparse type: two whole numbers with a comma between them."""
+    """An argparse type: two comma-separated integers."""
     words = [positive(word.strip()) for word in text.split(",")]
     if len(words) != 2:
         raise argparse.ArgumentTypeError(f"{show(text)} is not ROWS,COLUMNS, such as 128,128")
@@ -164,7 +164,7 @@ def is_size_file(source: Path | None) -> bool:
 
 
 def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
-    """The layers of a size file. Raises UserError for none, and beside flags that say a layer."""
+    """The MoE layers of a size file. Raises UserError if it has none, and for flags that describe a layer."""
     given = [name for name in (*SIZES, "tp", "block_shape", "dtype") if getattr(arguments, name) is not None]
     if given:
         raise UserError("says what the size file says", where=f"--{given[0]}", hint="leave it out")
@@ -177,7 +177,8 @@ def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
 
 
 def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]:
-    """What the servers' own files launch for each problem: the entry of the nearest M. Raises UserError."""
+    """The configurations that the servers' files give for each problem: the entry of the nearest M. Raises
+    UserError."""
     by_server = dict(zip(dict.fromkeys(one.server for one in found), paths, strict=False))
     if len(paths) > len(by_server):
         raise UserError("is given more often than there are servers", where="--current", accepted="one file a server")
@@ -187,7 +188,7 @@ def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]
 
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
-    """What the flags ask for: every number of tokens for each server. Raises UserError."""
+    """The problems of the flags: every number of tokens for each server. Raises UserError."""
     kernels = kernel_source.read_all(arguments.kernel_from)
     servers = list(dict.fromkeys((*kernels, *arguments.serve)))
     missing = [name for name in servers if name not in kernels]
@@ -224,7 +225,7 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
 
 
 def layer_of(arguments: argparse.Namespace) -> Layer:
-    """The layer of --from, or of the flags, with what flags say in its place. Raises UserError."""
+    """The layer of --from, with values replaced by flags, or that of the flags alone. Raises UserError."""
     given = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
     if arguments.tp is not None and "N" in given:
         raise UserError("is given beside --N, which is a rank's share already", where="--tp", accepted="one of them")
@@ -246,7 +247,7 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
 
 
 def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
-    """The layer in the type of --dtype, --block_shape and --per_channel. Raises UserError for types that it lacks."""
+    """The layer with the types of --dtype, --block_shape and --per_channel. Raises UserError for unsupported types."""
     dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
     if not dtype:
         if not layer.dtype:

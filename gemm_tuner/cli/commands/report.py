@@ -1,4 +1,4 @@
-"""``tune_gemm.py report RUN``: what a run saw, as an HTML page, in the terminal or as JSON."""
+"""``tune_gemm.py report RUN``: shows a run as an HTML page, in the terminal or as JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
-    """Raises UserError when RUN holds no run, EnvironmentFault when the page cannot be written."""
+    """Runs the command. Raises UserError if RUN is not a run, EnvironmentFault if the page cannot be written."""
     folder = run_place.run_folder(arguments.run)
     report = data.load(folder)
     if arguments.text:

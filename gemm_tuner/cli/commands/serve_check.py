@@ -1,4 +1,4 @@
-"""``tune_gemm.py serve-check``: which config a consumer really gets from its files, for each M."""
+"""``tune_gemm.py serve-check``: shows which configuration a consumer gets from its files, for each M."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ opens it; 2 the command line or the folder is wrong.
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """An argparse type: sizes, separated by commas."""
+    """An argparse type: comma-separated sizes."""
     return tuple(positive(word.strip()) for word in text.split(","))
 
 
@@ -71,7 +71,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def print_answer(console: Console, answer: serve.Answer) -> None:
-    """One row per M: what serves it, its time, that of the best config of any family, and the default's ratio."""
+    """Prints one row per M: its configuration and time, the time of the best of any family, and the default's ratio."""
     columns = (
         Column("M", is_number=True),
         Column("key", is_number=True),
@@ -99,7 +99,7 @@ def us_text(time_us: float | None) -> str:
 
 
 def origin(one: serve.Serving) -> str:
-    """Where an entry is from. One that was measured nowhere is called predicted, not tuned."""
+    """The origin of an entry in words; an entry that was never measured is called predicted, not tuned."""
     if not one.is_predicted:
         return one.kind or "unknown"
     return "predicted" if one.kind in MEASURED_KINDS else f"{one.kind}, predicted"

@@ -1,4 +1,4 @@
-"""``tune_gemm.py sizes``: a size file out of what another tool left behind, or of a model's config.json."""
+"""``tune_gemm.py sizes``: makes a size file from files of other tools, or from a model's config.json."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ cannot be written.
 
 
 def m_list(text: str) -> tuple[int, ...]:
-    """An argparse type: numbers of rows with commas between them, each once."""
+    """An argparse type: comma-separated values of M, each once."""
     return tuple(dict.fromkeys(positive(word.strip()) for word in text.split(",")))
 
 
@@ -77,7 +77,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
-    """Raises UserError for a file without sizes, EnvironmentFault for a size file that cannot be written."""
+    """Runs the command. Raises UserError for a file without sizes, EnvironmentFault if the output cannot be written."""
     options = CollectOptions(
         m_values=arguments.m,
         fp8=arguments.fp8 or "",
@@ -109,7 +109,7 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 
 
 def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of a model's MoE layer at every number of tokens. Raises UserError for a model without one."""
+    """The rows of a model's MoE layer at every number of tokens. Raises UserError for a model without MoE layers."""
     layer = model_config.share(model_config.read(arguments.source), arguments.tp, experts=False)
     if not layer.dtype:
         raise UserError(layer.reason, where=str(arguments.source), hint="the subcommand moe tunes it with --dtype")
@@ -121,7 +121,7 @@ def moe_layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def said(problem: MoeProblem) -> dict[str, Any]:
-    """The keys of a row that say more than their defaults."""
+    """The keys of a row that are not at their defaults."""
     plain = MoeProblem(problem.server, 1, 1, 1, 1, 1).row()
     sizes = ("kind", "server", "M", "E", "N", "K", "topk")
     return {key: value for key, value in problem.row().items() if key in sizes or value != plain[key]}

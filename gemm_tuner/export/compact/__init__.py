@@ -1,1 +1,1 @@
-"""The fewest configs that serve all sizes of a run within a loss, and which sizes each of them serves."""
+"""The smallest set of configurations that serves all sizes of a run within a given loss of performance."""

@@ -1,7 +1,7 @@
-"""The minimum set cover: the fewest names whose sets contain every item.
+"""Minimum set cover: the fewest names whose sets together contain every item.
 
-Exact, as an integer program by HiGHS (scipy.optimize.milp), or greedy where that would take too long. For n items the
-greedy cover is at most H(n) = 1 + 1/2 + ... + 1/n times as large as the minimum: V. Chvatal, A Greedy Heuristic for the
+Solved exactly as an integer program with HiGHS (scipy.optimize.milp), or greedily if that would take too long. For n
+items the greedy cover is at most H(n) = 1 + 1/2 + ... + 1/n times the minimum: V. Chvatal, A Greedy Heuristic for the
 Set-Covering Problem, Mathematics of Operations Research 4 (1979).
 """
 
@@ -19,16 +19,16 @@ MAX_CELLS = 2_000_000  # items x sets, the largest problem for the solver
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """names: in the order of the sets. method: EXACT, no smaller cover exists, or GREEDY."""
+    """names: in the order of the sets. method: EXACT (no smaller cover exists) or GREEDY."""
 
     names: tuple[str, ...]
     method: str
 
 
 def smallest(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float], *, max_cells: int = MAX_CELLS) -> Cover:
-    """The smallest cover of all items. Of equal sets only the one of least cost is considered.
+    """The smallest cover of all items. Of equal sets only the one with the least cost is considered.
 
-    max_cells: items times sets beyond which the greedy cover is taken.
+    max_cells: above this product of items and sets the greedy method is used.
     """
     items = sorted(frozenset().union(*sets.values()))
     kept = undominated(sets, cost)
@@ -38,7 +38,7 @@ def smallest(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float], *, m
 
 
 def undominated(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -> dict[str, frozenset[int]]:
-    """The sets that are no subset of another; of equal sets the one of least cost, then the first."""
+    """The sets that are not a subset of another; of equal sets the one with the least cost, then the first."""
     cheapest: dict[frozenset[int], str] = {}
     for name, items in sets.items():
         if items not in cheapest or cost[name] < cost[cheapest[items]]:
@@ -51,7 +51,7 @@ def undominated(sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -
 
 
 def _exact(items: list[int], sets: Mapping[str, frozenset[int]]) -> set[str] | None:
-    """The minimum cover; None when the solver did not prove it minimal within SOLVER_SECONDS."""
+    """The minimum cover; None if the solver did not prove it minimal within SOLVER_SECONDS."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     names = list(sets)
@@ -69,7 +69,7 @@ def _exact(items: list[int], sets: Mapping[str, frozenset[int]]) -> set[str] | N
 
 
 def _greedy(items: frozenset[int], sets: Mapping[str, frozenset[int]], cost: Mapping[str, float]) -> set[str]:
-    """The set that holds most of what is left, again and again; then those that became needless go."""
+    """Repeatedly takes the set with most of the remaining items, and finally removes redundant sets."""
     left, taken = set(items), []
     while left:
         best = max(sets, key=lambda name: (len(sets[name] & left), -cost[name]))

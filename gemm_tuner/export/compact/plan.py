@@ -1,6 +1,6 @@
-"""From a run to the few configs, the ranges of M that each serves, and a results file of the served sizes.
+"""Computes the smallest set of configurations of a run, the ranges of M that each serves, and their results file.
 
-Of all ways to serve the sizes that differ only in M, that with the fewest ranges is taken, then that of least loss.
+Among all ways to serve sizes that differ only in M, the one with the fewest ranges is used, then the least loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOUNDARIES = (POW2, LEARNED)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The config for M from ``low`` to ``high``, both included; ``high`` None means no upper end.
+    """The configuration for M from ``low`` to ``high``, inclusive; ``high`` is None if there is no upper end.
 
     sizes: the tuned sizes in the range, by M.
     """
@@ -41,7 +41,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The ranges of sizes that differ only in M, from M = 1 on without a gap."""
+    """The ranges of sizes that differ only in M; they start at M = 1 and have no gaps."""
 
     problem: GemmProblem
     ranges: tuple[Range, ...]
@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A size and the config that serves it. loss: share by which it is slower than the size's own config."""
+    """A size and the configuration that serves it. loss: share by which it is slower than the size's winner."""
 
     size: TunedSize
     name: str
@@ -66,7 +66,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """names: configs, those for most sizes first. servings: in the order of the run. method: of the cover."""
+    """names: configurations, those that serve most sizes first. servings: in the order of the run. method: of the
+    cover."""
 
     names: tuple[str, ...]
     method: str
@@ -79,7 +80,8 @@ class Compacted:
 
 
 def compact(run: TunedRun, loss: float, boundaries: str) -> Compacted:
-    """The fewest configs for all sizes. loss: share by which a size may be slower than with its own, 0.02 for 2 %."""
+    """The fewest configurations for all sizes. loss: share by which a size may be slower than with its winner, such as
+    0.02 for 2 %."""
     sets, cost = serving_sets(run.sizes, loss)
     found = cover.smallest(sets, cost)
     groups = [ranges_of(group, found.names, loss, boundaries) for group in group_sizes(run.sizes)]
@@ -91,9 +93,9 @@ def compact(run: TunedRun, loss: float, boundaries: str) -> Compacted:
 
 
 def serving_sets(sizes: tuple[TunedSize, ...], loss: float) -> tuple[dict[str, frozenset[int]], dict[str, float]]:
-    """(by config, the indices of the sizes that it serves within the loss; by config, its mean loss there).
+    """For each configuration: (indices of the sizes that it serves within the loss, its mean loss for these).
 
-    A config can serve a size only where it was timed for that size.
+    A configuration can serve a size only if it was timed for that size.
     """
     places: dict[str, list[int]] = {}
     for place, size in enumerate(sizes):
@@ -113,7 +115,7 @@ def group_sizes(sizes: Iterable[TunedSize]) -> list[list[TunedSize]]:
 
 
 def ranges_of(group: Sequence[TunedSize], names: Sequence[str], loss: float, boundaries: str) -> Group:
-    """The ranges of one group. names: the configs to choose from; each size must be served within the loss by one."""
+    """The ranges of one group. names: the available configurations, which must serve every size within the loss."""
     served = assign(group, names, loss)
     starts = [i for i in range(len(group)) if i == 0 or served[i] != served[i - 1]]
     ranges, low = [], 1
@@ -128,9 +130,9 @@ def ranges_of(group: Sequence[TunedSize], names: Sequence[str], loss: float, bou
 
 
 def assign(group: Sequence[TunedSize], names: Sequence[str], loss: float) -> list[str]:
-    """A config for each size, with the fewest changes along M and, among these, the least total loss.
+    """A configuration for each size, with the fewest changes along M and, among these, the least total loss.
 
-    Dynamic programming over the sizes: for each config that serves a size, the best assignment that ends with it.
+    Dynamic programming over the sizes: for each configuration that serves a size, the best assignment ending with it.
     """
     ways: dict[str, tuple[int, float, list[str]]] = {}
     for size in group:
@@ -145,16 +147,17 @@ def assign(group: Sequence[TunedSize], names: Sequence[str], loss: float) -> lis
 
 
 def pow2_boundary(left: TunedSize, right: TunedSize, _left_name: str, _right_name: str) -> int:
-    """The smallest power of two not below the last M on the left; that M where this is not below the next M."""
+    """The end of the left range: the smallest power of two >= the left M; the left M itself if that is not below the
+    right M."""
     last, following = left.problem.m, right.problem.m
     power = 1 << (last - 1).bit_length()
     return power if power < following else last
 
 
 def learned_boundary(left: TunedSize, right: TunedSize, left_name: str, right_name: str) -> int:
-    """M at which the two configs take the same time, by linear interpolation of log time over log M.
+    """The M at which two configurations take the same time, by linear interpolation of log time over log M.
 
-    Where a time is missing, or one config is faster at both sizes, the geometric mean of the two M.
+    If a time is missing, or one configuration is faster at both sizes, the geometric mean of the two M.
     """
     low, high = left.problem.m, right.problem.m
     place = 0.5
@@ -169,7 +172,7 @@ def learned_boundary(left: TunedSize, right: TunedSize, left_name: str, right_na
 
 
 def results_text(compacted: Compacted, run: TunedRun, loss: float, path: Path) -> str:
-    """The text of a results file of the served sizes, for ``path``. Losses are in comments: rows have no key for
+    """The text of a results file of the served sizes, for ``path``. Losses are comments, because rows have no key for
     them."""
     date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     header = {**run.header, "date": date, "run": run_reference(path, run.folder)}
@@ -189,8 +192,8 @@ def results_text(compacted: Compacted, run: TunedRun, loss: float, path: Path) -
 
 
 def _row(serving: Serving, source: str) -> dict[str, Any]:
-    """The row of a size. A config other than the size's own was not checked: not verified. A config that was only
-    screened has no time in the row, since screening times do not compare with those of finals."""
+    """The row of a size. A configuration other than the size's winner was not checked, so it is not verified. A
+    configuration that was only screened has no time, because screening times are not comparable with finals."""
     size, timed = serving.size, serving.size.timed[serving.name]
     unknown = math.nan
     choice = Choice(

@@ -1,4 +1,4 @@
-"""Reads a run with all its timed configurations, from its folder or from a results file with its tables."""
+"""Reads all timed configurations of a run, from its folder or from a results file with its tables."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gemm_tuner.store.run_timings import TimedConfig, read_timings
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 
-ROUNDING = 1e-9  # tolerance of a ratio, so that 101 us against 100 us counts as 1 % slower
+ROUNDING = 1e-9  # tolerance of a ratio, so that 101 us counts as 1 % slower than 100 us
 
 
 @dataclass(frozen=True, slots=True)
 class TunedSize:
-    """A size, its chosen configuration, and all configurations that were timed, by name, ``chosen`` included.
+    """A size, its chosen configuration, and all timed configurations by name, including ``chosen``.
 
-    roofline_us: the least time by the device's data sheet, microseconds; None where unknown.
+    roofline_us: lower bound of the time from the device's data sheet, microseconds; None if unknown.
     served:      the configurations for servers in the results file.
-    verified:    how the chosen configuration was checked; a run chooses only what is right on the GPU.
+    verified:    how the chosen configuration was checked; runs on a GPU choose only configurations checked there.
     """
 
     problem: GemmProblem
@@ -40,21 +40,21 @@ class TunedSize:
 
     @property
     def best_us(self) -> float:
-        """The time of the chosen configuration, microseconds: the base of losses."""
+        """The time of the chosen configuration, microseconds; the base of losses."""
         return self.timed[self.chosen].time_us
 
     def loss(self, name: str) -> float:
-        """Share by which a configuration is slower than the chosen one; negative where its screening was faster."""
+        """Share by which a configuration is slower than the chosen one; negative if its screening was faster."""
         return self.timed[name].slower_than(self.timed[self.chosen])
 
     def is_served_by(self, name: str, loss: float) -> bool:
-        """Whether a configuration was timed for this size and is slower by no more than the loss."""
+        """Whether a configuration was timed for this size and is slower by at most ``loss``."""
         return name in self.timed and self.loss(name) <= loss + ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
 class TunedRun:
-    """folder: of the tables. failures: (size without a config, reason)."""
+    """A run. folder: of the tables. failures: (size without a configuration, reason)."""
 
     header: dict[str, str | int]
     sizes: tuple[TunedSize, ...]
@@ -63,7 +63,7 @@ class TunedRun:
 
 
 def load(path: Path) -> TunedRun:
-    """A run from its folder or a results file. Raises UserError without tables, or when nothing was timed."""
+    """Reads a run from its folder or a results file. Raises UserError without tables, or if nothing was timed."""
     run = _of_folder(path) if path.is_dir() else _of_file(path)
     if not run.sizes:
         raise UserError("holds no size with a config", where=printable(path))
@@ -89,7 +89,7 @@ def _of_folder(folder: Path) -> TunedRun:
 
 
 def _header(raw: dict[str, Any], where: str) -> dict[str, str | int]:
-    """The fields of a run's header that a results file's header has. Raises UserError for an unknown source."""
+    """The fields of a run's header that a results file's header also has. Raises UserError for an unknown source."""
     if raw.get("source") not in SOURCES:
         raise UserError(f"source is {show(raw.get('source'))}", where=where, accepted=", ".join(SOURCES))
     kinds = {field.name: int if field.type == "Count" else str for field in dataclasses.fields(Header)}
@@ -112,7 +112,7 @@ def _of_file(path: Path) -> TunedRun:
 
 
 def _size(folder: Path, problem: GemmProblem, chosen: str, roofline_us: float | None) -> TunedSize:
-    """The size with its times. Raises UserError when its table is missing or has no time for the chosen config."""
+    """The size with its times. Raises UserError if its table is missing or has no time for the chosen configuration."""
     hint = f"give a run's folder, with {RUN_FILE} and configs/, or the results file in it"
     try:
         timed = read_timings(folder, problem.key, chosen)

@@ -1,1 +1,1 @@
-"""Exports of users' kernels: which configuration each key gets, and the files that hold them."""
+"""Exports of users' kernels: the configuration of each key, and the files that contain them."""

@@ -1,4 +1,4 @@
-"""Checks a configuration at cases of a key where it was not the one chosen, and so was not checked."""
+"""Checks a key's configuration at those of its cases for which another one was chosen, so that it was not checked."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gemm_tuner.system.installation import data_folder
 
 
 def checks(arch: str, trust: Trust, work: Path, say: Callable[[str], None], wait_s: float | None) -> Check:
-    """On a GPU of the architecture, or in the interpreter where ``trust`` takes what that says.
+    """A check on a GPU of the architecture, or in the interpreter if ``trust`` accepts that.
 
-    work: a folder for kernels and logs. wait_s: for a GPU that another process uses; None has no limit.
+    work: folder for kernels and logs. wait_s: time to wait for a GPU that another process uses; None for no limit.
     """
     found: list[CheckNow] = []
 
@@ -46,7 +46,7 @@ def checks(arch: str, trust: Trust, work: Path, say: Callable[[str], None], wait
                 return f"{config.name} was not checked at {where}: {why}, --unverified takes it"
             right = now.first_right({case.problem: [config, case.config] for case in cases})
         except GpuInUse:
-            raise  # the user said how long to wait
+            raise  # the user limited the waiting time
         except (UserError, EnvironmentFault) as error:
             return f"{config.name} could not be checked at {where}: {error.one_line()}"
         for problem, finding in right.items():

@@ -1,4 +1,4 @@
-"""The configuration of each key: of one case its own, of several the one with the least total time."""
+"""Chooses the configuration of each key: for a single case its own; for several the one with the least total time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gemm_tuner.kernels.keys import Key, key_of, text_of
 from gemm_tuner.kernels.workload import configs_of
 from gemm_tuner.store.run_record import positive, read_table
 
-# Of a key's candidates, this many of the best are checked at the cases where they were not.
+# Number of a key's best candidates that are checked at further cases.
 MOST_CHECKED = 4
 WEAKEST = (Verified.FALSE, Verified.AGREED, Verified.INTERPRETED)
 
-# Checks a configuration at cases, each beside the case's own: how they were checked, or why it is not right there.
+# Checks a configuration at cases; returns how it was checked, or why it is not correct.
 Check = Callable[[Sequence[TunedCase], PlainConfig], Verified | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """verified: the weakest over its cases. note: how it was chosen among several; empty for one case."""
+    """verified: the weakest of its cases' checks. note: how it was chosen among several cases; "" for one case."""
 
     key: Key
     config: PlainConfig
@@ -47,7 +47,7 @@ class TunedKernel:
 
 
 def chosen(cases: Mapping[str, Sequence[TunedCase]], check: Check) -> tuple[tuple[TunedKernel, ...], list[LeftOut]]:
-    """The entries of every kernel, and the cases that none of them serves."""
+    """(the entries of every kernel, the cases without an entry)."""
     kernels, left_out = [], []
     for of_kernel in cases.values():
         spec, entries = of_kernel[0].spec, []
@@ -101,22 +101,22 @@ def weakest(found: Iterable[Verified]) -> Verified:
 
 
 def _configs(cases: Sequence[TunedCase]) -> dict[str, PlainConfig]:
-    """By name, those of the spec's parameters and those that cases chose. Tables may name others: a host function's
-    default and what --update brought, whose values they do not hold."""
+    """The configurations with known values, by name: those of the spec's parameters, and those that cases chose. Tables
+    may name others (a host function's default, or configurations of --update), whose values are not in the tables."""
     known = (*configs_of(cases[0].spec), *(case.config for case in cases))
     return {one.name: one for one in known if isinstance(one, PlainConfig)}
 
 
 def _totals(cases: Sequence[TunedCase], known: Container[str]) -> dict[str, float]:
-    """By name, the sum of the times over all cases, of known configurations that have one at each."""
+    """The sum of the times over all cases, by name, for known configurations with a time at each case."""
     tables = [_times(case) for case in cases]
     shared = set.intersection(*(set(table) for table in tables))
     return {name: sum(table[name] for table in tables) for name in shared if name in known}
 
 
 def _times(case: TunedCase) -> dict[str, float]:
-    """The times of a case by name, microseconds. Screening and finals differ in clocks: a time of a stage is taken as a
-    multiple of the chosen configuration's in the same stage."""
+    """The times of a case by name, microseconds. Clocks differ between screening and finals, so a time is scaled by
+    that of the chosen configuration in the same stage."""
     table = read_table(case.folder, case.problem.key)
     rows = {str(row["name"]): row for row in table[table["status"] == Status.OK.value].to_dict("records")}
     mine = rows.get(case.config.name)

@@ -1,4 +1,4 @@
-"""The files of tuned kernels: JSON by key, as AITER has it, and the source of triton.Config."""
+"""The exported files of tuned kernels: JSON by key in AITER's format, and Python source with triton.Config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.kernels.keys import text_of
 from gemm_tuner.system.documents import MAX_FILE_BYTES
 from gemm_tuner.system.input_files import printable, read_text
 
-# Of a launch, as arguments of triton.Config; the other options are in its first.
+# Launch options that are keyword arguments of triton.Config; other options are in its first argument.
 OF_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 RULES = "rules"
 
@@ -25,10 +25,10 @@ def json_name(kernel: TunedKernel, device: str) -> str:
 
 
 def json_text(kernel: TunedKernel, path: Path) -> str:
-    """The parameters of every key, laid out as AITER's ``save_configs_to_json`` does: what else the file holds stays.
+    """The parameters of every key in the format of AITER's ``save_configs_to_json``; other content of the file stays.
     Where a key stands for cases that were not tuned, RULES says what they must keep to.
 
-    Raises UserError for a file that is there and holds something else.
+    Raises UserError if the file exists and has another format.
     """
     held: Any = {}
     if path.exists():
@@ -66,7 +66,7 @@ def triton_name(kernel: TunedKernel) -> str:
 
 
 def triton_text(kernel: TunedKernel) -> str:
-    """CONFIGS: a triton.Config by key; ``triton.autotune(configs=list(CONFIGS.values()), key=[...])`` takes them."""
+    """Source of CONFIGS, a triton.Config by key, for ``triton.autotune(configs=list(CONFIGS.values()), key=[...])``."""
     key = ", ".join(kernel.spec.key) if kernel.spec.key else "the values of a case"
     lines = [f'"""Tuned configurations of {kernel.spec.name}, by {key}."""', "", "import triton", "", "CONFIGS = {"]
     for entry in kernel.entries:
@@ -75,13 +75,13 @@ def triton_text(kernel: TunedKernel) -> str:
 
 
 def config_source(entry: Entry) -> str:
-    """``triton.Config({...}, num_warps=4)``."""
+    """Source such as ``triton.Config({...}, num_warps=4)``."""
     inner = {name: value for name, value in entry.params.items() if name not in OF_CONFIG}
     outer = [f"{name}={entry.params[name]!r}" for name in OF_CONFIG if name in entry.params]
     return f"triton.Config({', '.join([repr(inner), *outer])})"
 
 
 def _remark(entry: Entry) -> str:
-    """How it was checked, and how it was chosen among several, as a comment."""
+    """A comment about how the entry was checked and chosen."""
     said = "; ".join(filter(None, (f"verified: {entry.verified.value}", entry.note)))
     return f"  # {said}"

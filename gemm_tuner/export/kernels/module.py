@@ -1,4 +1,5 @@
-"""``export --to module`` of a user's kernel: a Python file that picks the configuration of a case and launches it."""
+"""``export --to module`` for a user's kernel: a Python file that selects the configuration of a case and launches
+it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def module_name(kernel: TunedKernel) -> str:
 
 
 def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates: Path) -> str:
-    """The module's source. header: of the results file. Raises UserError where a host function launches the kernel."""
+    """The module's source. header: of the results file. Raises UserError for a kernel that a host function launches."""
     if not kernel.spec.grid:
         what = f"{kernel.spec.name} is launched by a host function, which a module cannot hold"
         raise UserError(what, where="--to", accepted="json, triton")
@@ -69,7 +70,7 @@ def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates:
 
 
 def _inferred(spec: KernelSpec, of_case: list[str]) -> list[tuple[str, str]]:
-    """(name, source) of the values of a case that the tensors tell."""
+    """(name, source) of the case values that follow from the tensors."""
     found: dict[str, str] = {}
     for tensor in spec.tensors:
         for place, text in enumerate(tensor.shape):
@@ -81,7 +82,8 @@ def _inferred(spec: KernelSpec, of_case: list[str]) -> list[tuple[str, str]]:
 
 
 class _Truth(ast.NodeTransformer):
-    """``and`` and ``or`` give true or false in a spec's expressions, and one of their sides in Python."""
+    """Wraps ``and`` and ``or`` in bool(): in a spec's expressions they give true or false, in Python one of the
+    sides."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
         self.generic_visit(node)
@@ -89,7 +91,7 @@ class _Truth(ast.NodeTransformer):
 
 
 def _python(text: str) -> str:
-    """An expression of a spec as Python that has the same value, in one line."""
+    """An expression of a spec as equivalent Python source, on one line."""
     return ast.unparse(_Truth().visit(ast.parse(text.strip(), mode="eval")))
 
 
@@ -98,7 +100,7 @@ def _names_device(text: str) -> bool:
 
 
 def _remarks(kernel: TunedKernel) -> list[str]:
-    """How keys were checked where that was not on a GPU against a reference, and chosen among several cases."""
+    """Remarks about keys that were not checked on a GPU against a reference, or were chosen among several cases."""
     lines: list[str] = []
     for entry in kernel.entries:
         said = "; ".join(filter(None, (remark(entry.verified), entry.note)))

@@ -1,4 +1,4 @@
-"""The rows of users' kernels in a results file, each with the spec that it was tuned by."""
+"""Reads the rows of users' kernels from a results file, with the spec of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gemm_tuner.system.input_files import printable
 
 @dataclass(frozen=True, slots=True)
 class TunedCase:
-    """A case and what its run chose. us: measured, or predicted where nothing was. folder: of the run's tables."""
+    """A case and its chosen configuration. us: measured time, else predicted. folder: of the run's tables."""
 
     problem: KernelProblem
     spec: KernelSpec
@@ -40,10 +40,10 @@ def has_kernels(found: Results) -> bool:
 def select(
     found: Results, path: Path, trust: Trust, spec_file: Path | None
 ) -> tuple[dict[str, list[TunedCase]], list[LeftOut]]:
-    """By the sha of each kernel's spec its cases, and what is left out with the reason.
+    """(the cases of each kernel, by the sha of its spec; what is left out, with the reason).
 
-    spec_file: a spec in place of those that the runs kept, with another key for instance.
-    Raises UserError where a row is no kernel's, and where its spec is gone.
+    spec_file: a spec to use instead of the stored ones, for example with another key.
+    Raises UserError for a row of another kind, and for a row whose spec does not exist any more.
     """
     cases: dict[str, list[TunedCase]] = {}
     left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
@@ -64,7 +64,7 @@ def select(
 
 
 class _Specs:
-    """Finds problems with their specs in the records of the runs that rows are from."""
+    """Finds the specs of problems in the records of the runs that wrote the rows."""
 
     def __init__(self, path: Path, spec_file: Path | None) -> None:
         self._path = path
@@ -90,7 +90,7 @@ class _Specs:
 
 
 def _problems_of(folder: Path) -> dict[KernelProblem, KernelProblem]:
-    """The cases that a run tuned, each by itself: those of a results row equal them and have no spec."""
+    """The cases that a run tuned, with their specs; keys are equal to the problems of results rows, which have none."""
     try:
         problems = [size.problem for size in run_record.read(folder).sizes]
     except UserError:

@@ -1,4 +1,4 @@
-"""``export --to module``: the tuned kernels as one Python file that needs Triton and torch only."""
+"""``export --to module``: the tuned kernels as one Python file that only needs Triton and torch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CHECKED_ON_GPU = Trust()
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """What was written; nothing where num_sizes is 0.
+    """The result of an export; nothing was written if num_sizes is 0.
 
-    differs:  the file was not there, or had another text.
-    left_out: the sizes of the results file that the module does not hold.
-    remarks:  (size, how it was checked) of those that were not checked on a GPU.
+    differs:  the file did not exist, or had another text.
+    left_out: the sizes of the results file that are not in the module.
+    remarks:  (size, how it was checked) for those that were not checked on a GPU.
     """
 
     path: Path
@@ -46,12 +46,12 @@ def write_module(
 ) -> ModuleFile:
     """Writes ``out``, a Python file with the tuned kernels of a results file and ``matmul``.
 
-    templates: folder of the kernel templates; the project's own when None.
-    trust:     which rows are taken beside those that were timed and checked on a GPU.
-    Nothing is written where no row is taken (``left_out`` says why), where the file has this text already, or with
+    templates: folder of the kernel templates; None for the project's own.
+    trust:     which rows to use in addition to those that were timed and checked on a GPU.
+    Nothing is written if no row can be used (``left_out`` says why), if the file already has this text, or with
     dry_run.
-    Raises UserError for a file that is no results file, names no architecture or holds no sizes, and for a template
-    that does not render; EnvironmentFault when ``out`` cannot be written.
+    Raises UserError for a file that is not a results file, has no architecture or no sizes, and for a template that
+    does not render; EnvironmentFault if ``out`` cannot be written.
     """
     found = results.read(results_path)
     target = _target(found.header, results_path)
@@ -71,9 +71,9 @@ def write_module(
 
 
 def _header(found: results.Results, tuned: tuple[Tuned, ...]) -> dict[str, str | int]:
-    """The header of the runs that the rows in the module are from; source is that of the rows.
+    """A header that combines those of the runs of the module's rows; source is that of the rows.
 
-    Of several runs, texts that differ are joined, and a number is that of the first.
+    For several runs, different texts are joined, and numbers are those of the first run.
     """
     served = {one.problem for one in tuned}
     headers = [found.header_of(row) for row in found.rows if row.problem in served]

@@ -1,4 +1,4 @@
-"""Renders ``templates/module.py.j2``: the tuned table, the configurations, the kernels, and constants."""
+"""Renders ``templates/module.py.j2``: the table of tuned sizes, the configurations, the kernels, and constants."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from gemm_tuner.gemm.problem import ACTIVATIONS, SCALE_BLOCK, GemmProblem, Layou
 from gemm_tuner.source import codegen
 
 MODULE_TEMPLATE = "module.py.j2"
-# What the template itself imports.
+# The imports of the template itself.
 KNOWN_IMPORTS = (
     *("import triton", "import triton.language as tl"),
     "from triton.tools.tensor_descriptor import TensorDescriptor",
 )
 LAYOUT_WORDS = {Layout.ROW: "row-major", Layout.COL: "column-major"}
 LAYOUT_LETTERS = {Layout.ROW: "n", Layout.COL: "t"}
-# With more programs for each multiprocessor than this, K is not split. Partial sums of 128 x 128 tiles then take 69 MB
-# on an H200.
+# K is not split if there are more programs per multiprocessor than this. It limits the partial sums of 128 x 128 tiles
+# to 69 MB on an H200.
 MOST_WAVES = 8
-# In powers of two: beyond this distance from all tuned sizes a general tile is used.
+# A size farther than this from all tuned sizes, in factors of two, uses a general tile.
 GENERAL_DISTANCE = 8
-# Rows, columns and blocks are counted in 32 bits, up to one tile beyond the last.
+# Rows, columns and blocks are 32-bit integers, up to one tile beyond the end.
 LARGEST_SIDE = 2**30
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A signature of plain products (types, layouts, scales, batch), its tuned sizes, and configurations for others."""
+    """A signature of products without epilogue (types, layouts, scales, batch), its tuned sizes, and configurations for
+    other sizes."""
 
     product: GemmProblem
     tuned: tuple[Tuned, ...]
@@ -49,7 +50,7 @@ class _Kind:
 
     @property
     def families(self) -> list[str]:
-        """The families of its configurations, and that of general and fallback ones."""
+        """The families of its tuned, general and fallback configurations."""
         return list(dict.fromkeys((*(one.config.family for one in self.tuned), "gemm_tile")))
 
     @property
@@ -110,7 +111,7 @@ def rendered(
         "general_distance": GENERAL_DISTANCE,
         "largest_side": LARGEST_SIDE,
     }
-    # torch operators of one process share a name space, so every module needs its own.
+    # All torch operators of a process share a namespace, so every module needs its own operator names.
     sha = hashlib.sha256(repr((fields, space.text)).encode()).hexdigest()
     imports = [line for line in space.imports if line not in KNOWN_IMPORTS]
     fields |= {"imports": imports, "kernels": space.text.rstrip(), "namespace": f"gemm_tuned_{sha[:12]}"}
@@ -133,7 +134,7 @@ def _sections(templates: Path, kinds: list[_Kind], target: Target) -> list[secti
 
 
 def _functions(kinds: list[_Kind], space: sections.Namespace) -> dict[tuple[str, str, str], list[str]]:
-    """(family, signature, epilogue) -> names of its calls and scratch functions."""
+    """(family, signature, epilogue) -> names of its ``calls`` and ``scratch`` functions."""
     return {
         (family, kind.product.signature, epilogue): [
             space.names[family, kind.problem(epilogue).signature, root] for root in sections.ROOTS
@@ -195,7 +196,7 @@ def _taken(product: GemmProblem, torch_types: list[str], layouts: list[str]) -> 
 
 
 def _config_fields(config: KernelConfig) -> str:
-    """The inside of a mapping literal: the kernel's symbol, the family and the fields that it uses."""
+    """The content of a dict literal: the kernel's symbol, the family and the fields that it uses."""
     fields = {"binary": config.kernel_symbol, "family": config.family, **config.options()}
     return ", ".join(f'"{key}": {value!r}' for key, value in fields.items())
 
@@ -212,6 +213,6 @@ def _remark_lines(tuned: tuple[Tuned, ...]) -> list[str]:
 
 
 def _plain(text: object) -> str:
-    """A text of the results file as a docstring can hold it: one line, without quotes and backslashes."""
+    """A text of the results file made safe for a docstring: one line, without quotes and backslashes."""
     kept = "".join(char if char.isprintable() else " " for char in str(text))
     return kept.replace("\\", "/").replace('"', "'")[:200]

@@ -1,4 +1,4 @@
-"""Selects the rows of a results file that a module serves."""
+"""Selects the rows of a results file for a module."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gemm_tuner.store.results import Results
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A size that the module holds.
+    """A size of the module.
 
-    time_us:  measured, or predicted where nothing was; None when unknown.
+    time_us:  measured time, else predicted time; None if unknown.
     verified: how its result was checked.
-    source:   of its time: measured, replayed or predicted; empty when unknown.
+    source:   of its time: measured, replayed or predicted; "" if unknown.
     """
 
     problem: GemmProblem
@@ -35,7 +35,7 @@ class Tuned:
 
     @property
     def epilogue(self) -> str:
-        """Names what is computed after the product, such as ``alpha_beta_bias_relu``; "" for nothing."""
+        """The name of the epilogue, such as ``alpha_beta_bias_relu``; "" for none."""
         parts = {
             "alpha": self.problem.has_alpha,
             "beta": self.problem.reads_c,
@@ -46,7 +46,7 @@ class Tuned:
 
 
 def with_bias_toggled(epilogue: str) -> str:
-    """The same epilogue with a bias where it has none, and without where it has one."""
+    """The same epilogue with a bias if it has none, and without if it has one."""
     parts = [part for part in epilogue.split("_") if part]
     if "bias" in parts:
         return "_".join(part for part in parts if part != "bias")
@@ -55,9 +55,9 @@ def with_bias_toggled(epilogue: str) -> str:
 
 
 def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftOut, ...]]:
-    """(rows that the module serves, each size once; all others, with the reason).
+    """(rows of the module, each size once; all others, with the reason).
 
-    Left out are rows that ``trust`` does not accept and sizes without a config.
+    Rows that ``trust`` does not accept and sizes without a configuration are left out.
     """
     tuned: dict[GemmProblem, Tuned] = {}
     left_out = [LeftOut(problem.key, "", f"was not tuned: {reason}") for problem, reason in found.without_config]
@@ -75,7 +75,7 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
 
 
 def default_outputs(tuned: Iterable[Tuned]) -> dict[tuple[str, str], tuple[str, str]]:
-    """(dtype_a, dtype_b) -> (dtype_c, precision) of a call that names neither.
+    """(dtype_a, dtype_b) -> the default (dtype_c, precision) of a call.
 
     In order of preference among the tuned sizes: C of the type of A, precision ieee, the most frequent one.
     """

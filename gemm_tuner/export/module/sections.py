@@ -1,8 +1,8 @@
-"""Merges the kernels of several generated scripts into one namespace: equal definitions are written once, different
-definitions of one name are renamed.
+"""Merges the kernels of several generated scripts into one namespace. Equal definitions are written once; different
+definitions with the same name are renamed.
 
-A script's names are those of its top level. Two functions are equal when their texts are and when the functions and
-constants that they use are equal.
+Only names at the top level of scripts are considered. Two functions are equal if their texts are equal and the
+functions and constants that they use are equal.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Namespace:
-    """One text for several scripts.
+    """The merged text of several scripts.
 
-    imports: import lines that the text needs.
-    text:    functions and constants, each after what it uses.
+    imports: the import lines of the text.
+    text:    functions and constants, each after the ones that it uses.
     names:   (family, signature, name in the script) -> name in the text, of ROOTS.
     """
 
@@ -42,7 +42,8 @@ class Namespace:
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """One statement of a script's top level. uses: (line from 0, byte column, name) of each use of another one."""
+    """A top-level statement of a script. uses: (line from 0, byte column, name) of each use of another statement's
+    name."""
 
     name: str
     lines: tuple[bytes, ...]
@@ -52,7 +53,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A piece at its first occurrence. sha: over its text and everything that it uses."""
+    """One version of a piece. sha: over its text and everything that it uses."""
 
     section: Section
     piece: _Piece
@@ -86,7 +87,7 @@ def merge(sections: Iterable[Section]) -> Namespace:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """Functions two lines apart; constants, of one line, next to each other."""
+    """The texts, with functions separated by two blank lines and one-line constants on adjacent lines."""
     text, before = "", "\n"
     for part in texts:
         gap = "" if not text else "\n" if "\n" not in part and "\n" not in before else "\n\n\n"
@@ -125,7 +126,7 @@ def _piece(name: str, node: ast.stmt, lines: list[bytes], known: set[str]) -> _P
 
 
 def _global_uses(node: ast.stmt) -> Iterator[ast.Name]:
-    """The uses of top-level names in a statement. Arguments and local variables of a function hide such names."""
+    """The uses of top-level names in a statement, without names that arguments or local variables shadow."""
     if not isinstance(node, ast.FunctionDef):
         yield from (part for part in ast.walk(node) if isinstance(part, ast.Name))
         return
@@ -139,7 +140,7 @@ def _global_uses(node: ast.stmt) -> Iterator[ast.Name]:
 
 
 def _reached(pieces: dict[str, _Piece], section: Section) -> list[str]:
-    """The names that ROOTS need, each after those that it uses."""
+    """The names that ROOTS depend on, each after those that it uses."""
     order: list[str] = []
 
     def visit(name: str) -> None:
@@ -158,7 +159,7 @@ def _reached(pieces: dict[str, _Piece], section: Section) -> list[str]:
 
 
 def _shas(pieces: dict[str, _Piece]) -> dict[str, str]:
-    """12 hex digits over each piece's text and what it uses, directly or not."""
+    """12 hex digits over each piece's text and everything that it uses, directly or indirectly."""
 
     @functools.cache
     def sha(name: str) -> str:
@@ -170,7 +171,7 @@ def _shas(pieces: dict[str, _Piece]) -> dict[str, str]:
 
 
 def _new_names(variants: dict[str, _Variant]) -> dict[str, str]:
-    """sha -> name: the script's own for a single variant, else with the signature, and the family where needed."""
+    """sha -> new name: the original name for a single version, else with the signature, and if needed the family."""
     met = list(variants.values())
     if len(met) == 1 or met[0].piece.is_import:
         return {variant.sha: variant.piece.name for variant in met}

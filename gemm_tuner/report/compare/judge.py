@@ -1,4 +1,4 @@
-"""Compares two results size by size: ratio of B's time to A's with its confidence interval, and a verdict."""
+"""Compares two results by size: the ratio of B's time to A's with a confidence interval, and a verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemm_tuner.core.records import Problem
 from gemm_tuner.decide import estimates
 from gemm_tuner.report.compare.sides import Side, Timed
 
-# Header keys that must agree for times to be comparable, by the word for them in a warning.
+# Header keys that must be equal for times to be comparable, by their names in warnings.
 _MATTERS = {
     "device": ("device", "arch", "num_sms", "driver"),
     "versions": ("triton", "torch"),
@@ -24,7 +24,7 @@ class Verdict(str, Enum):
 
     SAME:        the ratio is within the tolerance, and its interval contains 1 or is unknown.
     UNCLEAR:     the ratio is beyond the tolerance, but its interval contains 1.
-    LOST, FOUND: only A has a config; only B has one.
+    LOST, FOUND: only A has a configuration; only B has one.
     """
 
     FASTER = "faster"
@@ -41,10 +41,10 @@ class Compared:
     """One size that both results have.
 
     ratio:      B's median over A's; above 1, B is slower.
-    interval:   of the ratio; None when the spread of the times is unknown.
-    noise:      source of the interval: ``processes``, ``p20-p80``, or empty.
+    interval:   of the ratio; None if the spread of the times is unknown.
+    noise:      source of the interval: ``processes``, ``p20-p80``, or "".
     regression: slower by more than the tolerance, or lost.
-    consumer:   the consumer whose configs are compared; empty for the sizes' own.
+    consumer:   the consumer whose configurations are compared; "" for the sizes' winners.
     """
 
     problem: Problem
@@ -65,7 +65,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """compared: the sizes of both, in A's order. warnings: differences of the headers, in words."""
+    """compared: the sizes in both results, in A's order. warnings: differences of the headers, in words."""
 
     compared: tuple[Compared, ...]
     only_a: tuple[Problem, ...]
@@ -77,9 +77,9 @@ class Comparison:
         return sum(one.regression for one in self.compared)
 
     def faults(self, *, allow_missing: bool) -> list[str]:
-        """Why B does not pass, in words; empty when it passes.
+        """Why B does not pass, in words; empty if it passes.
 
-        allow_missing: sizes of A may be missing or not comparable in B, as long as one size can be compared.
+        allow_missing: sizes of A may be missing or not comparable in B, if at least one size can be compared.
         """
         unclear = [one.problem for one in self.compared if one.a and one.verdict == Verdict.NOT_COMPARABLE]
         told = [(self.regressions, "regression", "")]
@@ -95,7 +95,7 @@ class Comparison:
         return found
 
     def geometric_mean(self) -> float | None:
-        """Geometric mean of the ratios; None when no size has one."""
+        """Geometric mean of the ratios; None without any ratio."""
         ratios = [one.ratio for one in self.compared if one.ratio is not None]
         return geometric_mean(ratios) if ratios else None
 
@@ -113,7 +113,7 @@ def compare(a: Side, b: Side, tolerance: float) -> Comparison:
 
 
 def _differences(a: Side, b: Side) -> list[str]:
-    """Differences of device, versions or method, which change times whatever the configurations."""
+    """Differences of device, versions or method, which change times independently of the configurations."""
     found = []
     for what, keys in _MATTERS.items():
         told = [(key, a.header.get(key, ""), b.header.get(key, "")) for key in keys]
@@ -124,7 +124,7 @@ def _differences(a: Side, b: Side) -> list[str]:
 
 
 def _served(both: Sequence[Problem], a: Side, b: Side, tolerance: float) -> Iterator[Compared]:
-    """The configs for consumers of the sizes that both have. Those that only A has are not comparable."""
+    """Compares the configurations for consumers. Those that only A has are not comparable."""
     for (problem, consumer), left in a.served.items():
         right = b.served.get((problem, consumer))
         if problem in both and problem in b.sizes:
@@ -172,10 +172,10 @@ def _verdict(ratio: float, interval: tuple[float, float] | None, tolerance: floa
 
 
 def ratio_interval(a: Timed, b: Timed) -> tuple[tuple[float, float] | None, str]:
-    """The interval of B's time over A's, and how it came about.
+    """(the interval of B's time divided by A's, its source).
 
-    From the 95 % intervals over processes of both (``estimates.ratio_interval``). Else, from p20 and p80 of both, the
-    least and the largest ratio of the two ranges: it holds 1 where the ranges touch.
+    From the 95 % intervals over processes of both, if known (``estimates.ratio_interval``). Else from p20 and p80 of
+    both: the smallest and largest ratio of the two ranges, which contains 1 if the ranges overlap.
     """
     if a.interval_us and b.interval_us:
         return estimates.ratio_interval(b.interval_us, a.interval_us), "processes"

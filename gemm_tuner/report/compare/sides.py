@@ -21,8 +21,8 @@ class Timed:
     """The configuration of a size and its time. Times are of one call, in microseconds.
 
     config:     its name.
-    p20_us, p80_us: of the samples; None where the file does not say.
-    interval_us: 95 % confidence interval over processes; None for a single process or where the file does not say.
+    p20_us, p80_us: of the samples; None if the file does not have them.
+    interval_us: 95 % confidence interval over processes; None for a single process or if the file does not have it.
     """
 
     config: str
@@ -35,8 +35,8 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """header: of the results file or of the run. failures: the sizes without a config, each with the reason.
-    served: by size and consumer, the configuration for that consumer."""
+    """One side of a comparison. header: of the results file or run. failures: sizes without a configuration, with the
+    reason. served: the configurations for consumers, by size and consumer."""
 
     header: dict[str, str | int]
     sizes: dict[Problem, Timed]
@@ -45,7 +45,7 @@ class Side:
 
 
 def load(path: Path) -> Side:
-    """A side from a results file or a run's folder. Raises UserError when it is neither."""
+    """Reads a side from a results file or a run's folder. Raises UserError if it is neither."""
     if path.is_dir():
         return _of_run(path, run_record.read(run_place.run_folder(path)))
     found = results.read(path)
@@ -89,7 +89,7 @@ def _of_run(path: Path, record: RunRecord) -> Side:
 
 
 def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
-    """The chosen configuration with its time; quantiles and interval only where it was in the finals."""
+    """The chosen configuration with its time; quantiles and interval only if it was in the finals."""
     ours = size.winner
     if ours is not None:
         return Timed(size.chosen, source, ours.time_us, *estimates.quantiles_us(ours.samples_us), ours.interval_us)
@@ -98,10 +98,10 @@ def _chosen(path: Path, size: SizeRecord, source: str) -> Timed:
 
 
 def _factors(spread_pcts: Iterable[tuple[_Key, int | None, float | None]]) -> dict[_Key, float]:
-    """By key, the factor f such that [time / f, time * f] is the 95 % interval over processes.
+    """For each key, the factor f such that [time / f, time * f] is the 95 % interval over processes.
 
     The variance over processes is moderated by that of all rows (``estimates.moderated``). Keys without a spread are
-    absent. spread_pcts: (key, ``processes``, ``process_spread_pct``) of each row.
+    missing. spread_pcts: (key, ``processes``, ``process_spread_pct``) of each row.
     """
     spreads = {}
     for key, processes, range_pct in spread_pcts:
