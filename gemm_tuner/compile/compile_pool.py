@@ -23,11 +23,13 @@ from typing import Any
 import multiprocess
 from multiprocess.connection import wait
 
+from gemm_tuner.compile import fork_server
 from gemm_tuner.compile.compile_worker import serve
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status, Target
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
@@ -43,6 +45,8 @@ ENOUGH_TO_JUDGE = 20
 MOST_FAILED_STARTS = 3
 # The median is that of this many latest compilations.
 REMEMBERED = 200
+# Exit statuses of a worker that was killed, or whose fork server was.
+NO_FAULT_OF_THE_TASK = FROM_OUTSIDE | {fork_server.SERVER_DIED}
 
 Answer = tuple[CompileTask, CompileResult]
 
@@ -121,16 +125,23 @@ class CompilePool:
     def _argument(self) -> str:
         return self.language.worker_argument(self.cache.parent)
 
+    @cached_property
+    def _server_modules(self) -> tuple[str, ...]:
+        """What workers would import one by one."""
+        if not self.language.worker_module:
+            return ()
+        workload = (type(workload_of(self.kind)).__module__,) if self.kind else ()
+        return (self.language.worker_module, serve.__module__, *workload)
+
     def _start_worker(self) -> Worker:
-        context = multiprocess.get_context("spawn")
-        ours, theirs = context.Pipe()
+        ours, theirs = multiprocess.Pipe()
         share = self.memory_bytes or memory.share_bytes(self.workers)
         paths = (str(self.log_path), str(self.scripts_dir))
-        variables = self.language.environment(self.cache)
-        arguments = (theirs, self.language.name, self.target, variables, self._argument, *paths, share, self.kind)
-        process = context.Process(target=serve, args=arguments, daemon=True)
+        environ = {name: value for name, value in os.environ.items() if name not in self.language.removed_variables}
+        environ |= self.language.environment(self.cache)
+        arguments = (theirs, self.language.name, self.target, environ, self._argument, *paths, share, self.kind)
         with without_main_script():
-            process.start()
+            process = fork_server.started(serve, arguments, self._server_modules)
         theirs.close()
         return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
 
@@ -216,7 +227,11 @@ class CompilePool:
         if task is not None:
             key = key_of(task)
             self._deaths[key] += 1
-            if status == Status.COMPILE_ERROR and exit_code in FROM_OUTSIDE and self._deaths[key] < MOST_CRASHES:
+            if (
+                status == Status.COMPILE_ERROR
+                and exit_code in NO_FAULT_OF_THE_TASK
+                and self._deaths[key] < MOST_CRASHES
+            ):
                 queue.requeue(task)
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"

@@ -6,8 +6,7 @@ import os
 import signal
 from typing import Any
 
-import multiprocess
-
+from gemm_tuner.compile.fork_server import let_the_server_end
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Target
 from gemm_tuner.core.workload import workload_of
@@ -21,7 +20,7 @@ def serve(
     connection: Any,
     language_name: str,
     target: Target,
-    variables: dict[str, str],
+    environ: dict[str, str],
     argument: str,
     log_path: str,
     scripts_dir: str,
@@ -32,17 +31,16 @@ def serve(
 
     A text instead of a CompileResult means that the cache cannot be written.
 
+    environ:      the whole environment.
     argument:     what the language's ``worker_argument`` returned.
     memory_bytes: memory that a compilation may use beyond the worker's size at the start.
     scripts_dir:  folder of the tasks' scripts.
     kind:         kind of problems, whose workload also prepares the worker; "" for none.
     """
-    parent = multiprocess.parent_process()
-    own_process_group(parent.pid if parent else os.getppid())
+    own_process_group()
+    os.environ.clear()
+    os.environ.update(environ)
     language = language_of(language_name)
-    for name in language.removed_variables:
-        os.environ.pop(name, None)
-    os.environ.update(variables)
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -64,13 +62,14 @@ def serve(
             connection.send(f"compiled kernels cannot be written: {error}")
 
 
-def own_process_group(starter: int) -> None:
-    """Puts this process into its own group, so that a kill includes ptxas; makes it die with its parent and ignore
-    Ctrl-C.
+def own_process_group() -> None:
+    """Puts this process into its own group, so that a kill includes ptxas; makes it die with its parent, the tuner or
+    the fork server that dies with the tuner, and ignore Ctrl-C.
 
     Its priority is lowered, because the process that launches timed kernels meanwhile must not wait for a core.
     """
     os.setsid()
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent(starter)
+    die_with_parent(os.getppid())
+    let_the_server_end()

@@ -61,12 +61,15 @@ class Language(Protocol):
     backends:          backends that it compiles for: "cuda", "hip", "cpu".
     removed_variables: environment variables that are removed for a run because they would change its kernels.
     test_command:      a command that a user can run to see whether the compiler works.
+    worker_module:     a module that compile workers need and that is slow to import; "" for none.
+                       It is imported once, by the server that workers are forked from; without it they are spawned.
     """
 
     name: str
     backends: tuple[str, ...]
     removed_variables: tuple[str, ...]
     test_command: str
+    worker_module: str
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
         """Names of the configuration fields that a launch passes as keyword arguments."""

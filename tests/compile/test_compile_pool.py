@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -75,7 +76,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pool_in(folder: Path, cache: Path | None = None, *, workers: int = 2, limit_s: float = 60.0) -> CompilePool:
-    return CompilePool(LANGUAGE, SM_90, workers, cache or folder / "cache", folder / "log.txt", folder, limit_s)
+    return CompilePool(
+        LANGUAGE, SM_90, workers, cache or folder / "cache", folder / "log.txt", folder, limit_s, kind="gemm"
+    )
 
 
 def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]:
@@ -167,29 +170,83 @@ def test_the_last_worker_may_die_too(tmp_path: Path) -> None:
     assert result.status == Status.COMPILE_ERROR
 
 
-def killed_at_first(pid_file: str) -> str:
-    """For ``calls``: the first process that comes by is killed, the next is not."""
-    return f"os.path.exists({pid_file!r} + '.1') or (open({pid_file!r} + '.1', 'w'), os.kill(os.getpid(), 9))"
+def first_time_only(file: str, code: str) -> str:
+    """For ``calls``: done by the first process that comes by, and not by the next."""
+    return f"os.path.exists({file!r}) or (open({file!r}, 'w'), {code}, time.sleep(600))"
 
 
 def test_a_worker_that_somebody_kills_costs_nothing(tmp_path: Path, known: Path) -> None:
-    task = broken_task(tmp_path, kernel="not_a_name(pointer)", calls=killed_at_first(str(tmp_path / "pid")))
+    task = broken_task(
+        tmp_path,
+        kernel="not_a_name(pointer)",
+        calls=first_time_only(str(tmp_path / "first"), "os.kill(os.getpid(), 9)"),
+    )
     result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
-    assert "not_a_name" in result.message and (tmp_path / "pid.1").exists()
+    assert "not_a_name" in result.message and (tmp_path / "first").exists()
 
 
 def test_workers_that_are_killed_at_their_start_cost_nothing(tmp_path: Path, known: Path) -> None:
-    """As by the OOM killer: two of them, while they import."""
-    tasks, killed = good_tasks(tmp_path), list[int]()
+    """As by the OOM killer: two of them, while they wait for a log that nobody reads."""
+    tasks, killed, log = good_tasks(tmp_path), list[int](), tmp_path / "log.txt"
+    os.mkfifo(log)
     with pool_in(tmp_path, known, workers=1) as pool, ThreadPoolExecutor() as thread:
         answers = thread.submit(lambda: list(pool.run(tasks)))
         while len(killed) < 2 and not answers.done():
             for worker in list(pool._workers):
-                if worker.process.pid not in (None, *killed) and not worker.ready:
+                if worker.process.pid not in (None, *killed):
                     os.kill(worker.process.pid, signal.SIGKILL)
                     killed.append(worker.process.pid)
+            time.sleep(0.01)
+        reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
         assert [result.status for _, result in answers.result()] == [Status.OK] * len(tasks)
+        os.close(reader)
     assert len(killed) == 2
+
+
+def test_a_server_of_workers_that_is_killed_costs_nothing(tmp_path: Path, known: Path) -> None:
+    """Its workers die with it; their task is done by others, of another server."""
+    task = broken_task(tmp_path, calls=first_time_only(str(tmp_path / "first"), "os.kill(os.getppid(), 9)"))
+    results = run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)])
+    assert blamed_alone(results).status == Status.OK and (tmp_path / "first").exists()
+
+
+def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:
+    """The whole tuner is killed while a compile hangs."""
+    script = f"""
+import sys
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile")]!r}
+from pathlib import Path
+from test_compile_pool import broken_task, pool_in
+folder = Path({str(tmp_path)!r})
+with pool_in(folder, workers=1) as pool:
+    list(pool.run([broken_task(folder, calls="time.sleep(600)")]))
+"""
+    tuner = subprocess.Popen([sys.executable, "-c", script])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert tuner.poll() is None
+        time.sleep(0.01)
+    tuner.kill()
+    tuner.wait()
+    while is_running(int((tmp_path / "pid").read_text())):  # the test's own time limit ends this
+        time.sleep(0.01)
+
+
+def test_without_a_server_workers_are_new_processes(tmp_path: Path, known: Path) -> None:
+    """Where the path of its socket would be too long."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    script = f"""
+import sys
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile")]!r}
+from pathlib import Path
+from test_compile_pool import good_tasks, pool_in
+folder = Path({str(tmp_path)!r})
+with pool_in(folder, Path({str(known)!r}), workers=1) as pool:
+    print([result.status.value for _, result in pool.run(good_tasks(folder))])
+"""
+    environ = {**os.environ, "TMPDIR": str(long)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ)
+    assert done.stdout.split() == ["['ok',", "'ok',", "'ok']"], done.stderr
 
 
 @pytest.mark.parametrize("eats", ["bytearray(2**40)", "[bytearray(2**26) for _ in range(40)]"])
@@ -207,14 +264,10 @@ def test_a_worker_may_take_its_share_of_the_machine() -> None:
 
 def test_a_cache_that_cannot_be_written_is_no_fault_of_a_kernel(tmp_path: Path) -> None:
     """Here a limit on the size of files stands for the full disk."""
-    tasks, before = good_tasks(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
-    try:
-        pool = pool_in(tmp_path, workers=1)
-        with pool, pytest.raises(EnvironmentFault, match=r"compiled kernels cannot be written.*free some space"):
-            list(pool.run(tasks))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
+    pool = pool_in(tmp_path, workers=1)
+    with pool, pytest.raises(EnvironmentFault, match=r"compiled kernels cannot be written.*free some space"):
+        list(pool.run([broken_task(tmp_path, calls=limit)]))
 
 
 def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path, known: Path) -> None:

@@ -44,7 +44,7 @@ def compile_work(
     scripts = compile_tasks.write_scripts(templates, folder, work, device.target)
     tasks = [compile_tasks.task_for(scripts, p, c, device.target) for p, c in work]
     with CompilePool(
-        LANGUAGE, device.target, WORKERS, cache or folder / "cache", folder / "log.txt", folder, LIMIT_S
+        LANGUAGE, device.target, WORKERS, cache or folder / "cache", folder / "log.txt", folder, LIMIT_S, kind="gemm"
     ) as pool:
         answers = {id(task): result for task, result in pool.run(tasks)}
     return [answers[id(task)] for task in tasks]

@@ -32,8 +32,15 @@ SAMPLE = ((("worker", 0), ("parent", 0)), (("script", 2), ("parent", 2)), (("pro
 KEPT = ("compiles", "timings", "verdicts", "settled")
 
 
-def is_worker(command: str) -> bool:
-    return "spawn_main" in command
+def is_worker_or_their_server(command: str) -> bool:
+    return "forkserver" in command
+
+
+def leads_a_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
 
 
 def is_script(command: str) -> bool:
@@ -44,7 +51,11 @@ def is_profiler(command: str) -> bool:
     return "nsys_stand_in" in command and "guarded.py" not in command and "--version" not in command
 
 
-VICTIMS: dict[str, Callable[[str], bool]] = {"worker": is_worker, "script": is_script, "profiler": is_profiler}
+VICTIMS: dict[str, Callable[[str], bool]] = {
+    "worker": is_worker_or_their_server,
+    "script": is_script,
+    "profiler": is_profiler,
+}
 
 
 def stored(folder: Path) -> dict[str, int]:
@@ -76,6 +87,8 @@ class Kill:
         while process.poll() is None:
             if progress(machine.folder) >= self.point:
                 victims = [process.pid] if self.victim == "parent" else machine.find(VICTIMS[self.victim])
+                if self.victim == "worker":  # which their server does not
+                    victims = [pid for pid in victims if leads_a_session(pid)]
                 if victims:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(victims[0], signal.SIGKILL)

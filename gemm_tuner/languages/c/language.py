@@ -33,6 +33,7 @@ class C:
     backends = ("cpu",)
     removed_variables: tuple[str, ...] = ()
     test_command = "cc --version"
+    worker_module = ""
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0

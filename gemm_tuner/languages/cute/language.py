@@ -47,6 +47,7 @@ class Cute:
     name = "cute"
     backends = ("cuda",)
     test_command = "python -c 'import cutlass.cute'"
+    worker_module = ""  # which architecture it is for must be known before it is imported
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0

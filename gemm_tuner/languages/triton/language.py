@@ -26,6 +26,7 @@ class Triton:
     backends = ("cuda", "hip")
     removed_variables = FOREIGN_VARIABLES
     test_command = "python -c 'import triton'"
+    worker_module = "gemm_tuner.languages.triton.worker_imports"
 
     def launch_options(self, target: Target) -> tuple[str, ...]:
         return LAUNCH_OPTIONS[target.backend]
