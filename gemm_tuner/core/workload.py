@@ -206,6 +206,17 @@ class Workload(Protocol):
     def jury(self, problem: Problem, seed: int, device: str) -> Jury:
         """Compares configurations of one size. Called where ``compares_configs``."""
 
+    # Of finals.
+
+    def calls_of_a_sample(self, problem: Problem) -> int:
+        """The number of calls in turn whose mean is one sample: calls of a kind take different operands in turn."""
+
+    def found_in_finals(
+        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
+    ) -> Mapping[str, Any]:
+        """What the times of all calls of finals say beside the choice, by name, for the row. times: microseconds by
+        finalist, of each process."""
+
     # Prediction. None where there is no model.
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:

@@ -6,11 +6,13 @@ In this module the vendor library and the duplicate of the A/A test also count a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 
 from gemm_tuner.core.records import Role, Status, Timing
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import estimates
 from gemm_tuner.decide.estimates import Cells, percent
 from gemm_tuner.launch.plan import AA_TEST, VENDOR
@@ -35,13 +37,20 @@ class Sheet:
     duplicated: str = ""
 
 
+def samples_of(timing: Timing) -> tuple[float, ...]:
+    """The means over the calls that make a sample; the calls themselves where there are fewer."""
+    calls, us = workload_of(timing.problem.kind).calls_of_a_sample(timing.problem), timing.samples_us
+    whole = len(us) // calls
+    return tuple(fmean(us[at * calls : (at + 1) * calls]) for at in range(whole)) if calls > 1 and whole else us
+
+
 def sheet_of(timings: Iterable[Timing]) -> Sheet:
     """The table of a size's finals. timings: one per finalist and process.
 
     Finalists that failed in any process, or have no time in a publishing process (and so no time to report), and
     processes without finalists are left out.
     """
-    timings = list(timings)
+    timings = [replace(t, samples_us=samples_of(t)) for t in timings]
     out = {t.name for t in timings if t.status not in (Status.OK, Status.MISSING_IN_TRACE)}
     sound = [t for t in timings if t.status == Status.OK and t.samples_us and t.name not in out]
     processes = {t.process for t in sound if t.name not in BESIDE}

@@ -16,7 +16,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch, OwnSpace
-from gemm_tuner.moe import launch, model, operands, pairs, rules
+from gemm_tuner.moe import launch, model, operands, pairs, rules, sensitivity
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
 from gemm_tuner.moe.servers import SERVERS
@@ -140,6 +140,16 @@ class MoeWorkload(PlainWorkload):
         from gemm_tuner.moe.check import check
 
         return check(self, script, of(problem), name, seed, device)
+
+    def calls_of_a_sample(self, problem: Problem) -> int:
+        """Every draw of every routing."""
+        return len(of(problem).routing) * of(problem).seeds
+
+    def found_in_finals(
+        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
+    ) -> Mapping[str, Any]:
+        found = sensitivity.is_sensitive(times, chosen, len(of(problem).routing))
+        return {} if found is None else {"routing_sensitive": found}
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
         return model.predict_us(columns, of(problem), device)

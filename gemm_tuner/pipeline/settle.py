@@ -3,11 +3,13 @@ state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gemm_tuner.core.records import Device, Status, Verdict
+from gemm_tuner.core.records import Device, Status, Timing, Verdict
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
+from gemm_tuner.decide.sheet import BESIDE
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.baseline_configs import BaselineConfigs
 from gemm_tuner.pipeline.finals import Finals
@@ -48,6 +50,8 @@ class Settlement:
         default = self.older.defaults.get(problem)
         if default is not None and default.name in ranked.times:
             chosen = replace(chosen, vendor_us=ranked.times[default.name].us)
+        noted = workload_of(problem.kind).found_in_finals(problem, calls_us(self.finals.timings.get(problem, ())), name)
+        chosen = replace(chosen, derived=(*chosen.derived, *noted.items()))
         us, published = finals_us(self.finals, state), self.outcomes.published.get(problem)
         served = serving.served_choices(self.servers, state, us, store.verdicts, published=published)
         chosen = replace(chosen, served=served, overruled=tuple(overruled.items()))
@@ -66,6 +70,15 @@ def finals_us(finals: Finals, state: SizeState) -> dict[str, float]:
     ranked = finals.ranked(state)
     of_servers = sorted(ranked.times.keys() & (state.kept.keys() - state.own.keys()), key=lambda n: ranked.times[n].us)
     return {name: ranked.times[name].us for name in (*ranked.order, *of_servers) if name in ranked.times}
+
+
+def calls_us(timings: Iterable[Timing]) -> list[dict[str, tuple[float, ...]]]:
+    """The times of all calls of configurations in finals, by name, of each process."""
+    found: dict[int, dict[str, tuple[float, ...]]] = {}
+    for one in timings:
+        if one.samples_us and one.name not in BESIDE:
+            found.setdefault(one.process, {})[one.name] = one.samples_us
+    return list(found.values())
 
 
 def why_not_right(state: SizeState, repeats: int = 0) -> str:

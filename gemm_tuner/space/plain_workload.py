@@ -103,6 +103,14 @@ class PlainWorkload:
     def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
         return {}
 
+    def calls_of_a_sample(self, problem: Problem) -> int:
+        return 1
+
+    def found_in_finals(
+        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
+    ) -> Mapping[str, Any]:
+        return {}
+
     def compares_configs(self, problem: Problem) -> bool:
         return False
 
