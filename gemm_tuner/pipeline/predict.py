@@ -16,6 +16,8 @@ from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import Named, SizeState
 
 CHECKED_A_SIZE = 3
+# So many times the usual candidates are compiled of a size of which fewer than CHECKED_A_SIZE fit.
+MORE_TIMES = 3
 
 Servers = Sequence[serving.Server]
 
@@ -28,25 +30,27 @@ def run(session: Session, states: list[SizeState]) -> None:
             # A check that was interrupted lacks verdicts and is run again.
             session.store.drop_checks(state.problem)
     servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
-    tried = {}
-    for state in states:
-        best = best_predicted(state, list(state.own), count)
-        tried[state.problem] = list(dict.fromkeys((*best, *serving.predicted_best(servers, state, list(state.kept)))))
-    for state in states:
-        chosen = set(tried[state.problem])
-        state.cut([name for name in state.kept if name not in chosen], f"not_in_best_{count}_predicted")
-    wanted = [(state, tried[state.problem]) for state in states]
-    scripts = session.write_scripts(interleaved(wanted))
+    best = {state.problem: best_predicted(state, list(state.own), MORE_TIMES * count) for state in states}
+    of_servers = {state.problem: serving.predicted_best(servers, state, list(state.kept)) for state in states}
+
+    def first(most: int) -> Named:
+        return [(one, list(dict.fromkeys((*best[one.problem][:most], *of_servers[one.problem])))) for one in states]
+
+    scripts = session.write_scripts(interleaved(first(MORE_TIMES * count)))
     with session.compile_stage(scripts) as compiling:
-        compiling.compile_sizes(wanted, "compile")
+        compiling.compile_sizes(first(count), "compile")
+        few = [state for state in states if len(fitting(state, best[state.problem])) < CHECKED_A_SIZE]
+        more = [(state, [name for name in best[state.problem] if not state.has_binary(name)]) for state in few]
+        compiling.compile_sizes(more, "compile more")
         order = []
-        for state, names in wanted:
-            fitting = best_predicted(state, [n for n in names if not state.ended(n)], len(names))
-            for name in fitting:
+        for state in states:
+            names = fitting(state, list(state.kept))
+            for name in names:
                 state.record(name, Status.OK, "compiled; its time is predicted")
+            state.cut([name for name in state.kept if not state.ended(name)], f"not_in_best_{count}_predicted")
             if session.store.settled(state.problem) is not None:
                 restore(session, state, servers)
-            elif own := [name for name in fitting if name in state.own]:
+            elif own := [name for name in names if name in state.own]:
                 order.append((state, own[:CHECKED_A_SIZE]))
             else:
                 reasons = ["none of the candidates compiles and fits", state.most_common_reason()]
@@ -54,6 +58,12 @@ def run(session: Session, states: list[SizeState]) -> None:
         checks = session.check_stage(scripts, compiling)
         check_served(session, checks, order, servers)
         check(session, checks, order, servers)
+
+
+def fitting(state: SizeState, names: Sequence[str]) -> list[str]:
+    """Those of the names that compiled and fit, predicted best first."""
+    compiled = [name for name in names if state.is_compiled(name)]
+    return best_predicted(state, compiled, len(compiled))
 
 
 def predicted_us(state: SizeState) -> dict[str, float]:

@@ -58,7 +58,7 @@ class Settings:
     iters: int = 30
     screen_calls: int = 5
     finalists: int = 8
-    predicted_candidates: int = 48
+    predicted_candidates: int = 16
     init_type: str = "randn"
     seed: int = 0
     rotating_mib: int = 0

@@ -48,7 +48,7 @@ def test_the_statuses_add_up_to_the_space(state: SizeState) -> None:
     assert sum(counts.values()) == len(state.configs)
     assert counts["pruned"] == len(state.configs) - len(names)
     assert set(counts) == {status.value for status in Status}
-    state.cut(names[:3], "not_in_best_48_predicted")
+    state.cut(names[:3], "not_in_best_16_predicted")
     state.assert_complete()
     assert state.counts()["pruned"] == len(state.configs) - len(names) + 3
 
