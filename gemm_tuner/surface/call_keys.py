@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
@@ -38,20 +39,42 @@ class CallKeys:
     def of(self, named: Mapping[str, Any]) -> Hashable:
         """Of the arguments of a call by name."""
         if self._function is not None:
-            return self._function(dict(named))
+            found = self._function(dict(named))
+            try:
+                hash(found)
+            except TypeError:
+                return _identity(found)
+            return found
         if self._texts is None:
             return tuple((name, _identity(one)) for name, one in named.items() if name not in self._left_out)
         values = [text.value(named) for text in self._texts if text.names <= named.keys()]
         return (*map(_identity, values), *(str(one.dtype) for one in named.values() if is_tensor(one)))
 
 
-def _identity(value: Any) -> Hashable:
-    if is_tensor(value):
-        strides = value.stride() if callable(getattr(value, "stride", None)) else ()
+def _identity(value: Any, inside: tuple[int, ...] = ()) -> Hashable:
+    """What a compiler may tell apart, as it is now: of containers, dataclasses and objects what they hold, since that
+    may change later. inside: the containers that this is part of, which end the look into one that holds itself."""
+    if is_tensor(value) or (hasattr(value, "dtype") and not isinstance(value, Hashable)):
+        strides = value.stride() if callable(getattr(value, "stride", None)) else getattr(value, "strides", ())
         return (str(value.dtype), tuple(value.shape), tuple(strides))
+    held = _held(value)
+    if held is None:
+        # 1, 1.0 and True are equal, and other arguments to a compiler.
+        return (type(value).__name__, value) if isinstance(value, Hashable) else repr(value)
+    if id(value) in inside:
+        return "again"
+    return tuple(_identity(one, (*inside, id(value))) for one in held)
+
+
+def _held(value: Any) -> Iterable[Any] | None:
+    """What a container or an object holds; None for a plain value, and for what is called, such as a function."""
     if isinstance(value, (list, tuple)):
-        return tuple(_identity(one) for one in value)
+        return value
     if isinstance(value, Mapping):
-        return tuple((name, _identity(one)) for name, one in value.items())
-    # 1, 1.0 and True are equal, and other arguments to a compiler.
-    return (type(value).__name__, value) if isinstance(value, Hashable) else repr(value)
+        return value.items()
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value), *((one.name, getattr(value, one.name)) for one in fields(value)))
+    kind: Any = type(value)
+    if kind.__hash__ is object.__hash__ and hasattr(value, "__dict__") and not callable(value):
+        return (type(value), id(value), *vars(value).items())
+    return None
