@@ -120,6 +120,10 @@ def run(
         return pipeline.benchmark(settings, shown.log, shown.out)
     if arguments.compare_wo_tuning:
         return pipeline.compare_without_tuning(settings, shown.log, shown.out)
+    if settings.cluster:
+        from gemm_tuner.pipeline import cluster_run
+
+        return cluster_run.tune(settings, shown.log, shown.out)
     return pipeline.tune(settings, shown.log, shown.out)
 
 
@@ -246,6 +250,10 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         )
     if arguments.replay is not None and (arguments.gpu_ids is not None or arguments.ngpus is not None):
         raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
+    if arguments.cluster is not None:
+        for flag in ("benchmark", "compare_wo_tuning", "gpu_ids", "ngpus"):
+            if getattr(arguments, flag):
+                raise UserError(f"does not go with --{flag}", where="--cluster", accepted="either of them")
     results_file: Path | None = arguments.output
     check_results_file(results_file, arguments.gemm_size_file)
     older, older_served = read_older(arguments.update)
@@ -265,6 +273,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         replay_dir=arguments.replay,
         gpu_ids=arguments.gpu_ids,
         ngpus=arguments.ngpus,
+        cluster=arguments.cluster or "",
         compile_workers=arguments.num_threads,
         compile_limit_s=float(arguments.compile_limit),
         jobs=arguments.starts_per_round,

@@ -259,6 +259,9 @@ def _timing(parser: Parser) -> None:
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
                        help="seconds one configuration may run before it is killed (default: %(default)s)")  # fmt: skip
+    group.add_argument("--cluster", metavar="ray[:ADDRESS]",
+                       help="compile on all machines of a Ray cluster and time on all of its GPUs: the cluster at this "
+                       "address, else the one that runs here, else one of this machine (docs/cluster.md)")  # fmt: skip
     add_wait_flags(group)
     group.add_argument("--starts_per_round", "--jobs", type=positive, metavar="N", default=1,
                        help="profiler starts over which one GPU's share of a round of screening is dealt "

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gemm_tuner.compile.compile_service import Compiler
+from gemm_tuner.core.language import CompileTask
 from gemm_tuner.measure.launcher import Checker, Launcher
 
 
@@ -19,6 +20,10 @@ class Executor(Protocol):
 
     def compiler(self) -> Compiler:
         """The compiler for the run's target; the caller opens and closes it."""
+
+    def wants(self, name: str, task: CompileTask) -> None:
+        """Hears which configuration runs what a task compiles."""
+        return None
 
     def launchers(self) -> Sequence[Launcher]:
         """One launcher per GPU of the run, in order; none if nothing can be timed. The caller closes them."""

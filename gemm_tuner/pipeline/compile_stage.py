@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from gemm_tuner.compile import compile_tasks
@@ -19,6 +19,9 @@ from gemm_tuner.pipeline.run_log import RunLog
 from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
+
+# The name of a configuration, and the task.
+OnWanted = Callable[[str, CompileTask], None]
 
 NO_LIMIT = float("inf")
 
@@ -37,8 +40,11 @@ class CompileStage:
         store: Store,
         limits: Limits,
         log: RunLog,
+        on_wanted: OnWanted = lambda name, task: None,
     ) -> None:
+        """on_wanted: hears which configuration runs what a task compiles."""
         self._scripts, self._device, self._run_store, self._limits, self._log = scripts, device, store, limits, log
+        self._on_wanted = on_wanted
         self._counted: set[TaskKey] = set()
         self._workers, self._language = compiler.workers, language
         self._cache = kernel_cache.identity(folder.cache)
@@ -72,6 +78,9 @@ class CompileStage:
             self._run_store.add_compiles({key_of(task): result}, self._cache)
 
     def _tasks(self, wanted: Wanted, *, longest_first: bool) -> list[CompileTask]:
+        wanted, target = list(wanted), self._device.target
+        for problem, config in wanted:
+            self._on_wanted(config.name, compile_tasks.task_for(self._scripts, problem, config, target))
         return compile_tasks.tasks_for(wanted, self._scripts, self._device.target, longest_first=longest_first)
 
     def restore(self, states: Iterable[SizeState]) -> None:

@@ -66,13 +66,13 @@ class Gpus:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds the locks of the GPUs while the block times or checks on them; a recording has no locks. Blocks may be
-        nested; the outermost one takes and releases the locks.
+        """Holds the locks of the GPUs while the block times or checks on them. A recording has no locks; those of a
+        cluster are held there. Blocks may be nested; the outermost one takes and releases the locks.
 
         The first time, it prints other processes on the GPUs. Raises EnvironmentFault after waiting for ``wait_s``.
         Waiting does not count against the budget.
         """
-        if self.environment.source != "measured" or self._is_held:
+        if self.environment.source != "measured" or self.environment.remote or self._is_held:
             yield
             return
         begun, waits = time.monotonic(), False

@@ -10,6 +10,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from gemm_tuner import profilers
+from gemm_tuner.executors.cluster.cluster_executor import Stations
 from gemm_tuner.executors.local import Profilers
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import replay
@@ -38,10 +39,11 @@ def opened(
     *,
     timed: bool = True,
     resumes: bool = True,
+    stations: Stations | None = None,
 ) -> Iterator[tuple[Sequence[Launcher], Session]]:
     """(launchers, one per GPU; session) of a run, whose folder is locked while the block runs.
 
-    timed: a profiler is needed. resumes: continue an unfinished run of the same sizes.
+    timed: a profiler is needed. resumes: continue an unfinished run of the same sizes. stations: of a cluster.
     Errors are raised before any file is written if possible.
     """
     codegen.environment(settings.templates_dir)
@@ -68,7 +70,7 @@ def opened(
         stack.enter_context(kernel_cache.in_use(folder.cache, settings.language, began_s, settings.cache_limit_bytes))
         log, costs = RunLog(console, out, settings.started), Costs(folder.cache / COSTS_FILE)
         said = profiler_used(used.finals if used else None, environment)
-        session = session_of(settings, environment, folder, store, asked, log, said, costs, used)
+        session = session_of(settings, environment, folder, store, asked, log, said, costs, used, stations)
         launchers: Sequence[Launcher] = ()
         if not run_start.is_finished(store):
             if used is not None:
@@ -120,7 +122,10 @@ def profiler_used(profiler: profilers.Profiler | None, environment: Environment)
 def watch_and_record(session: Session, used: Profilers) -> None:
     """For a measured run: opens the GPU sensors, and writes recording.json for a later replay."""
     environment, raw, settings = session.environment, session.folder.raw, session.settings
-    session.gpus.sensor, reason = find_sensor(environment.device.target.backend, session.gpus.names)
+    if not environment.remote:
+        session.gpus.sensor, reason = find_sensor(environment.device.target.backend, session.gpus.names)
+    else:
+        reason = "it is on another machine"
     if session.gpus.sensor is None and reason:
         session.log.say(f"throttling of the GPU is not watched: {reason}")
     if not (raw / replay.RECORDING).exists():

@@ -27,12 +27,14 @@ from gemm_tuner.system.documents import show
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run takes place. gpus: empty if nothing can be timed; then all results are predicted."""
+    """Where a run takes place. gpus: empty if nothing can be timed; then all results are predicted. remote: they are
+    in other machines."""
 
     device: Device
     gpus: tuple[int, ...]
     machine: devices.Machine
     recording: replay.Recording | None = None
+    remote: bool = False
 
     @property
     def source(self) -> str:
@@ -90,6 +92,15 @@ def look_around(settings: Settings, known: devices.Machine | None = None, *, for
         return Environment(assumed_device(settings, settings.arch or devices.DEFAULT_ARCH), (), machine)
     gpu = machine.gpu(gpus[0])
     return Environment(devices.measured_device(assumed_device(settings, gpu["arch"]), gpu), gpus, machine)
+
+
+def on_cluster(environment: Environment, gpus: int) -> Environment:
+    """The environment of a run whose GPUs are a cluster's; all of them play back a recording that is given."""
+    machine = environment.machine
+    if environment.recording is not None and gpus:
+        machine = replace(machine, gpus=tuple({**machine.gpu(0), "id": number} for number in range(gpus)))
+        environment = replace(environment, gpus=tuple(range(gpus)), machine=machine)
+    return replace(environment, remote=True)
 
 
 def assumed_device(settings: Settings, arch: str) -> Device:

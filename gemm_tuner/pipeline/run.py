@@ -22,6 +22,7 @@ from gemm_tuner.pipeline import (
     serving_space,
     show,
 )
+from gemm_tuner.pipeline.cluster_work import OnCluster
 from gemm_tuner.pipeline.open_run import opened
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_end import finish, say_finished, write_records
@@ -32,13 +33,16 @@ from gemm_tuner.space.size_state import SizeState
 from gemm_tuner.system.terminal_table import print_line
 
 
-def tune(settings: Settings, console: Console, out: Console) -> int:
-    """Tunes all sizes. Returns exit status 0 if every size has a verified configuration.
+def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster | None = None) -> int:
+    """Tunes all sizes, here or on a cluster. Returns exit status 0 if every size has a verified configuration.
 
     Continues an unfinished run of the same sizes, unless ``settings.fresh``. Raises EnvironmentFault if predicted
     configurations would have to replace those of --update.
     """
-    environment = prepare.find_environment(settings, finished_machine.recall(settings))
+    known = cluster.machine if cluster else finished_machine.recall(settings)
+    environment = prepare.find_environment(settings, known)
+    if cluster:
+        environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
     if settings.older and environment.source == "predicted":
         flag = "--update" if settings.update_file else "--current"
         raise EnvironmentFault(f"{flag} needs a GPU to time on", hint=f"without {flag} the times are predicted")
@@ -48,7 +52,8 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
     servers = serving.asked_for(settings, environment.device)
     if environment.recording is not None:
         recorded.require_all(settings, environment.device, environment.recording, servers)
-    with opened(settings, environment, console, out) as (launchers, session):
+    stations = cluster.stations if cluster else None
+    with opened(settings, environment, console, out, stations=stations) as (launchers, session):
         if run_start.is_finished(session.store):
             return say_finished(session)
         total, sizes = serving_space.cut_sizes(settings, environment.device, servers)

@@ -6,8 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from gemm_tuner import __version__
@@ -16,6 +15,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system.installation import PACKAGE
+from gemm_tuner.system.source_hash import sources_sha
 
 KEY_DIGITS = 8
 OLDER = "older configurations"
@@ -51,19 +51,6 @@ def job_key(settings: Settings, source: str, task: str) -> str:
     for part in (*(entry.problem.key for entry in settings.entries), settings.arch, source, settings.results_file):
         digest.update(f"{part}\n".encode())
     return digest.hexdigest()[:KEY_DIGITS]
-
-
-def sources_sha(
-    folder: Path, patterns: Iterable[str], *, only: tuple[str, ...] = ("",), but: tuple[str, ...] = ()
-) -> str:
-    """12 hex digits over the names and contents of the files of a folder. only, but: prefixes of names to include, and
-    to exclude."""
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
-        name = path.relative_to(folder).as_posix()
-        if name.startswith(only) and not name.startswith(but):
-            digest.update(f"{name}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def fingerprint(settings: Settings, environment: Environment, profiler: str) -> dict[str, Any]:
@@ -105,7 +92,8 @@ def of_kind(settings: Settings) -> str:
 def gpu_labels(environment: Environment) -> list[str]:
     """A unique label for each GPU of a run: its UUID, else its PCI address and this machine."""
     if environment.recording:
-        return ["recording"]
+        more = (f"recording, GPU {gpu}" for gpu in environment.gpus[1:])
+        return ["recording", *more]
     rows = [(gpu, environment.machine.gpu(gpu)) for gpu in environment.gpus]
     return [str(row.get("uuid") or f"{socket.gethostname()} {row.get('pci') or gpu}") for gpu, row in rows]
 

@@ -11,9 +11,11 @@ from gemm_tuner import __version__
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.core.script import Script
+from gemm_tuner.executors.cluster.cluster_executor import Stations
 from gemm_tuner.executors.executor import Executor
 from gemm_tuner.executors.local import LocalExecutor, Profilers
 from gemm_tuner.measure.budget import Budget, Costs, Pace
+from gemm_tuner.pipeline import cluster_work
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.compile_stage import CompileStage
 from gemm_tuner.pipeline.gpus import Gpus
@@ -72,7 +74,7 @@ class Session:
 
     def compile_stage(self, scripts: Scripts) -> CompileStage:
         compiler, of = self.executor.compiler(), (self.device, self.settings.language)
-        return CompileStage(scripts, compiler, *of, self.folder, self.store, self.limits, self.log)
+        return CompileStage(scripts, compiler, *of, self.folder, self.store, self.limits, self.log, self.executor.wants)
 
     def planner(self, scripts: Scripts) -> Planner:
         return Planner(self.settings, self.device, self.folder, scripts)
@@ -94,9 +96,10 @@ def session_of(
     profiler: ProfilerUsed = ProfilerUsed(),
     costs: Costs | None = None,
     profilers: Profilers | None = None,
+    stations: Stations | None = None,
 ) -> Session:
-    """Creates a session. costs: measured costs of starts on this machine. profilers: of a measured run. A predicted run
-    has no budget."""
+    """Creates a session. costs: measured costs of starts on this machine. profilers: of a measured run. stations: of a
+    cluster. A predicted run has no budget."""
     budget = Budget(0.0 if environment.source == "predicted" else settings.budget_s, settings.started)
     about, measured = f"{profiler.version}, {environment.device.name}", environment.source == "measured"
     limits = Limits(interruption, Pace(budget, costs or Costs(), profiler.name, about, measured))
@@ -104,7 +107,7 @@ def session_of(
     header = header_of(settings, environment, profiler, results.run_reference(path, folder.root))
     outcomes = Outcomes(path, [entry.problem for entry in settings.entries], header)
     gpus = Gpus(environment, limits, log, settings.gpu_wait_s)
-    executor = LocalExecutor(
+    here = LocalExecutor(
         language=settings.language,
         target=environment.device.target,
         kind=settings.kind,
@@ -119,6 +122,7 @@ def session_of(
         gpus=environment.gpus,
         recording=environment.recording,
     )
+    executor = cluster_work.executor(here, stations, store, settings) if stations else here
     return Session(settings, folder, store, limits, log, gpus, executor, outcomes, profiler)
 
 

@@ -31,6 +31,7 @@ class Settings:
     older_served: those that the file has for servers.
     gpu_wait_s:  time to wait for a GPU that another process measures on; None for no limit.
     screen_with: the profiler of screening, IN_PROCESS, or "auto".
+    cluster:     "ray" or "ray:ADDRESS"; "" for this machine alone.
     given:       flags on the command line as typed, by their names in argparse.
     cache_limit_bytes: size limit of the user's cache of compiled kernels at the end of the run.
     fresh:       start a new run even if an earlier one could be resumed.
@@ -52,6 +53,7 @@ class Settings:
     replay_dir: Path | None = None
     gpu_ids: tuple[int, ...] | None = None
     ngpus: int | None = None
+    cluster: str = ""
     compile_workers: int = 1
     compile_limit_s: float = 60.0
     jobs: int = 1

@@ -123,10 +123,15 @@ class Leases:
         """A machine is gone: its workers lose all that they hold."""
         return self._lose("node = ?", node)
 
-    def _lose(self, condition: str, value: float | str) -> list[Lease]:
+    def give_up(self, leases: Iterable[Lease]) -> None:
+        """A worker will not finish these; what of them it holds no longer stays as it is."""
+        for lease in leases:
+            self._lose("item = ? AND attempt = ?", lease.item, lease.attempt)
+
+    def _lose(self, condition: str, *values: float | str) -> list[Lease]:
         statement = f"UPDATE leases SET state = ? WHERE state = ? AND {condition} RETURNING item, attempt, worker, node"
         with self.lock, self.base:
-            lost = [Lease(*row) for row in self.base.execute(statement, (LOST, HELD, value)).fetchall()]
+            lost = [Lease(*row) for row in self.base.execute(statement, (LOST, HELD, *values)).fetchall()]
             rows = [(OPEN, one.item, LEASED) for one in lost]
             self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
             return lost

@@ -36,7 +36,7 @@ FLAGS = (
     "--col_a", "--col_b", "--dtype", "--dtype_a", "--dtype_b", "--dtype_c", "--layout_a", "--layout_b", "--help_all",
     "--starts_per_round", "--no_compile_stage", "--init_type", "--ngpus",
     "--gpu_ids", "--num_threads", "--jobs", "--iters", "--rotating_tensor", "--keep", "--verbose", "--time_breakdown",
-    "--cache_limit", "--screen_with", "--compile_only",
+    "--cache_limit", "--screen_with", "--compile_only", "--cluster",
     "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",

@@ -76,6 +76,11 @@ class Schedules(RuleBasedStateMachine):
             self.settled[lease.item] = lease
             self._forget([one for one in self.until if one.item == lease.item])
 
+    @rule(leases=st.lists(held, max_size=3))
+    def gives_up(self, leases: list[Lease]) -> None:
+        self.table.give_up(leases)
+        self._forget(set(leases) & self.until.keys())
+
     @rule()
     def driver_is_killed(self) -> None:
         self.table.begin_again()

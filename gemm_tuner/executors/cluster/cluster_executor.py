@@ -1,0 +1,95 @@
+"""A run's work on a cluster: kernels are compiled on all machines, plans run on the GPUs that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from gemm_tuner.compile.compile_pool import Answer
+from gemm_tuner.compile.task_queue import TaskQueue, key_of
+from gemm_tuner.core.language import Artifact, CompileTask
+from gemm_tuner.core.records import Status
+from gemm_tuner.executors.cluster.farm import CompileNode, Farm
+from gemm_tuner.executors.cluster.kernel_index import KernelIndex
+from gemm_tuner.executors.cluster.remote_launcher import RemoteLauncher
+from gemm_tuner.executors.cluster.setup import Setup
+from gemm_tuner.executors.cluster.worker import Worker
+from gemm_tuner.executors.executor import Executor
+from gemm_tuner.executors.local import LocalExecutor
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.launcher import Checker, Launcher
+from gemm_tuner.store.store import Store
+
+
+@dataclass(frozen=True)
+class Stations:
+    """What a run was given of a cluster: a station for each of its GPUs, with the GPU's lock; and machines that
+    compile, with their number of workers."""
+
+    gpus: tuple[tuple[Worker, str], ...]
+    farm: tuple[tuple[Worker, int], ...]
+
+
+@dataclass
+class IndexedFarm(Farm):
+    """Notes where the kernels are that it compiles."""
+
+    index: KernelIndex = field(default_factory=KernelIndex)
+
+    def run(self, tasks: TaskQueue) -> Iterator[Answer]:
+        for task, result in super().run(tasks):
+            if result.status == Status.OK:
+                self.index.made[key_of(task)] = result.entries
+            yield task, result
+
+
+@dataclass
+class ClusterExecutor(Executor):
+    """here: this machine, which does what the cluster has nobody for."""
+
+    here: LocalExecutor
+    stations: Stations
+    store: Store
+    setup: Setup
+    index: KernelIndex = field(default_factory=KernelIndex)
+
+    def __post_init__(self) -> None:
+        self.index.made.update({key: one.entries for key, one in self.store.compiles().items() if one.entries})
+        self.store.leases.begin_again()
+
+    def wants(self, name: str, task: CompileTask) -> None:
+        self.index.note(name, task)
+
+    def compiler(self) -> Farm:
+        folder, nodes = self.here.folder, []
+        for worker, workers in self.stations.farm:
+            ready = worker.call("open", replace(self.setup, workers=workers))
+            nodes.append(CompileNode(worker, workers, ready))
+        here, leases, language = self.here.compiler(), self.store.leases, self.here.language
+        needs = self.here.target.arch
+        return IndexedFarm(nodes, here, leases, language, folder.cache, folder.scripts, needs, self.index)
+
+    def launchers(self) -> Sequence[Launcher]:
+        """Opens the stations all at once. Raises what one of them raised."""
+        opened = [
+            (one, one.call("open", replace(self.setup, locks=(lock,) if lock else ())))
+            for one, lock in self.stations.gpus
+        ]
+        return [self._launcher(worker, answer.result()) for worker, answer in opened]
+
+    def _launcher(self, worker: Worker, overlaps: bool) -> RemoteLauncher:
+        scripts, arch = self.here.folder.scripts, self.here.target.arch
+        return RemoteLauncher(worker, overlaps, self.store, scripts, self._kernels, self.here.wind_down, arch)
+
+    def checker(self) -> Checker:
+        return self.here.checker()
+
+    def _kernels(self, plan: Plan, there: set[str]) -> tuple[Artifact, ...]:
+        """What a machine lacks of a plan's kernels. One that the cache has lost is compiled there once more."""
+        found = []
+        for entry in dict.fromkeys(self.index.entries(plan)):
+            if entry not in there:
+                with suppress(ValueError, OSError):
+                    found.append(self.here.language.pack(self.here.folder.cache, entry))
+        return tuple(found)

@@ -1,0 +1,175 @@
+"""Compiles on all machines of a cluster: tasks are leased to them, what they compile comes into the run's cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.compile.compile_pool import Answer
+from gemm_tuner.compile.compile_service import Compiler
+from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask, Language
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.executors.cluster.compile_station import Compiled
+from gemm_tuner.executors.cluster.transport import read_scripts
+from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
+from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease, Leases
+
+# Tasks that a machine holds for each of its workers: one that runs, and one to go on with.
+TASKS_A_WORKER = 2
+# How soon new tasks, or the end of the queue, are seen.
+LOOK_S = 0.05
+# A task that so many machines die with has failed. Many are held at a time, so the last of these held it alone.
+MOST_LOSSES = 3
+CLOSE_LIMIT_S = 10.0
+
+
+def item_of(task: CompileTask) -> str:
+    """The task in the lease table."""
+    return " ".join(key_of(task))
+
+
+@dataclass
+class CompileNode:
+    """A machine of the farm. workers: its compile processes. ready: the answer of its station's ``open``. held: what it
+    was given and has not answered. alone: a suspect, beside which it is given nothing."""
+
+    worker: Worker
+    workers: int
+    ready: Future[Any]
+    held: dict[TaskKey, tuple[CompileTask, Lease]] = field(default_factory=dict)
+    alone: TaskKey | None = None
+    scripts: set[str] = field(default_factory=set)
+    sent: list[Future[Any]] = field(default_factory=list)
+    news: Future[Any] | None = None
+    heard_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def room(self) -> int:
+        return 0 if self.alone in self.held else TASKS_A_WORKER * self.workers - len(self.held)
+
+
+@dataclass
+class Farm(Compiler):
+    """here: compiles when no machine of the farm is left, or there is none. cache, scripts_dir: of the run.
+
+    needs: what a machine must have for a task: the target and the language's versions.
+    """
+
+    nodes: list[CompileNode]
+    here: Compiler
+    leases: Leases
+    language: Language
+    cache: Path
+    scripts_dir: Path
+    needs: str = ""
+
+    @property
+    def workers(self) -> int:
+        return sum(node.workers for node in self.nodes) or self.here.workers
+
+    def __enter__(self) -> Farm:
+        self.here.__enter__()
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        closing = [node.worker.call("close") for node in self.nodes]
+        wait(closing, CLOSE_LIMIT_S)
+        for node in self.nodes:
+            node.worker.kill()
+        self.here.__exit__(*of)
+
+    def run(self, tasks: TaskQueue) -> Iterator[Answer]:
+        while self.nodes and not tasks.closed:
+            for node in list(self.nodes):
+                self._guarded(node, tasks, self._feed)
+            if not any(node.held for node in self.nodes) and len(tasks) == 0:
+                if not tasks.wait():
+                    return
+                continue
+            asked = [answer for node in self.nodes for answer in (node.ready, node.news) if answer]
+            wait([answer for answer in asked if not answer.done()], LOOK_S, FIRST_COMPLETED)
+            for node in list(self.nodes):
+                yield from self._hear(node, tasks)
+        if not tasks.closed:
+            yield from self.here.run(tasks)
+
+    def _feed(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
+        """Gives a machine what it has room for, with the scripts that it lacks."""
+        if not node.ready.done():
+            return []
+        node.ready.result()
+        taken = self._take(node, tasks)
+        if taken:
+            names = {item_of(task): task for task in taken}
+            self.leases.offer(Item(name, self.needs) for name in names)
+            self.leases.reopen(names)
+            for lease in self.leases.take_these(names, node.worker.name, node.worker.node, time.time()):
+                node.held[key_of(names[lease.item])] = names[lease.item], lease
+            files = {task.script.file for task in taken if task.script} - node.scripts
+            node.scripts |= files
+            node.sent.append(node.worker.call("submit", taken, read_scripts(self.scripts_dir, sorted(files))))
+        if node.news is None:
+            node.news, node.heard_s = node.worker.call("news", BEAT_S / 2), time.monotonic()
+        return []
+
+    def _take(self, node: CompileNode, tasks: TaskQueue) -> list[CompileTask]:
+        """A suspect goes alone, to a machine that holds nothing else: then a death blames no other."""
+        taken: list[CompileTask] = []
+        while len(taken) < node.room and (task := tasks.take()) is not None:
+            is_suspect = self.leases.times_lost(item_of(task)) >= MOST_LOSSES - 1
+            if is_suspect and (taken or node.held):
+                tasks.requeue(task)
+                break
+            taken.append(task)
+            if is_suspect:
+                node.alone = key_of(task)
+                break
+        return taken
+
+    def _hear(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
+        return self._guarded(node, tasks, self._answers)
+
+    def _answers(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
+        for answer in [one for one in node.sent if one.done()]:
+            node.sent.remove(answer)
+            answer.result()
+        if node.news is None or not node.news.done():
+            if node.news is not None and time.monotonic() - node.heard_s > HOLD_S:
+                raise WorkerLost(f"no sign of life for {HOLD_S:g} s")
+            return []
+        messages: list[Compiled] = node.news.result()
+        node.news, answers, leases = None, [], []
+        self.leases.beat(node.worker.name, time.time())
+        for message in messages:
+            if message.key in node.held:
+                task, lease = node.held.pop(message.key)
+                for kernel in message.kernels:
+                    self.language.unpack(kernel, self.cache)
+                leases.append(lease)
+                answers.append((task, message.result))
+        self.leases.settle_all(leases)
+        return answers
+
+    def _guarded(self, node: CompileNode, tasks: TaskQueue, step: Any) -> list[Answer]:
+        """A machine that is lost, or cannot compile, gives back what it held."""
+        try:
+            return step(node, tasks)  # type: ignore[no-any-return]
+        except (WorkerLost, EnvironmentFault):
+            self.nodes.remove(node)
+            node.worker.kill()
+            self.leases.lose(node.worker.name)
+            given_up = []
+            for task, lease in node.held.values():
+                if self.leases.times_lost(lease.item) >= MOST_LOSSES:
+                    text = f"{MOST_LOSSES} machines died while they held it"
+                    result = CompileResult(task.name, task.specialization, Status.COMPILE_ERROR, message=text)
+                    given_up.append((task, result))
+                else:
+                    tasks.requeue(task)
+            return given_up

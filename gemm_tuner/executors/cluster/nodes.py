@@ -1,0 +1,81 @@
+"""What the machines of a cluster are, and which of them cannot work for a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import gemm_tuner
+from gemm_tuner.system.installation import PACKAGE
+from gemm_tuner.system.source_hash import sources_sha
+
+PACKAGES = ("triton", "torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """tuner: its version, and a hash of its code, which decides what kernels are and how they are timed. triton, torch:
+    "" where it is not installed; compiling Triton kernels needs no torch."""
+
+    tuner: str
+    python: str
+    triton: str
+    torch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine of a cluster. id: the scheduler's. gpus: that it may use. versions: None where the tuner is not
+    installed there; why_not says it."""
+
+    id: str
+    address: str
+    cpus: int
+    gpus: int
+    versions: Versions | None = None
+    why_not: str = ""
+
+
+def look_here() -> Versions:
+    """Of this process's machine, without importing anything heavy."""
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return ""
+
+    tuner = f"{gemm_tuner.__version__} ({sources_sha(PACKAGE, ('**/*.py',))})"
+    python = ".".join(platform.python_version_tuple()[:2])
+    return Versions(tuner, python, installed("triton"), installed("torch"))
+
+
+def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
+    """Why a machine cannot work for a run that was started where ``here`` is; empty when it can. times: it is to time
+    kernels, not only to compile them."""
+    there = node.versions
+    if there is None:
+        return [node.why_not or "it did not answer"]
+    names = ("tuner", "python", "triton", *(("torch",) if times else ()))
+    return [
+        f"{name} is {getattr(there, name) or 'not installed'}, here {getattr(here, name) or 'not installed'}"
+        for name in names
+        if getattr(there, name) != getattr(here, name)
+    ]
+
+
+def gpu_files(names: Mapping[str, Any]) -> dict[str, str]:
+    """For each GPU model, a word for the name of its results file: unlike the others', and safe in a file's name."""
+    safe = {name: "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_") for name in names}
+    words = list(safe.values())
+    return {
+        name: word if words.count(word) == 1 else f"{word}_{number}" for number, (name, word) in enumerate(safe.items())
+    }
+
+
+def processes_here() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,187 @@
+"""Ray as the carrier of a run's work: the only module that imports it. Ray owns nothing of a run: a station that dies
+is not restarted, and a call that is lost is not repeated; the lease table decides what is done again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import EnvironmentFault, UserError
+from gemm_tuner.executors.cluster.gpu_station import GpuStation
+from gemm_tuner.executors.cluster.nodes import Node, Versions
+from gemm_tuner.executors.cluster.worker import WorkerLost
+from gemm_tuner.system.installation import IMPORT_ROOT
+
+LOOPBACK = "127.0.0.1"
+FLAG = "--cluster"
+# For a task that asks a machine what it is; a station that starts may have to wait for a process of Ray.
+ANSWER_LIMIT_S = 60.0
+CALLS_AT_ONCE = 32
+
+
+def load_ray() -> Any:
+    """Raises UserError where Ray is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        hint = "pip install 'gemm-tuner[ray]'; without --cluster nothing needs it"
+        raise UserError("Ray is not installed", where=FLAG, hint=hint) from error
+    return ray
+
+
+@dataclass
+class RayWorker:
+    """A station in an actor."""
+
+    ray: Any
+    actor: Any
+    name: str
+    node: str
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+
+        def done(future: Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                answer.set_result(future.result())
+            else:
+                answer.set_exception(self._named(error))
+
+        try:
+            getattr(self.actor, method).remote(*arguments).future().add_done_callback(done)
+        except self.ray.exceptions.RayError as error:
+            answer.set_exception(self._named(error))
+        return answer
+
+    def _named(self, error: BaseException) -> BaseException:
+        """What the station raised, or WorkerLost."""
+        errors = self.ray.exceptions
+        if isinstance(error, errors.RayTaskError):
+            return error.cause if isinstance(error.cause, BaseException) else error
+        if isinstance(error, errors.RayError):
+            return WorkerLost(" ".join(str(error).split())[:200])
+        return error
+
+    def kill(self) -> None:
+        with suppress(Exception):  # one that is dead already
+            self.ray.kill(self.actor)
+
+
+@dataclass
+class RayCluster:
+    """A connection to a cluster. started: this process has started it, and ends it. logs: its folder of logs, where
+    it was started here."""
+
+    ray: Any
+    address: str
+    started: bool
+    folder: Path | None = None
+    _actors: list[RayWorker] = field(default_factory=list)
+
+    def nodes(self) -> list[Node]:
+        """The machines that are alive, with what they answer about themselves."""
+        rows = sorted((row for row in self.ray.nodes() if row["Alive"]), key=lambda row: row["NodeManagerAddress"])
+        asked = [(row, self._ask(row["NodeID"])) for row in rows]
+        return [self._node(row, answer) for row, answer in asked]
+
+    def _on(self, node: str, soft: bool = False) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(node_id=node, soft=soft)
+
+    def _ask(self, node: str) -> Any:
+        def look() -> tuple[Versions | None, str]:
+            try:
+                from gemm_tuner.executors.cluster.nodes import look_here
+
+                return look_here(), ""
+            except Exception as error:
+                return None, f"the tuner cannot be imported there: {error}"
+
+        of = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": self._on(node)}
+        return self.ray.remote(look).options(**of).remote()
+
+    def _node(self, row: dict[str, Any], answer: Any) -> Node:
+        try:
+            versions, why_not = self.ray.get(answer, timeout=ANSWER_LIMIT_S)
+        except self.ray.exceptions.RayError as error:
+            versions, why_not = None, " ".join(str(error).split())[:200]
+        has = row["Resources"]
+        of = int(has.get("CPU", 0)), int(has.get("GPU", 0)), versions, why_not
+        return Node(row["NodeID"], row["NodeManagerAddress"], *of)
+
+    def station(self, kind: type, name: str, node: str, *arguments: Any, cpus: int = 0, gpus: int = 0) -> RayWorker:
+        """A station of this class on a machine, which Ray starts when that has so much free."""
+        of = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        actor = self.ray.remote(kind).options(**of, max_concurrency=CALLS_AT_ONCE, scheduling_strategy=self._on(node))
+        self._actors.append(RayWorker(self.ray, actor.remote(*arguments), name, node))
+        return self._actors[-1]
+
+    def close(self, logs: Path | None = None) -> None:
+        """Ends the stations, and a cluster that was started for this run. logs: where its logs go."""
+        for worker in self._actors:
+            worker.kill()
+        self.ray.shutdown()
+        if self.folder is not None:
+            for found in self.folder.glob("session_2*/logs") if logs is not None else ():
+                with suppress(OSError):
+                    shutil.copytree(found, logs / found.parent.name, dirs_exist_ok=True)  # type: ignore[operator]
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class GpuActor(GpuStation):
+    """A station on the GPU that Ray gave it."""
+
+    def __init__(self, recording: str) -> None:
+        super().__init__([str(gpu) for gpu in load_ray().get_gpu_ids()], recording)
+
+
+def address_of(text: str) -> str:
+    """From ``ray`` or ``ray:ADDRESS``; "" for the first. Raises UserError."""
+    name, _, address = text.partition(":")
+    if name != "ray":
+        raise UserError(f"{text!r} is no cluster", where=FLAG, accepted="ray, or ray:ADDRESS such as ray:10.0.0.1:6379")
+    return address
+
+
+def connect(text: str, cpus: int) -> RayCluster:
+    """Connects to the cluster at an address, to the one that runs on this machine, or starts one that only this machine
+    can reach.
+
+    Raises UserError without Ray, EnvironmentFault when nothing answers.
+    """
+    address, ray = address_of(text), load_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    environment = {
+        "env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))}
+    }
+    try:
+        ray.init(address=address or "auto", runtime_env=environment if not address else None, **quiet)
+        return RayCluster(ray, address or "auto", started=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        if address:
+            what = f"no Ray cluster answers: {' '.join(str(error).split())[:200]}"
+            hint = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
+            raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=hint) from error
+    folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))
+    ray.init(
+        address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address=LOOPBACK, _temp_dir=str(folder),
+        runtime_env=environment, **quiet,
+    )  # fmt: skip
+    return RayCluster(ray, "local", started=True, folder=folder)
+
+
+def listed(nodes: Sequence[Node]) -> str:
+    """For a line to a person."""
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    return f"{len(nodes)} machines, {cpus} cores, {gpus} GPUs"

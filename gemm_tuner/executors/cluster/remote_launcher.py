@@ -1,0 +1,163 @@
+"""A GPU of another machine in a launcher's place: sends plans there, leases their sizes, passes on what it hears."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, TimeoutError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import Artifact
+from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, Found, Told
+from gemm_tuner.executors.cluster.transport import read_scripts, write_files
+from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
+from gemm_tuner.launch.journal import Begin, End, Fail
+from gemm_tuner.launch.plan import Plan
+from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.retry import OnFound, StageRun
+from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease
+from gemm_tuner.store.store import Store
+from gemm_tuner.system.processes import MOST_CRASHES
+
+LOOK_S = 0.2
+# A station's first answer: its process may still import.
+START_LIMIT_S = 120.0
+CLOSE_LIMIT_S = 10.0
+
+
+@dataclass
+class RemoteLauncher(Launcher):
+    """kernels: what of a plan's compiled kernels must be there, given the entries that are. needs: of its items.
+
+    beside_others: several plans may be under way there at once.
+    """
+
+    worker: Worker
+    beside_others: bool
+    store: Store
+    scripts_dir: Path
+    kernels: Callable[[Plan, set[str]], tuple[Artifact, ...]]
+    wind_down: Callable[[], bool]
+    needs: str = ""
+    _sent: set[str] = field(default_factory=set)
+    _there: set[str] = field(default_factory=set)
+    _numbers: Any = field(default_factory=count)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _sending: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def overlaps(self) -> bool:
+        return self.beside_others
+
+    def prepare(self) -> None:
+        self.worker.call("prepare")
+
+    def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+        """Raises EnvironmentFault, too, when the machine is lost."""
+        return self._run(plan, folder, on_event, on_found) or StageRun()
+
+    def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
+        self._run(plan, folder, on_event, ignore)
+
+    def cancel(self) -> None:
+        self._stop.set()
+
+    def close(self) -> None:
+        with suppress(WorkerLost, TimeoutError):
+            self.worker.call("close").result(CLOSE_LIMIT_S)
+
+    def _run(self, plan: Plan, folder: Path, on_event: OnEvent, on_found: OnFound) -> StageRun | None:
+        leases, running = self._lease(plan), dict[Problem, str]()
+        try:
+            job = self._begin(plan)
+            told = False
+            while True:
+                for message in self._answer(self.worker.call("news", job, BEAT_S / 2), HOLD_S):
+                    match message:
+                        case Told(problem, event):
+                            note(running, problem, event)
+                            on_event(problem, event)
+                        case Found(timings):
+                            on_found(timings)
+                        case Finished(run, files):
+                            write_files(files, folder)
+                            self.store.leases.settle_all(leases)
+                            return run
+                        case Failed(error, files):
+                            write_files(files, folder)
+                            raise error
+                self.store.leases.beat(self.worker.name, time.time())
+                if self.wind_down() and not told:
+                    told = True
+                    self.worker.call("wind_down")
+        except WorkerLost as lost:
+            self.blame(running, on_found)
+            raise EnvironmentFault(f"its machine or process is gone: {lost}", where=self.worker.name) from lost
+        finally:  # of a plan that ended well nothing is held
+            self.store.leases.give_up(leases)
+
+    def _lease(self, plan: Plan) -> list[Lease]:
+        names = [f"{plan.stage} {plan.process} {work.problem.key}" for work in plan.work]
+        leases = self.store.leases
+        leases.offer(
+            Item(name, self.needs, float(len(work.entries))) for name, work in zip(names, plan.work, strict=True)
+        )
+        leases.reopen(names)
+        return leases.take_these(names, self.worker.name, self.worker.node, time.time())
+
+    def _begin(self, plan: Plan) -> str:
+        """Sends a plan and what it needs that is not there yet."""
+        job = f"{plan.stage}-{next(self._numbers):04d}"
+        left_s = max(0.001, plan.deadline - time.time()) if plan.deadline else 0.0
+        with self._sending:
+            files = [file for file in plan.scripts if file not in self._sent]
+            kernels = self.kernels(plan, self._there)
+            sent = self.worker.call("begin", job, plan, left_s, read_scripts(self.scripts_dir, files), kernels)
+            self._answer(sent, START_LIMIT_S)
+            self._sent.update(files)
+            self._there.update(kernel.entry for kernel in kernels)
+        return job
+
+    def _answer(self, future: Future[Any], limit_s: float) -> Any:
+        """Raises WorkerLost when there is none in time, KeyboardInterrupt once the launcher is cancelled."""
+        until = time.monotonic() + limit_s
+        while True:
+            if self._stop.is_set():
+                self.worker.call("cancel")
+                raise KeyboardInterrupt
+            try:
+                return future.result(LOOK_S)
+            except TimeoutError:
+                if time.monotonic() > until:
+                    self.worker.kill()
+                    raise WorkerLost(f"no sign of life for {limit_s:g} s") from None
+
+    def blame(self, running: dict[Problem, str], on_found: OnFound) -> None:
+        """What ran when a machine died is innocent the first time, and has crashed when a second one dies at it."""
+        self.store.add_begun((problem.key, name) for problem, name in running.items())
+        text = f"{MOST_CRASHES} machines died while it ran"
+        guilty: dict[Key, Timing] = {
+            (problem, name): Timing(problem, name, Status.CRASHED, message=text)
+            for problem, name in running.items()
+            if self.store.begun(problem)[name] >= MOST_CRASHES
+        }
+        if guilty:
+            on_found(guilty)
+
+
+def note(running: dict[Problem, str], problem: Problem, event: object) -> None:
+    """Keeps the configuration that a launcher is at; it is at one at a time."""
+    if isinstance(event, Begin):
+        running.clear()
+        running[problem] = event.name
+    elif isinstance(event, (End, Fail)):
+        running.clear()

@@ -1,0 +1,66 @@
+"""What a machine must know of a run to work for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.records import Target
+from gemm_tuner.executors.local import LocalExecutor, Profilers
+from gemm_tuner.languages import kernel_cache
+from gemm_tuner.measure import replay
+from gemm_tuner.profilers import PROFILERS, Profiler
+from gemm_tuner.store.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """language, target, kind, limits: as ``LocalExecutor`` has them. cache_name: of the cache of compiled kernels.
+
+    finals, screening: names of profilers; finals is "" where nothing is timed, screening where the launcher does it.
+    recording: the folder of a recording that answers in place of the GPU, else "".
+    locks: that keep two runs apart on this GPU.
+    """
+
+    language: str
+    target: Target
+    kind: str
+    cache_name: str
+    cache_limit_bytes: int
+    workers: int = 0
+    compile_limit_s: float = 60.0
+    launch_limit_s: float = 60.0
+    finals: str = ""
+    screening: str = ""
+    recording: str = ""
+    locks: tuple[str, ...] = ()
+
+
+def local_executor(
+    setup: Setup, root: Path, stack: ExitStack, *, wind_down: Callable[[], bool], gpus: tuple[int, ...] = ()
+) -> LocalExecutor:
+    """What works here for the run. root: a folder of this station. stack: gives the cache free."""
+    folder = RunFolder(root, root / "scripts", kernel_cache.folder(setup.cache_name, root))
+    folder.make()
+    language = language_of(setup.language)
+    stack.enter_context(kernel_cache.in_use(folder.cache, language, time.time(), setup.cache_limit_bytes))
+    known: dict[str, Profiler] = {profiler.name: profiler for profiler in PROFILERS}
+    timed = Profilers(known[setup.finals], known.get(setup.screening)) if setup.finals else None
+    return LocalExecutor(
+        language=language,
+        target=setup.target,
+        kind=setup.kind,
+        folder=folder,
+        workers=setup.workers,
+        compile_limit_s=setup.compile_limit_s,
+        launch_limit_s=setup.launch_limit_s,
+        wind_down=wind_down,
+        say=lambda _: None,
+        profilers=timed,
+        gpus=gpus,
+        recording=replay.load(Path(setup.recording)) if setup.recording else None,
+    )

@@ -1,0 +1,129 @@
+"""What a run needs of a cluster: which machines can work for it, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.cluster_executor import ClusterExecutor, Stations
+from gemm_tuner.executors.cluster.compile_station import CompileStation
+from gemm_tuner.executors.cluster.nodes import Node, faults, look_here
+from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
+from gemm_tuner.executors.cluster.setup import Setup
+from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
+from gemm_tuner.executors.local import LocalExecutor
+from gemm_tuner.measure.device import Machine
+from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.store.store import Store
+from gemm_tuner.system.terminal_table import print_line
+
+
+@dataclass(frozen=True)
+class FoundGpu:
+    """A station and what it says of its GPU."""
+
+    station: Worker
+    machine: Machine
+
+    @property
+    def model(self) -> str:
+        return str(self.machine.gpu(0)["name"])
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """machine: the GPUs of the run, as if they were one machine's. stations: in the same order, and what compiles."""
+
+    machine: Machine
+    stations: Stations
+
+
+@contextmanager
+def connected(settings: Settings, console: Console) -> Iterator[RayCluster]:
+    """Raises UserError without Ray, EnvironmentFault when no cluster answers."""
+    cluster = ray_cluster.connect(settings.cluster, settings.compile_workers)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def fit_nodes(cluster: RayCluster, console: Console) -> list[Node]:
+    """The machines that can work for a run; a line for each that cannot. Raises EnvironmentFault for none."""
+    here, fit = look_here(), []
+    for node in cluster.nodes():
+        why = faults(node, here, times=False)
+        if why:
+            print_line(console, f"{node.address} is given no work: {'; '.join(why)}")
+        else:
+            fit.append(node)
+    if not fit:
+        raise EnvironmentFault("no machine of the cluster can work for this run", where="--cluster")
+    return fit
+
+
+def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, recording: str = "") -> list[FoundGpu]:
+    """Starts a station for each GPU. A GPU that cannot be had is named in a line and left out. recording:
+    that every GPU plays back."""
+    here, started = look_here(), []
+    for number, node in enumerate(nodes):
+        why = faults(node, here, times=True) if node.gpus else []
+        if why:
+            print_line(console, f"{node.address} times nothing: {'; '.join(why)}")
+        for gpu in range(0 if why else node.gpus):
+            name = f"{node.address} node {number} GPU {gpu}"
+            station = cluster.station(GpuActor, name, node.id, recording, gpus=1)
+            started.append((station, station.call("look")))
+    found = []
+    for station, answer in started:
+        try:
+            found.append(FoundGpu(station, answer.result(ANSWER_LIMIT_S)))
+        except (EnvironmentFault, WorkerLost, TimeoutError) as error:
+            station.kill()
+            why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
+            print_line(console, f"{station.name} is left out: {why_not}")
+    return found
+
+
+def find_farm(cluster: RayCluster, nodes: Iterable[Node], share: int = 1) -> list[tuple[Worker, int]]:
+    """A station for the cores of each machine; a core for each GPU stays free for its launchers. share: how many runs
+    divide the cores among them."""
+    found: list[tuple[Worker, int]] = []
+    for number, node in enumerate(nodes):
+        cores = (node.cpus - node.gpus) // share
+        if cores > 0:
+            name = f"{node.address} node {number} cores"
+            found.append((cluster.station(CompileStation, name, node.id, cpus=cores), cores))
+    return found
+
+
+def machine_of(gpus: Iterable[FoundGpu]) -> Machine:
+    """All GPUs as those of one machine, numbered anew."""
+    gpus = list(gpus)
+    first = gpus[0].machine
+    rows = [{**one.machine.gpu(0), "id": number} for number, one in enumerate(gpus)]
+    return Machine(tuple(rows), first.versions, first.driver)
+
+
+def executor(here: LocalExecutor, stations: Stations, store: Store, settings: Settings) -> ClusterExecutor:
+    """What works for the run in place of this machine."""
+    by = here.profilers
+    setup = Setup(
+        language=here.language.name,
+        target=here.target,
+        kind=here.kind,
+        cache_name=settings.cache_name,
+        cache_limit_bytes=settings.cache_limit_bytes,
+        compile_limit_s=here.compile_limit_s,
+        launch_limit_s=here.launch_limit_s,
+        finals=by.finals.name if by else "",
+        screening=by.screening.name if by and by.screening else "",
+        recording=str(Path(here.recording.folder).resolve()) if here.recording else "",
+    )
+    return ClusterExecutor(here, stations, store, setup)

@@ -1,0 +1,145 @@
+"""The compile farm: what comes home, and what becomes of the tasks of a machine that dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import device
+from thread_workers import ThreadWorker
+
+from gemm_tuner.compile.compile_service import Compiler
+from gemm_tuner.compile.task_queue import TaskQueue, key_of
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.language import CompileTask
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.core.script import Script
+from gemm_tuner.executors.cluster.compile_station import Compiled, CompileStation
+from gemm_tuner.executors.cluster.farm import CompileNode, Farm
+from gemm_tuner.executors.cluster.mailbox import Mailbox
+from gemm_tuner.executors.cluster.setup import Setup
+from gemm_tuner.executors.cluster.transport import ScriptText, read_scripts, write_files, write_scripts
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.triton.language import LANGUAGE
+from gemm_tuner.store.leases import Leases
+
+SIZE = GemmProblem(64, 64, 64)
+
+
+def task(number: int) -> CompileTask:
+    return CompileTask(Script("s", "0" * 12, f"{number:012d}"), f"kernel{number}", "", SIZE)
+
+
+class Here(Compiler):
+    """This machine's own compiler."""
+
+    workers = 1
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, tasks: TaskQueue) -> Iterator[tuple[CompileTask, CompileResult]]:
+        while (one := tasks.take()) is not None:
+            self.compiled.append(one.name)
+            yield one, CompileResult(one.name, one.specialization, Status.OK)
+
+
+class Station:
+    """Answers every task, or dies when it is given the one named ``dies_at``."""
+
+    def __init__(self, dies_at: str = "") -> None:
+        self.box, self.dies_at, self.seen, self.kill = Mailbox(), dies_at, list[str](), lambda: None
+
+    def open(self, setup: object) -> None: ...
+
+    def submit(self, tasks: Iterable[CompileTask], scripts: object) -> None:
+        for one in tasks:
+            self.seen.append(one.name)
+            if self.dies_at in ("all", one.name):
+                self.kill()
+            self.box.put(Compiled(key_of(one), CompileResult(one.name, "", Status.OK), ()))
+
+    def news(self, wait_s: float) -> list[Any]:
+        return self.box.take(min(wait_s, 0.2))
+
+    def close(self) -> None: ...
+
+
+def farm(tmp_path: Path, *stations: Station) -> tuple[Farm, Here]:
+    (tmp_path / task(0).script.file).write_text("") if task(0).script else None
+    nodes, here = [], Here()
+    for number, station in enumerate(stations):
+        worker = ThreadWorker(station, f"cores {number}", f"node {number}")
+        station.kill = worker.kill
+        nodes.append(CompileNode(worker, 2, worker.call("open", None)))
+    return Farm(nodes, here, Leases.in_memory(), LANGUAGE, tmp_path / "cache", tmp_path), here
+
+
+def answers(of: Farm, count: int) -> list[tuple[str, Status]]:
+    queue = TaskQueue([task(number) for number in range(count)])
+    with of:
+        return sorted((one.name, result.status) for one, result in of.run(queue))
+
+
+def everything(count: int) -> list[tuple[str, Status]]:
+    return sorted((f"kernel{number}", Status.OK) for number in range(count))
+
+
+def test_all_machines_compile_and_each_task_is_answered_once(tmp_path: Path) -> None:
+    first, second = Station(), Station()
+    of, here = farm(tmp_path, first, second)
+    assert answers(of, 30) == everything(30)
+    assert not here.compiled and first.seen and second.seen
+    assert of.leases.counts() == {"settled": 30}
+
+
+def test_tasks_of_a_machine_that_dies_are_compiled_by_the_others(tmp_path: Path) -> None:
+    of, here = farm(tmp_path, Station(dies_at="kernel1"), Station())
+    assert answers(of, 20) == everything(20)
+    assert len(of.nodes) == 1 and not here.compiled
+
+
+def test_without_a_machine_that_is_left_this_one_compiles(tmp_path: Path) -> None:
+    of, here = farm(tmp_path, Station(dies_at="all"), Station(dies_at="all"))
+    assert answers(of, 6) == everything(6)
+    assert len(here.compiled) == 6
+    of, here = farm(tmp_path)
+    assert answers(of, 2) == everything(2) and len(here.compiled) == 2
+
+
+def test_a_task_at_which_machine_after_machine_dies_is_given_up(tmp_path: Path) -> None:
+    of, here = farm(tmp_path, *(Station(dies_at="kernel0") for _ in range(4)))
+    found = dict(answers(of, 5))
+    assert found.pop("kernel0") == Status.COMPILE_ERROR
+    assert set(found.values()) == {Status.OK} and "kernel0" not in here.compiled
+
+
+def test_a_station_sends_kernels_home_as_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "there"))
+    station = CompileStation()
+    worker = ThreadWorker(station)
+    setup = Setup("triton", device("sm_90").target, "gemm", "cache", 2**30, workers=1)
+    own = CompileTask(None, "", "", SIZE)  # the measurement's own kernels
+    node = CompileNode(worker, 1, worker.call("open", setup))
+    of = Farm([node], Here(), Leases.in_memory(), LANGUAGE, tmp_path / "here", tmp_path)
+    with of:
+        ((_, result),) = of.run(TaskQueue([own]))
+    assert result.status == Status.OK and result.entries
+    for entry in result.entries:
+        assert LANGUAGE.pack(tmp_path / "here", entry) == LANGUAGE.pack(tmp_path / "there" / "kernels" / "cache", entry)
+
+
+def test_scripts_and_files_that_are_not_what_they_say_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="did not arrive"):
+        write_scripts([ScriptText(f"name_{'0' * 12}.py", "import os")], tmp_path / "scripts")
+    assert not list((tmp_path / "scripts").iterdir())
+    with pytest.raises(EnvironmentFault, match="none of its folder"):
+        write_files([("../escaped", b"")], tmp_path / "files")
+    assert read_scripts(tmp_path, []) == ()
