@@ -1,4 +1,4 @@
-"""What ``core.workload.Workload`` asks of a kind of problem, for a user's kernels in CuTe DSL."""
+"""The implementation of ``core.workload.Workload`` for users' kernels in CuTe DSL."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class CuteWorkload(KernelWorkload):
         return {**super().template_values(problem, configs), "body": TEMPLATE}
 
     def specialization(self, problem: Problem, config: Config, target: object) -> str:
-        """One binary serves all cases but for values that the kernel's function takes."""
+        """Cases share a binary if they agree in the values that the kernel's builder takes."""
         taken = spec_of(problem).kernel.parameters
         return " ".join(f"{name}={value}" for name, value in of(problem).case if name in taken)
 
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """As for other kernels; without check_cases rows still start at 16 bytes, which TMA asks for."""
+        """As for other kernels; the automatic ragged case keeps rows aligned to 16 bytes, as TMA requires."""
         one = of(problem)
         others = spec_of(problem).check_cases or (at_most(one.case, RAGGED),)
         return tuple(dict.fromkeys((one, *map(one.with_case, others))))
@@ -56,7 +56,7 @@ class CuteWorkload(KernelWorkload):
 
 
 def fault_of(device: Device) -> UserError | None:
-    """Why nothing is compiled for a device; None where it is."""
+    """Why the device is not supported; None if it is."""
     if device.target.backend in language_of(CuteWorkload.language).backends:
         return None
     return UserError(f"CuTe DSL compiles nothing for {device.target.arch}", accepted="GPUs of NVIDIA, such as sm_90")
@@ -65,7 +65,7 @@ def fault_of(device: Device) -> UserError | None:
 def call_of(
     script: ModuleType, config: dict[str, Any], problem: Problem, tensors: Mapping[str, Any], num_sms: int
 ) -> list[Launch]:
-    """tensors: empty where nothing is launched."""
+    """The launches of a call. tensors: empty for compilation only."""
     spec, names = spec_of(problem), names_in(problem, config, num_sms)
     values = {name: names[name] for name in spec.kernel.parameters if name in names}
     arguments = tuple(tensors.values()) + tuple(names[name] for name, _ in spec.args)

@@ -1,4 +1,5 @@
-"""Host functions of users' kernels: what they launch for each case and configuration, captured without a GPU.
+"""Host functions that launch users' kernels: their launches are captured, without a GPU, for each case and
+configuration.
 
 May import core, system, languages, gemm, space, kernels.
 """

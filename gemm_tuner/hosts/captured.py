@@ -1,4 +1,4 @@
-"""Launches that were captured from host code on tensors without memory, as a compile takes them. Needs torch."""
+"""Converts launches that were captured with tensors without memory to launches for compilation. Needs torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemm_tuner.hosts.shared_tensors import with_tensors
 
 
 class TensorAt:
-    """What Triton's compiler asks of a tensor: its type, where it begins, and how much its storage holds, in bytes.
+    """The properties of a tensor that Triton's compiler uses: type, address, and size of its storage in bytes.
 
     The extent matters on AMD, where Triton addresses buffers under 2 GiB with 32-bit offsets.
     """
@@ -27,6 +27,6 @@ class TensorAt:
 
 
 def compiled_launches(launches: list[Launch], first: list[int]) -> list[Launch]:
-    """The launches with descriptions of their tensors, those with the numbers ``first`` before the others."""
+    """The launches with tensors replaced by descriptions; those with indices in ``first`` come first."""
     order = [*first, *(number for number in range(len(launches)) if number not in set(first))]
     return with_tensors([launches[number] for number in order], TensorAt)

@@ -1,4 +1,4 @@
-"""A user's host function, ready to be called for a case and a configuration."""
+"""Calls a user's host function for a case and a configuration, and records its launches."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gemm_tuner.hosts.redirection import function_mode
 from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS, Case
 
 EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-NOT_OPTIONS = ("name", "binary", "family")  # of a script's row of a configuration
+NOT_OPTIONS = ("name", "binary", "family")  # keys of a script's configuration that are not parameters
 
 
 @lru_cache(maxsize=8)
 def modules_of(script: ModuleType) -> UserModules:
-    """The user's modules of a script, which run once."""
+    """The user's modules of a script; they are executed once."""
     return UserModules(script.MODULES)
 
 
 class HostCode:
-    """The function and the kernel of a spec, from modules that are loaded by this: what these ask of a GPU must have an
-    answer by now."""
+    """The host function and the kernel of a spec. Creating it loads the user's modules, so a GPU, or a description of
+    one, must already be available to them."""
 
     def __init__(self, spec: HostSpec, modules: UserModules) -> None:
         self._spec = spec
@@ -39,16 +39,16 @@ class HostCode:
         self.kernel = getattr(modules.load(spec.host.kernel_module), spec.kernel.name)
 
     def defaults(self) -> dict[str, Any]:
-        """Of the host function's own parameters."""
+        """The default values of the host function's parameters."""
         found = inspect.signature(self._function).parameters.values()
         return {one.name: one.default for one in found if one.default is not one.empty}
 
     def call(
         self, case: Case, params: Mapping[str, Any], seed: int, *, runs: bool, before: Before | None = None
     ) -> tuple[Recorder, Any]:
-        """What it launched, and what it returned. Its random values follow from the seed.
+        """Calls the host function; returns (recorded launches, its return value). seed: of its random values.
 
-        Raises what it raises, and HostError where it cannot be captured or launches nothing of the kernel.
+        Raises what it raises, and HostError if it cannot be captured or does not launch the kernel.
         """
         host, kernel = self._spec.host, self._spec.kernel
         own = {name: value for name, value in params.items() if host.takes_any or name in host.parameters}
@@ -82,7 +82,7 @@ def seed_all(seed: int) -> None:
 
 
 def outputs_of(found: Any) -> dict[str, Any]:
-    """The tensors that a host function returned, by names for people: one, a list of them, or a mapping."""
+    """The tensors that a host function returned (one, a list, or a mapping), by display names."""
     import torch
 
     if isinstance(found, Mapping):
@@ -95,15 +95,15 @@ def outputs_of(found: Any) -> dict[str, Any]:
 
 
 def with_empty_filled(value: float, addressed: list[Any] | None = None) -> Any:
-    """A context in which tensors that torch would leave as they are in memory hold this value; integers hold -1 where
-    it is NaN. addressed: gets the tensors whose address is asked for, which a launch may take in place of them."""
+    """A context in which uninitialized tensors are filled with ``value``; with -1 for integers if it is NaN. addressed:
+    receives the tensors whose address is requested, because a launch may get the address instead of the tensor."""
 
     def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found, name = func(*args, **kwargs), getattr(func, "__name__", "")
         if name == "data_ptr" and addressed is not None:
             addressed.append(args[0])
         if name in EMPTY:
-            with contextlib.suppress(NotImplementedError, RuntimeError):  # a type that has no such operation
+            with contextlib.suppress(NotImplementedError, RuntimeError):  # a type without this operation
                 found.fill_(value if found.is_floating_point() or value == 0 else -1)
         return found
 

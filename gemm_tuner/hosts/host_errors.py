@@ -1,10 +1,10 @@
-"""What a user's host function does that keeps its launches from being captured."""
+"""The error for host functions whose launches cannot be captured."""
 
 from __future__ import annotations
 
 
 class HostError(Exception):
-    """The text says what it does. by_spec: a spec without a host function is the way out."""
+    """A host function cannot be captured; the text says why. by_spec: a spec without a host function would help."""
 
     def __init__(self, what: str, *, by_spec: bool = True) -> None:
         super().__init__(what)

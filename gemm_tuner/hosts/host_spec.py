@@ -1,4 +1,4 @@
-"""The spec of a kernel that a host function launches, and one case of it as a problem of the tuner."""
+"""The records of the spec of a kernel that a host function launches, and of its cases as problems."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from gemm_tuner.kernels.problem import KernelProblem, tuples
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """FUNCTION(**case, **parameters), which makes inputs, launches and returns outputs.
+    """A host function FUNCTION(**case, **parameters) that creates inputs, launches the kernel and returns outputs.
 
-    module, kernel_module: of ``modules``, those that define the function and the kernel. takes_any: it has ``**``.
+    module, kernel_module: the modules in ``modules`` that define the function and the kernel.
+    takes_any: it has a ``**`` parameter.
     """
 
     name: str
@@ -31,17 +32,21 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec(KernelSpec):
-    """No tensors, args and grid: the host function has them. params: empty until those of the kernel's own
-    triton.autotune are known."""
+    """A spec without tensors, args and grid, which the host function provides. params: empty until those of the
+    kernel's own triton.autotune are known."""
 
     host: Host
 
 
 @dataclass(frozen=True, slots=True)
 class HostProblem(KernelProblem):
-    """device: what host code is told of the GPU where there is none. listed: the values of the spec's params, in their
-    order, of each configuration that the kernel's own triton.autotune has for this case; None without one.
-    default: those that the host function launches by itself; None where that is not known."""
+    """A case of a host function.
+
+    device:  description of the GPU for host code if there is no GPU.
+    listed:  the values of the spec's params, in order, of each configuration of the kernel's own triton.autotune for
+             this case; None without triton.autotune.
+    default: the values that the host function uses by default; None if unknown.
+    """
 
     kind: ClassVar[str] = "hosts"
     spec: HostSpec | None = field(default=None, compare=False, repr=False)
@@ -51,7 +56,7 @@ class HostProblem(KernelProblem):
 
     @property
     def spec_there(self) -> HostSpec:
-        """Raises ValueError for a problem of a results row, which holds no spec."""
+        """The spec. Raises ValueError for a problem from a results row, which has none."""
         if self.spec is None:
             raise ValueError(f"{self.key} was read without its spec")
         return self.spec

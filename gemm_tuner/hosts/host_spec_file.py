@@ -1,4 +1,4 @@
-"""Reads what a host function is tuned for: FILE.py:NAME, FILE.py:FUNCTION, and a spec file of less keys."""
+"""Reads the spec of a kernel with a host function: FILE.py:NAME, FILE.py:FUNCTION, and a spec file with fewer keys."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OF_THE_HOST = ("tensors", "args", "grid")
 
 
 def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Case, ...]]:
-    """The spec and its cases. target, host: FILE.py:NAME of the kernel and of the host function. path: of the spec
-    file; without one the host function has its defaults for a case.
+    """The spec and its cases. target, host: FILE.py:NAME of the kernel and of the host function. path: the spec file;
+    without one, the only case is that of the host function's defaults.
 
     Raises UserError naming the file and the key.
     """
@@ -67,7 +67,7 @@ def read(target: str, host: str, path: Path | None) -> tuple[HostSpec, tuple[Cas
 
 
 def file_and_name(text: Any, folder: Path, where: str) -> tuple[Path, str]:
-    """Of FILE.py:NAME. Raises UserError."""
+    """Splits FILE.py:NAME. Raises UserError."""
     file, colon, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not colon or not kernel_spec_file.WORD.fullmatch(name):
         raise UserError(f"is {show(text)}", where=where, accepted="FILE.py:NAME")
@@ -75,7 +75,7 @@ def file_and_name(text: Any, folder: Path, where: str) -> tuple[Path, str]:
 
 
 def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """The names of a function's parameters, those that have no default, and whether it has ``**``."""
+    """(names of a function's parameters, those without a default, whether it has a ``**`` parameter)."""
     found = [node for node in ast.parse(dict(modules)[module]).body if isinstance(node, ast.FunctionDef)]
     functions = [node for node in found if node.name == name]
     if not functions:
@@ -90,7 +90,7 @@ def signature(modules: Modules, module: str, name: str) -> tuple[tuple[str, ...]
 
 
 def require_arguments(spec: HostSpec, cases: tuple[Case, ...], required: tuple[str, ...], where: str) -> None:
-    """Every value of a case and every parameter has a place, and every parameter of the host function a value."""
+    """Raises UserError unless the host function accepts every case value and parameter, and gets all it requires."""
     host, tried = spec.host, [name for name, _ in spec.params]
     for case in cases:
         for name in dict(case):

@@ -1,4 +1,4 @@
-"""One case of a host function, run for one configuration after another. Needs torch."""
+"""Runs one case of a host function for several configurations, for checks. Needs torch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from gemm_tuner.languages.bits import first_difference
 
 
 class HostTrial(Trial):
-    """The function runs anew each time, its inputs with it: from one seed these are the same. What a kernel gets by the
-    name of a parameter, as it is before the first launch that has one of this name, is what references may take."""
+    """A case of a host function. The function runs again for each configuration and creates its inputs again, which are
+    equal because the seed is. References receive kernel arguments by parameter name, with the values from before the
+    first launch that has a parameter of this name."""
 
     def __init__(self, problem: HostProblem, seed: int, device: str) -> None:
         assert problem.spec is not None
@@ -31,7 +32,7 @@ class HostTrial(Trial):
         self._outputs: dict[str, Any] = {}
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
-        """Copies: the function may return a buffer that it keeps. Raises ValueError where it returns no tensor."""
+        """Copies of the outputs (the function may reuse its buffers). Raises ValueError if it returns no tensor."""
         kept = kept_outputs(script)
         kept.put_back()
 
@@ -61,13 +62,13 @@ class HostTrial(Trial):
         return first
 
     def rehearse(self, code: HostCode, params: Mapping[str, Any]) -> Recorder:
-        """As ``outputs``, but nothing runs: tensors may be without values. What ``expected`` needs is there."""
+        """As ``outputs``, but no kernel runs, and tensors may have no values. Provides what ``expected`` needs."""
         recorder, returned = code.call(self.problem.case, params, self._seed, runs=False, before=self._keep)
         self._outputs = outputs_of(returned)
         return recorder
 
     def _keep(self, arguments: Mapping[str, Any]) -> None:
-        """Copies what the user's reference or check takes."""
+        """Copies the arguments that the user's reference or check uses."""
         import torch
 
         function = self.spec.reference or self.spec.manual_check
@@ -83,7 +84,7 @@ class HostTrial(Trial):
 
     def expected(self) -> dict[str, Any]:
         with placed(self._host_problem, self.device):
-            seed_all(self._seed)  # a reference may make the inputs again
+            seed_all(self._seed)  # a reference may create the inputs again
             return super().expected()
 
     def judged(self, function: Function, outputs: Mapping[str, Any]) -> Comparison:
@@ -96,7 +97,7 @@ class HostTrial(Trial):
 
 @contextlib.contextmanager
 def placed(problem: HostProblem, device: str) -> Iterator[None]:
-    """In the interpreter, a GPU as the problem describes it, and tensors on the CPU."""
+    """A context for the interpreter: the GPU appears as the problem describes it, and tensors are on the CPU."""
     if device != CPU or problem.device is None:
         yield
         return

@@ -1,8 +1,8 @@
-"""Takes the place of Triton's launch while a user's host code runs, and keeps what it would launch. Needs Triton.
+"""Records the launches of a user's host code instead of (or in addition to) executing them. Needs Triton.
 
-Host code launches through ``JITFunction.run``, mostly by way of ``Autotuner.run`` and ``Heuristics.run``. In their
-place are functions that give the tuned kernel the configuration that is tried, where triton.autotune would time its
-own; heuristics stay. The same holds in Triton's interpreter.
+Host code launches kernels through ``JITFunction.run``, often via ``Autotuner.run`` and ``Heuristics.run``. These are
+replaced by functions that give the tuned kernel the configuration being tried instead of letting triton.autotune time
+its own; heuristics still apply. The same is done in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ Before = Callable[[Mapping[str, Any]], None]
 
 
 class Recorder:
-    """What the kernels of one call of a host function are.
+    """Records the kernels of one call of a host function.
 
-    tuned:  the function of the kernel that is tuned, without decorators.
-    chosen: its parameters and options of a launch, in place of what the host function and triton.autotune give it.
-    runs:   whether the kernels run, too. before: hears the arguments of each launch by name, before it runs.
-    reset, restore: parameters of the tuned kernel whose tensors are zero, or as they are now, before each later call;
-            triton.autotune's reset_to_zero and restore_value of any kernel count, too.
-    launches: in the order of the host code, each kernel under its own symbol. tuned_at: which of them are of the tuned
-              kernel. listed: the configurations that its triton.autotune leaves for these arguments, None without one.
+    tuned:    the function of the tuned kernel, without decorators.
+    chosen:   parameters and launch options for it, which override those of the host function and triton.autotune.
+    runs:     whether the kernels are also executed.
+    before:   called with the arguments of each launch, by name, before it runs.
+    reset, restore: parameters of the tuned kernel whose tensors are zeroed, or restored to their present values, before
+              each later call; reset_to_zero and restore_value of any kernel's triton.autotune are added.
+    launches: in the order of the host code, each kernel with its own symbol.
+    tuned_at: the indices of launches of the tuned kernel.
+    listed:   the configurations that its triton.autotune has for these arguments; None without triton.autotune.
     """
 
     def __init__(
@@ -54,12 +56,13 @@ class Recorder:
         self._kept: list[tuple[Any, Any]] = []
 
     def tuned_arguments(self) -> dict[str, Any]:
-        """Of the first launch of the tuned kernel, by name."""
+        """The arguments of the first launch of the tuned kernel, by name."""
         _, kernel, _, args, kwargs = self.launches[self.tuned_at[0]]
         return {**defaults_of(kernel), **dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
 
     def ready(self) -> None:
-        """Before a call of what was recorded: what adds to its output, or works in place, finds what it found first."""
+        """Prepares a call of the recorded launches: restores tensors that kernels accumulate into or modify in
+        place."""
         for tensor in self._zeroed:
             tensor.zero_()
         for tensor, values in self._kept:
@@ -72,7 +75,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Launches of this process are recorded meanwhile."""
+        """A context in which the launches of this process are recorded."""
         from triton.runtime import autotuner, jit
         from triton.runtime.interpreter import InterpretedFunction
 
@@ -111,7 +114,7 @@ class Recorder:
         return run
 
     def _note(self, arguments: Mapping[str, Any], reset: Iterable[str], restore: Iterable[str]) -> None:
-        """Takes note of tensors, the first time that it sees them."""
+        """Records tensors to reset or restore, at their first occurrence."""
         seen = self.readied
         for name in (*reset, *restore):
             tensor = arguments.get(name)
@@ -123,8 +126,8 @@ class Recorder:
                 self._kept.append((tensor, tensor.clone()))
 
     def _autotuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As ``Autotuner.run``, but nothing is timed: the configuration that is tried, or the first that another kernel
-        than the tuned one lists."""
+        """Replaces ``Autotuner.run`` without timing: uses the configuration being tried, or, for kernels other than the
+        tuned one, the first configuration of their list."""
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         try:
             left = tuner.prune_configs(kwargs)
@@ -141,7 +144,8 @@ class Recorder:
             tuner.nargs = None
 
     def _config_of(self, tuner: Any, first: Any) -> Any:
-        """The one of the kernel's own list that has what was chosen, else one like the first with what was chosen."""
+        """The configuration in the kernel's own list with the chosen values, else a copy of the first with these
+        values."""
         import triton
 
         def fits(config: Any) -> bool:
@@ -156,7 +160,7 @@ class Recorder:
         return triton.Config(values, pre_hook=first.pre_hook, **{name: both[name] for name in names})
 
     def _with_heuristics(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A heuristic may take what was chosen."""
+        """Replaces ``Heuristics.run``, so that heuristics see the chosen values."""
 
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_tuned(kernel):
@@ -166,8 +170,8 @@ class Recorder:
         return run
 
     def _own(self, kernel: Any, arguments: Mapping[str, Any]) -> tuple[str, Any]:
-        """The symbol of a launch and the kernel that has it: equal constants give equal names, for these name what
-        Triton compiles, whichever configuration it is for."""
+        """(symbol of a launch, the kernel with this symbol). The symbol depends on the constants only, so launches that
+        compile to the same kernel share it, whatever configuration they belong to."""
         constants = {name: value for name, value in arguments.items() if is_constant(kernel, name)}
         text = repr(sorted((name, text_of(value)) for name, value in constants.items()))
         module = getattr(kernel.fn, "__module__", "")
@@ -179,7 +183,7 @@ class Recorder:
 
 
 class CompiledNowhere:
-    """What a launch returns: nothing of a compiled kernel can be read of it."""
+    """Returned by recorded launches instead of a compiled kernel; reading an attribute raises HostError."""
 
     def __init__(self, kernel: str) -> None:
         self._kernel = kernel
@@ -205,7 +209,7 @@ def defaults_of(kernel: Any) -> dict[str, Any]:
 def given(
     names: list[str], chosen: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """(positional, keyword) arguments with the chosen ones in place of those that are there."""
+    """(positional, keyword) arguments, with chosen values replacing existing ones."""
     positional = names[: len(args)]
     placed = tuple(chosen.get(name, value) for name, value in zip(positional, args, strict=False))
     return placed, {**kwargs, **{name: value for name, value in chosen.items() if name not in positional}}
@@ -218,13 +222,13 @@ def is_constant(kernel: Any, name: str) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A constant as text, the same in every process: functions and types by their names."""
+    """A constant as text that is the same in every process; functions and types by their names."""
     name = getattr(value, "__qualname__", "") or getattr(getattr(value, "fn", None), "__qualname__", "")
     return name or repr(value)
 
 
 def named(kernel: Any, symbol: str) -> Any:
-    """The kernel with a symbol of its own; in Triton's interpreter the kernel itself, which has none."""
+    """A copy of the kernel with its own symbol; in Triton's interpreter, which has no symbols, the kernel itself."""
     from triton.runtime import JITFunction
 
     if not isinstance(kernel, JITFunction):
@@ -237,7 +241,7 @@ def named(kernel: Any, symbol: str) -> Any:
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute has another value meanwhile."""
+    """A context in which an attribute has another value."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:

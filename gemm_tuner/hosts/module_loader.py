@@ -1,4 +1,4 @@
-"""Runs the definitions of ``module_sources``: the user's files as modules that import each other."""
+"""Executes the definitions of ``module_sources``: the user's files as modules that can import each other."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 
 class UserModules:
-    """Modules by the names under which they import each other; each runs when it is first asked for.
+    """The user's modules by import name; each is executed at its first import.
 
-    Other modules of the process do not see them: two specs may each have a softmax.py.
+    They are not visible to other modules of the process, so two specs may each have a softmax.py.
     """
 
     def __init__(self, sources: Mapping[str, str]) -> None:
@@ -22,12 +22,12 @@ class UserModules:
         self._prefix = f"user_{hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]}"
 
     def load(self, name: str) -> ModuleType:
-        """Raises whatever the user's definitions raise."""
+        """The module ``name``. Raises whatever the user's definitions raise."""
         if name not in self._loaded:
             source, file = self._sources[name], f"<{name}.py>"
             module = ModuleType(f"{self._prefix}.{name}")
             module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
-            # Triton reads sources by linecache, dataclasses find their module by name.
+            # Triton reads sources through linecache, and dataclasses look up their module by name.
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
             self._loaded[name] = sys.modules[module.__name__] = module
             try:
@@ -38,7 +38,7 @@ class UserModules:
         return self._loaded[name]
 
     def _import(self, name: str, given: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> ModuleType:
-        """As ``__import__``: what ``import a.b`` binds is a, what ``from a.b import c`` reads is a.b."""
+        """Replaces ``__import__``: returns a for ``import a.b``, and a.b for ``from a.b import c``."""
         if level == 0 and name in self._sources:
             module = self.load(name)
             first, _, rest = name.partition(".")

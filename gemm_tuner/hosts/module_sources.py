@@ -1,8 +1,8 @@
-"""What of a user's Python files their functions need, as text: of the file of each and of those of its folder that it
-imports.
+"""Extracts the definitions that functions need from the user's Python files: from their own files, and from files in
+the same folder that these import.
 
-Of each file only definitions are taken, so that nothing else of it runs: ``from shapes import pad`` takes of shapes.py
-what ``pad`` needs, and ``import shapes`` takes what the names need that are used as ``shapes.NAME``.
+Only the needed definitions are extracted, so that other code of the files does not run: ``from shapes import pad``
+extracts what ``pad`` needs from shapes.py, and ``import shapes`` what is needed for the names used as ``shapes.NAME``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gemm_tuner.system.input_files import printable, read_text
 
 MAX_SOURCE_BYTES = 4 * 2**20
 
-Modules = tuple[tuple[str, str], ...]  # (name as it is imported, definitions) of each
+Modules = tuple[tuple[str, str], ...]  # (import name, definitions)
 
 
 def module_sources(wanted: Iterable[tuple[Path, str]]) -> Modules:
-    """The modules that these functions, (file, name) each, need, sorted by name; a file is named by its stem.
+    """The modules that these functions (file, name) need, sorted by import name (the stem of the file).
 
-    Raises UserError for a file that is not there, is no Python or does not define the name.
+    Raises UserError for a file that is missing, is not Python or does not define the name.
     """
     folder_of: dict[str, Path] = {}
     names: dict[str, set[str]] = {}
@@ -48,12 +48,12 @@ def module_sources(wanted: Iterable[tuple[Path, str]]) -> Modules:
 
 
 def imported(modules: Mapping[str, str], module: str) -> set[str]:
-    """The modules among these that one of them imports."""
+    """Those of ``modules`` that ``module`` imports."""
     return {other for other, _ in _imports(modules[module]) if other in modules}
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:
-    """(module, name) of what a text imports and uses; imports inside functions count."""
+    """(module, name) for everything that a text imports and uses, including imports inside functions."""
     tree = ast.parse(source)
     plain: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -67,7 +67,7 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """``a.b`` of an expression that is a name or attributes of one, else nothing."""
+    """The dotted text of an expression such as ``a.b``; "" if it is not a name with attributes."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value)
         return f"{before}.{node.attr}" if before else ""

@@ -1,5 +1,5 @@
-"""Runs a host function once for each case, in a process of its own, before anything is compiled: what can be said of it
-is said once, and the configurations of the kernel's own triton.autotune are found."""
+"""Runs a host function once per case in a separate process, before anything is compiled, to find faults early and to
+get the configurations of the kernel's own triton.autotune."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import guarded_command
 
-LIMIT_S = 120.0  # of importing torch and all calls
+LIMIT_S = 120.0  # for importing torch and all calls
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one problem. params, listed, default: as in HostSpec and HostProblem. fault: what is wrong, where, a hint."""
+    """The result for one problem. params, listed, default: as in HostSpec and HostProblem. fault: (what, where,
+    hint)."""
 
     params: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     listed: tuple[tuple[Any, ...], ...] | None = None
@@ -32,8 +33,9 @@ class Answer:
 
 
 def probed(problems: Sequence[HostProblem], device: Device) -> list[Problem]:
-    """The problems with the device, and with the configurations of triton.autotune where the spec has no params: all
-    share the axes, each has its own list. Raises UserError for a host function that cannot be captured."""
+    """The problems with the device, and, if the spec has no params, with those of triton.autotune: the same axes for
+    all problems, and a list of configurations for each. Raises UserError for a host function that cannot be
+    captured."""
     there = [replace(problem, device=device) for problem in problems]
     answers = ask(there)
     for answer in answers:
@@ -53,7 +55,7 @@ def probed(problems: Sequence[HostProblem], device: Device) -> list[Problem]:
 
 
 def ask(problems: Sequence[HostProblem]) -> list[Answer]:
-    """Raises UserError where the process does not end in time or at all."""
+    """Runs the process. Raises UserError if it fails or exceeds its time limit."""
     request = json.dumps([problem.to_dict() for problem in problems])
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
     env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(IMPORT_ROOT), env.get("PYTHONPATH", "")])}

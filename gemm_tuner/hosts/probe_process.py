@@ -1,5 +1,5 @@
-"""``python -m gemm_tuner.hosts.probe_process``: problems as JSON from standard input, an Answer for each on the last
-line of standard output. What the user's code prints goes to standard error."""
+"""``python -m gemm_tuner.hosts.probe_process``: reads problems as JSON from standard input, and prints an Answer for
+each on the last line of standard output. Output of the user's code goes to standard error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gemm_tuner.hosts.redirection import META, redirected
 from gemm_tuner.hosts.stand_in_device import described
 from gemm_tuner.kernels.check import BadReference
 
-# Configurations that are tried before the host function is said to fail: some may be none that its rules keep.
+# Number of configurations to try before the host function counts as failed; its rules may reject some of them.
 TRIED = 4
-# Of a triton.Config, what need not be an axis when all have it.
+# Fields of triton.Config that do not become an axis if all configurations have these values.
 DEFAULTS: dict[str, Any] = {"num_ctas": 1, "maxnreg": None, "ir_override": None}
-# Of a launch that does not say.
+# Default launch options.
 OPTIONS = {"num_warps": 4, "num_ctas": 1}
 STAGES = {"cuda": 3, "hip": 2}
 BY_SPEC = "give tensors, args and grid in the spec, and leave --host out"
@@ -66,7 +66,7 @@ def answer(problem: HostProblem) -> Answer:
 
 
 def of_autotune(problem: HostProblem, code: HostCode) -> Answer:
-    """What the kernel's own triton.autotune has for this case."""
+    """The configurations of the kernel's own triton.autotune for this case."""
     spec = problem.spec_there
     configs = autotuner_of(code.kernel)
     if configs is None:
@@ -90,10 +90,10 @@ def of_autotune(problem: HostProblem, code: HostCode) -> Answer:
 
 
 def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
-    """What is wrong with a reference whatever the values are: its outputs, or a parameter that nothing is there for."""
+    """A fault of the reference that does not depend on values: its outputs, or a parameter without a value."""
     if trial.spec.reference is None:
         return None
-    with contextlib.suppress(Exception):  # on tensors without values it may fail for that reason
+    with contextlib.suppress(Exception):  # it may fail only because the tensors have no values
         try:
             trial.expected()
         except BadReference as error:
@@ -106,8 +106,8 @@ def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
 
 
 def default_of(problem: HostProblem, code: HostCode) -> tuple[Any, ...] | None:
-    """The values of the spec's params where the host function is called without them; None where it needs one, where
-    triton.autotune chooses among several, and for what is no value of a configuration."""
+    """The values of the spec's params when the host function is called without them; None if it requires one, if
+    triton.autotune selects among several, or if a value cannot be part of a configuration."""
     try:
         recorder, _ = code.call(problem.case, {}, 0, runs=False)
     except Exception:
@@ -121,7 +121,7 @@ def default_of(problem: HostProblem, code: HostCode) -> tuple[Any, ...] | None:
 
 
 def autotuner_of(kernel: Any) -> list[Any] | None:
-    """The configurations of the triton.autotune among a kernel's decorators."""
+    """The configurations of a kernel's triton.autotune decorator; None without one."""
     while not hasattr(kernel, "configs"):
         if not hasattr(kernel, "fn"):
             return None

@@ -1,4 +1,4 @@
-"""Tensors of a GPU that is not there: without memory, or in the CPU's. Needs torch."""
+"""Redirects tensors for a GPU that does not exist: to tensors without memory, or to the CPU. Needs torch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from gemm_tuner.hosts.host_errors import HostError
 
-# Where tensors without memory lie: apart, and aligned as an allocator aligns.
+# Addresses of tensors without memory: disjoint, and aligned as by an allocator.
 FIRST_ADDRESS, STORAGE_BYTES = 1 << 32, 1 << 40
-# What hands values of a tensor to Python.
+# Functions that return values of a tensor to Python.
 VALUES = frozenset(
     (
         *("item", "tolist", "numpy", "cpu", "__array__"),
@@ -23,8 +23,7 @@ NO_ANSWER = object()
 
 
 def function_mode(call: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
-    """A context in which ``call`` takes the place of torch's functions and of its tensors' methods: it gets one with
-    its positional and its keyword arguments."""
+    """A context in which ``call(function, args, kwargs)`` is called instead of torch's functions and tensor methods."""
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):  # type: ignore[misc]
@@ -35,9 +34,9 @@ def function_mode(call: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -
 
 
 def redirected(place: str) -> Any:
-    """A context in which tensors that host code makes on a GPU are on ``place``, and say that they are on the GPU.
+    """A context in which tensors that host code creates on a GPU are on ``place`` but report to be on the GPU.
 
-    place: META, where they have shape, type and address and no values, or CPU.
+    place: META (tensors have shape, type and address, but no values), or CPU.
     """
     return function_mode(_Redirection(place).call)
 
@@ -55,7 +54,7 @@ class _Redirection:
         self._addresses: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Raises HostError for what hands values of a tensor without any to Python."""
+        """Calls a torch function. Raises HostError if it would return values of a tensor that has none."""
         name = getattr(func, "__name__", "")
         found = self._own_answer(func, name, args[0]) if args else NO_ANSWER
         if found is not NO_ANSWER:

@@ -1,8 +1,9 @@
-"""Inputs that configurations share: each call of a host function makes its own, and from one seed they are the same.
+"""Shares equal inputs between configurations. Each call of a host function creates its own inputs, which are equal
+because they have the same seed.
 
-Where a tensor lies moves a kernel's time by percents, and finals hold all finalists in memory. So a tensor of the bytes
-that an earlier configuration's has now gives way to that one: inputs do, outputs that were written since do not. Needs
-torch.
+The address of a tensor changes a kernel's time by percents, and finals have the tensors of all finalists in memory. So
+a tensor with the same bytes as one of an earlier configuration is replaced by that one. This applies to inputs;
+outputs differ, because they have been written since. Needs torch.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from gemm_tuner.core.workload import Launch
 
 
 class SharedTensors:
-    """The tensors' memory of the configurations so far, by place among a call's and by size."""
+    """The tensor storages of the configurations so far, by position in the call and size."""
 
     def __init__(self) -> None:
         self._bytes: dict[tuple[int, int, Any], Any] = {}
 
     def shared(self, launches: list[Launch], own: Iterable[Any]) -> list[Launch]:
-        """The launches with tensors of earlier ones where these hold the same. own: tensors that are not shared."""
+        """The launches with tensors replaced by equal ones of earlier calls. own: tensors that must not be shared."""
         places: dict[int, Any] = {}
         apart = {one.untyped_storage().data_ptr() for one in own}
 
@@ -42,14 +43,14 @@ class SharedTensors:
 
 
 def bytes_of(storage: Any) -> Any:
-    """A tensor of the bytes of a storage."""
+    """A tensor view of the bytes of a storage."""
     import torch
 
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def with_tensors(launches: list[Launch], replace: Callable[[Any], Any]) -> list[Launch]:
-    """The launches with ``replace(tensor)`` for each tensor among the arguments, in tuples and descriptors too."""
+    """The launches with every tensor argument, also in tuples and descriptors, replaced by ``replace(tensor)``."""
     import torch
 
     def replaced(value: Any) -> Any:

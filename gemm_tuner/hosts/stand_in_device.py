@@ -1,4 +1,4 @@
-"""The GPU that host code sees where there is none: its properties by the architecture's space file. Needs torch and
+"""Makes host code see a GPU when there is none, with the properties of the architecture's space file. Needs torch and
 Triton."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from gemm_tuner.hosts.host_errors import HostError
 from gemm_tuner.hosts.launch_recorder import replaced
 from gemm_tuner.languages.triton.compile_call import StandInDriver
 
-# Host code takes them apart; nothing is compiled by them.
+# Versions for host code that parses them; they do not affect compilation.
 CUDA_VERSION, HIP_VERSION = "12.8", "6.4.0"
 
 
 class DescribedDriver(StandInDriver):
-    """Also what host code asks: ``driver.active.utils.get_device_properties(0)``."""
+    """A driver that also has what host code uses: ``driver.active.utils.get_device_properties(0)``."""
 
     def __init__(self, device: Device) -> None:
         super().__init__(device.target)
@@ -39,7 +39,7 @@ class DescribedDriver(StandInDriver):
 
 
 def driver_properties(device: Device) -> dict[str, Any]:
-    """As Triton's drivers name them; clocks and the width of the memory bus are not known."""
+    """Device properties by the names of Triton's drivers; clocks and the memory bus width are unknown."""
     return {
         "max_shared_mem": device.shared_memory_bytes,
         "max_num_regs": device.registers_per_sm,
@@ -50,13 +50,13 @@ def driver_properties(device: Device) -> dict[str, Any]:
 
 
 def capability(arch: str) -> tuple[int, int]:
-    """(9, 0) for sm_90, 90 and gfx90a alike."""
+    """The compute capability: (9, 0) for sm_90, 90 and gfx90a."""
     digits = "".join(one for one in arch.removeprefix("sm_").removeprefix("gfx") if one.isdigit()) or "0"
     return (int(digits[:1]), int(digits[1:2] or 0)) if arch.startswith("gfx") else (int(digits) // 10, int(digits) % 10)
 
 
 def torch_properties(device: Device) -> Any:
-    """As ``torch.cuda.get_device_properties`` names them."""
+    """Device properties by the names of ``torch.cuda.get_device_properties``."""
     major, minor = capability(device.target.arch)
     return SimpleNamespace(
         name=device.name, major=major, minor=minor, multi_processor_count=device.num_sms,
@@ -70,7 +70,7 @@ def torch_properties(device: Device) -> Any:
 
 @contextlib.contextmanager
 def described(device: Device) -> Iterator[None]:
-    """What torch.cuda and Triton's driver say of the GPU; nothing of it opens one."""
+    """A context in which torch.cuda and Triton's driver report the described GPU, without opening one."""
     import torch
     import triton
 
@@ -105,7 +105,7 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def generator_on_cpu(original: Any) -> Any:
-    """A type in place of ``torch.Generator``: of a GPU that is not there, it makes the CPU's."""
+    """A replacement for the type ``torch.Generator`` that creates a CPU generator for the missing GPU."""
 
     class OnCpu(type):
         def __call__(cls, device: Any = "cpu") -> Any:
@@ -118,7 +118,7 @@ def generator_on_cpu(original: Any) -> Any:
 
 
 class StandInEvent:
-    """``torch.cuda.Event`` where nothing runs."""
+    """A replacement for ``torch.cuda.Event`` when nothing runs."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.record = self.wait = self.synchronize = nothing

@@ -1,4 +1,4 @@
-"""What ``core.workload.Workload`` asks of a kind of problem, for kernels that a user's host function launches."""
+"""The implementation of ``core.workload.Workload`` for kernels that a user's host function launches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTED = "triton_autotune"
 
 @dataclass(frozen=True)
 class HostInputs:
-    """Each configuration has its own tensors, which its host function makes, and shares those that are the same."""
+    """The operands: the host function creates tensors for each configuration, and equal ones are shared."""
 
     seed: int
     shared: SharedTensors = field(default_factory=SharedTensors)
@@ -50,7 +50,7 @@ class HostWorkload(KernelWorkload):
         return replace(own, rules=((LISTED, why, is_listed), *own.rules))
 
     def default_config(self, problem: Problem, device: Device) -> PlainConfig | None:
-        """What the host function launches where no parameter is given."""
+        """The configuration that the host function launches without parameters."""
         one = of(problem)
         names = [name for name, _ in one.spec_there.params]
         found = None if one.default is None else tuple(zip(names, one.default, strict=True))
@@ -86,7 +86,8 @@ class HostWorkload(KernelWorkload):
     def launches(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, operands: Any, scratch: Any, num_sms: int
     ) -> list[Launch]:
-        """Nothing of it runs yet: what the function computes from a kernel's results it computes from zeros."""
+        """The recorded launches. No kernel runs while recording, so values that the host function computes from results
+        of kernels are computed from zeros."""
         from gemm_tuner.hosts.host_code import HostCode, modules_of, params_of, with_empty_filled
 
         one = of(problem)
@@ -103,8 +104,8 @@ class HostWorkload(KernelWorkload):
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """The case and the spec's check_cases; where kernels are interpreted these alone, or the case made small. What
-        a ragged case is, the host function knows."""
+        """The case and the spec's check_cases; for the interpreter only check_cases, or else a small case. There is no
+        automatic ragged case, because only the host function knows which values are valid."""
         one = of(problem)
         others = [one.with_case(case) for case in one.spec_there.check_cases]
         if interpreted:
@@ -118,7 +119,7 @@ class HostWorkload(KernelWorkload):
 
 
 def is_listed(columns: Any, problem: Problem, device: Device) -> Any:
-    """A rule: True for the configurations of the kernel's own triton.autotune."""
+    """A rule that keeps the configurations of the kernel's own triton.autotune."""
     one = of(problem)
     names = [name for name, _ in one.spec_there.params]
     rows = zip(*(np.asarray(getattr(columns, name)).tolist() for name in names), strict=True)

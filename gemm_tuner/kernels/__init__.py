@@ -1,4 +1,4 @@
-"""A user's kernels and programs: spec files, their expressions, and how each case is computed.
+"""Users' kernels and programs: spec files, their expressions, and the workload of user kernels.
 
 May import core, system, languages, gemm, space.
 """

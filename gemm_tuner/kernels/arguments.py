@@ -1,4 +1,4 @@
-"""The values of a kernel's arguments, by the expressions of its spec."""
+"""Evaluates the expressions of a spec to the arguments of a kernel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Make = Callable[[Tensor, str, tuple[int, ...]], Any]
 def names_of(
     spec: KernelSpec, values: Mapping[str, Any], params: Mapping[str, Any] | None, num_sms: int
 ) -> dict[str, Any]:
-    """What expressions may take: a case's values, a configuration's parameters (numbers, or columns of many), the
-    device's SMs, derived values and args, of which later ones may use earlier ones.
+    """The values of all names in expressions: the case's values, the configuration's parameters (numbers, or columns of
+    many configurations), device.num_sms, derived values and args. Later args may use earlier ones.
 
-    params: None for what all configurations share; what needs a parameter is then left out.
+    params: None for values that do not depend on a configuration; names that need a parameter are then left out.
     """
     names: dict[str, Any] = {"device.num_sms": num_sms, **values, **(params or {})}
     for key, texts in (("derived", spec.derived), ("args", spec.args)):
@@ -29,7 +29,7 @@ def names_of(
 
 
 def tensors_of(spec: KernelSpec, names: Mapping[str, Any], make: Make) -> dict[str, Any]:
-    """Each tensor by its name: ``make`` of it, its type and its shape."""
+    """The tensors by name, each created by ``make(tensor, dtype, shape)``."""
     found = {}
     for tensor in spec.tensors:
         where = f"tensors, {tensor.name}"
@@ -41,7 +41,7 @@ def tensors_of(spec: KernelSpec, names: Mapping[str, Any], make: Make) -> dict[s
 def launch_of(
     spec: KernelSpec, names: Mapping[str, Any], params: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """(grid, keyword arguments) of one launch."""
+    """Returns (grid, keyword arguments) of one launch."""
     grid = tuple(int(Expression.parse(text, "grid").value(names)) for text in spec.grid)
     given = {**names, **tensors}
     arguments = {name: given[name] for name in spec.kernel.parameters}

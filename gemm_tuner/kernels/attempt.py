@@ -1,4 +1,4 @@
-"""One build or one run of a spec's program, in a process of its own, and what came of it."""
+"""Builds or runs a spec's program once, in a separate process, and evaluates the outcome."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gemm_tuner.system.child_output import ChildOutput, run_child
 from gemm_tuner.system.processes import how_it_ended
 
 REASON_CHARS = 300
-# A shell whose child is ended by a signal exits with 128 and its number.
+# A shell whose child was killed by a signal exits with 128 plus the signal's number.
 SHELL_SIGNAL = 128
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGTRAP)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """status: OK with a reading; else reason says in one line what happened."""
+    """status: OK with a reading; otherwise ``reason`` says in one line what happened."""
 
     status: Status
     reason: str = ""
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def build(spec: ProgramSpec, lines: Lines) -> Outcome | None:
-    """Runs the build line; None when it succeeds."""
+    """Runs the build command; None if it succeeds."""
     environ = {**os.environ, **lines.env}
     if fault := not_there(lines.build, spec.cwd, environ):
         return Outcome(Status.COMPILE_ERROR, f"build: {fault}")
@@ -61,7 +61,7 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines) -> Outcome:
 
 
 def fault_of(spec: ProgramSpec, child: ChildOutput) -> Outcome | None:
-    """Why a run of the program that has ended gives nothing to read; None where it may."""
+    """The failure of a run of the program that has ended; None if its output can be read."""
     if child.timed_out:
         return Outcome(Status.TIMEOUT, f"no end after {spec.timeout_s:g} s")
     if child.exit_status:
@@ -71,9 +71,9 @@ def fault_of(spec: ProgramSpec, child: ChildOutput) -> Outcome | None:
 
 
 def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: str) -> str:
-    """Why the program did not take its parameters, by what ``expect_name`` wants to see; "" when it did."""
+    """Why the program seems to have ignored its parameters (its name lacks ``expect_name``); "" if it has not."""
     expected = filled(spec.expect_name, instance.values)
-    # M=1 does not stand in M=16, M=1.5 or BM=1.
+    # M=1 must not match M=16, M=1.5 or BM=1.
     if not expected or re.search(rf"(?<![\w.]){re.escape(expected)}(?!\w|\.\d)", reading.case or stdout):
         return ""
     seen = f"its case is {reading.case!r}" if reading.case else "its output has none such"
@@ -81,7 +81,7 @@ def other_name(spec: ProgramSpec, instance: Instance, reading: Reading, stdout: 
 
 
 def _ended(child: ChildOutput) -> str:
-    """How a child ended and what it said last, on one line."""
+    """How a child ended and the last line of its output, on one line."""
     how = how_it_ended(child.exit_status)
     if child.exit_status - SHELL_SIGNAL in CRASHES:
         how += f", {signal.Signals(child.exit_status - SHELL_SIGNAL).name} in a shell"

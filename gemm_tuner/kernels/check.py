@@ -1,4 +1,4 @@
-"""Checks the outputs of a user's kernel by its reference or by the user's own check. Needs torch."""
+"""Checks the outputs of a user's kernel against its reference or with the user's own check. Needs torch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ REPEATS = 5
 
 
 class Unstable(Exception):
-    """The same call gave other bits; the text says which call."""
+    """Repeated calls gave different bits; the text says which call."""
 
 
 class BadReference(Exception):
-    """The reference returned something else than the outputs; the text says what."""
+    """The reference did not return values for the outputs; the text says what it returned."""
 
 
 class Trial:
-    """One case of a kernel with its tensors, on which configurations are run one after another."""
+    """One case of a kernel with its tensors, on which configurations are run in sequence."""
 
     def __init__(self, workload: KernelWorkload, problem: KernelProblem, seed: int, device: str) -> None:
         assert problem.spec is not None
@@ -43,8 +43,8 @@ class Trial:
         self.before = {key: value.clone() for key, value in tensors.by_name().items()}
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
-        """The outputs of one configuration, by name, copied. On a GPU the call is repeated: raises Unstable where
-        another one gives other bits, unless the spec allows that."""
+        """Copies of the outputs of one configuration, by name. On a GPU the call is repeated; raises Unstable if the
+        bits differ, unless the spec allows that."""
         launches: list[Launch] = self._workload.launches(
             script, script.CONFIGS[name], self.problem, self._tensors, None, self._num_sms
         )
@@ -65,12 +65,13 @@ class Trial:
         return first
 
     def given(self) -> dict[str, Any]:
-        """What the user's functions may take by name: the case's values, args, and tensors as before the call."""
+        """The values available to the user's functions by name: the case's values, args, and tensors as before the
+        call."""
         names = arguments.names_of(self.spec, self.problem.values, None, self._num_sms)
         return {**names, **{key: value.clone() for key, value in self.before.items()}}
 
     def expected(self) -> dict[str, Any]:
-        """The outputs by the reference. Raises BadReference for another number or shape of them, and for no tensors."""
+        """The outputs of the reference. Raises BadReference for a wrong number, shape or type of outputs."""
         import torch
 
         assert self.spec.reference is not None
@@ -88,11 +89,11 @@ class Trial:
         return dict(zip(shapes, results, strict=True))
 
     def judged(self, function: Function, outputs: Mapping[str, Any]) -> Comparison:
-        """The verdict of the user's own check."""
+        """The result of the user's own check."""
         return judged_by(function, outputs, self.given())
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the outputs, by name."""
+        """The shapes of the outputs, by name."""
         return {one.name: tuple(self.before[one.name].shape) for one in self.spec.tensors if one.output}
 
     def verdict(self, name: str, found: Comparison, how: Verified | None = None) -> Verdict:
@@ -105,7 +106,7 @@ class Trial:
 def check(
     workload: KernelWorkload, script: ModuleType, problem: KernelProblem, name: str, seed: int, device: str
 ) -> Verdict:
-    """Outputs are NaN before the call."""
+    """The verdict on one configuration. Outputs are filled with NaN before the call."""
     trial = workload.trial(problem, seed, device)
     spec = trial.spec
     try:
@@ -120,8 +121,8 @@ def check(
 
 
 def judged_by(function: Function, outputs: Mapping[str, Any], given: Mapping[str, Any]) -> Comparison:
-    """The verdict of the user's own check: it raises or returns False for what is wrong. A parameter that is no name of
-    the spec gets the list of outputs."""
+    """Calls the user's own check, which raises or returns False for wrong outputs. A parameter that is not a name of
+    the spec receives the list of outputs."""
     known = {**given, **outputs}
     try:
         found = loaded(function)(**{name: known.get(name, list(outputs.values())) for name in function.parameters})
@@ -133,7 +134,7 @@ def judged_by(function: Function, outputs: Mapping[str, Any], given: Mapping[str
 
 
 def loaded(function: Function) -> Any:
-    """Runs the definitions that the user's own file has for it."""
+    """The function, from executing the definitions of the user's file that it needs."""
     module = ModuleType(f"reference_{function.name}")
     exec(compile(function.source, f"<{module.__name__}>", "exec"), module.__dict__)  # noqa: S102
     return getattr(module, function.name)

@@ -1,4 +1,4 @@
-"""Specs for ``tune_gemm.py kernel`` out of notes of launches: a kernel's cases, tensors, parameters and grid."""
+"""Makes specs for ``tune_gemm.py kernel`` (cases, tensors, parameters, grid) from recorded launches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ CONSTANT = "grid_"
 
 @dataclass(frozen=True)
 class Collected:
-    """A kernel's spec. launches: that were noted; cases: how many of them are unlike. left_out: a sentence for each
-    note that a spec cannot hold, and what the person has to look at."""
+    """A kernel's spec.
+
+    launches: number of recorded launches. cases: number of different ones.
+    left_out: a sentence for each launch that a spec cannot express, and for everything that the user must complete.
+    """
 
     name: str
     spec: dict[str, Any]
@@ -35,8 +38,8 @@ class Collected:
 
 
 def collected(notes: Iterable[LaunchNote], folder: Path) -> list[Collected]:
-    """A spec for each kernel, in the order of the notes. folder: where the specs will lie, so that they name the
-    kernels' files from there."""
+    """A spec for each kernel, in the order of the notes. folder: where the specs will be written; paths are relative to
+    it."""
     by_kernel: dict[tuple[str, str], list[LaunchNote]] = {}
     for note in notes:
         by_kernel.setdefault((note.file, note.kernel), []).append(note)
@@ -44,8 +47,8 @@ def collected(notes: Iterable[LaunchNote], folder: Path) -> list[Collected]:
 
 
 def _of_kernel(notes: Sequence[LaunchNote], folder: Path) -> Collected:
-    """The newest note of each key, of those with the newest one's parameters: the kernel may have been changed
-    meanwhile."""
+    """The spec of one kernel, from the newest note of each key. Notes whose parameters differ from the newest note are
+    ignored, because the kernel has been changed since."""
     sayable = [_names(note) for note in notes if not note.unsaid]
     current = [note for note in notes if note.unsaid or _names(note) == sayable[-1]]
     newest = {note.chooses: note for note in current}
@@ -71,8 +74,8 @@ def _of_kernel(notes: Sequence[LaunchNote], folder: Path) -> Collected:
 
 
 def _names(note: LaunchNote) -> tuple[frozenset[str], ...]:
-    """A kernel's parameters by what they are: arguments, tensors, and parameters of configurations. Which options of a
-    launch these have is no matter."""
+    """The names of a kernel's parameters by role: arguments, tensors, and parameters of configurations (without launch
+    options)."""
     of_configs = frozenset(itertools.chain.from_iterable(note.configs)) - {*LAUNCH_OPTIONS}
     return frozenset(note.scalars), frozenset(note.tensors), of_configs
 
@@ -105,14 +108,14 @@ def _spec(notes: Sequence[LaunchNote], grid: Sequence[str], folder: Path) -> dic
 
 
 def _case(note: LaunchNote, shapes: Mapping[str, Sequence[str]]) -> dict[str, Scalar]:
-    """Sizes of tensors that no arguments say are no integers, so that a check at a smaller size does not cut them:
-    memory that is larger than needed does no harm."""
+    """The values of a case. Sizes of tensors that do not follow from arguments are stored as floats, so that a check at
+    a smaller size does not reduce them: too large a tensor does no harm."""
     unsaid = {name: one for name, one in note.tensors.items() if not shapes[name]}
     return {**note.case, **{f"{name}_elements": float(one.elements) for name, one in unsaid.items()}}
 
 
 def _shape(notes: Sequence[LaunchNote], name: str) -> tuple[str, ...]:
-    """One or two arguments whose product is the tensor's size in all cases; empty for none."""
+    """One or two arguments whose product is the tensor's size in all cases; empty if there are none."""
     sizes = [note.tensors[name].elements for note in notes]
     arguments = [one for one, value in notes[0].scalars.items() if type(value) is int and value != 1]
     for names in (*itertools.combinations(arguments, 1), *itertools.combinations(arguments, 2)):
@@ -134,8 +137,8 @@ def _stored(note: LaunchNote) -> tuple[str, ...]:
 
 
 def _without_repeats(notes: Sequence[LaunchNote], grid: Sequence[str]) -> tuple[list[str], list[dict[str, Scalar]]]:
-    """The grid, in which what is equal in all cases is a number, and what is an argument has its name; and the others
-    of each case."""
+    """(the grid, the remaining grid constants of each case). Constants that are equal in all cases become numbers, and
+    those that equal an argument in all cases become its name."""
     renamed, left = {}, []
     for place, values in enumerate(zip(*(note.constants for note in notes), strict=True)):
         name = f"{CONSTANT}{place}"
@@ -159,12 +162,12 @@ def _pairs(notes: Sequence[LaunchNote], values: Sequence[int]) -> list[tuple[Lau
 
 
 def _is(scalar: Scalar, value: int) -> bool:
-    """1 is everywhere: an argument that happens to be 1 is not what a grid's 1 means."""
+    """Whether an argument is a grid's constant. 1 is excluded, because it is too common to identify an argument."""
     return type(scalar) is int and scalar == value and value != 1
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:
-    # The longest first: grid_1 stands in grid_10.
+    # Longest names first, because grid_1 is a part of grid_10.
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return text
@@ -181,8 +184,8 @@ def _params(notes: Sequence[LaunchNote]) -> dict[str, list[Scalar]]:
 
 
 def _rule(notes: Sequence[LaunchNote], params: dict[str, list[Scalar]]) -> str:
-    """Keeps the kernel's own configurations of the product of all values; "" where that is all, where one has
-    nothing of what differs, or where it is too long to say."""
+    """A rule that keeps only the kernel's own configurations out of the product of all values; "" if the product has no
+    others, if a configuration lacks a differing parameter, or if the rule would be too long."""
     configs = [dict(items) for items in dict.fromkeys(tuple(one.items()) for note in notes for one in note.configs)]
     if math.prod(map(len, params.values())) == len(configs):
         return ""

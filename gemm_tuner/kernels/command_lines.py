@@ -1,4 +1,4 @@
-"""From a spec and one combination of its parameters to the command lines that build and run it."""
+"""Makes the command lines that build and run one combination of a spec's parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemm_tuner.kernels.program_spec import COMMAND, Instance, ProgramSpec
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import did_you_mean
 
-# In a build line and a command: a path of the build's own, in the run's folder.
+# A placeholder in build lines and commands: a path for the build's output in the run's folder.
 OUT = "out"
 SHELL = ("/bin/sh", "-c")
 MODULAR_PYTHON = "MODULAR_PYTHON"
@@ -26,7 +26,7 @@ MOJO, PYTHON = (".mojo", ".🔥"), (".py",)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """build: empty where nothing is built. out: what {out} stood for. env: what the spec adds."""
+    """Command lines. build: empty if nothing is built. out: value of {out}. env: variables that the spec sets."""
 
     run: tuple[str, ...]
     build: tuple[str, ...]
@@ -35,7 +35,7 @@ class Lines:
 
 
 def placeholders(template: str, known: frozenset[str], where: str) -> tuple[str, ...]:
-    """The names in braces of a template, each of which is known. Raises UserError; {{ and }} are braces."""
+    """The names in braces in a template; {{ and }} are literal braces. Raises UserError for an unknown name."""
     hint = "write {{ and }} for braces that are not of a parameter"
     try:
         fields = list(string.Formatter().parse(template))
@@ -61,7 +61,8 @@ def filled(template: str, values: Mapping[str, object]) -> str:
 
 
 def lines_of(spec: ProgramSpec, instance: Instance, build_folder: Path) -> Lines:
-    """The command lines of an instance. Raises EnvironmentFault when what runs its program is not installed."""
+    """The command lines of a combination. Raises EnvironmentFault if the interpreter of its program is not
+    installed."""
     build: tuple[str, ...] = ()
     out = ""
     values: dict[str, object] = dict(instance.values)
@@ -76,15 +77,16 @@ def lines_of(spec: ProgramSpec, instance: Instance, build_folder: Path) -> Lines
 
 
 def _argv(template: str, values: Mapping[str, object], *, by_shell: bool) -> tuple[str, ...]:
-    """A line's words, parted before values are put in: a blank in a value parts no word, and no shell reads it."""
+    """The arguments of a command line. It is split before values are inserted, so that blanks in values do not split
+    arguments and values are not interpreted by a shell."""
     if by_shell:
         return (*SHELL, filled(template, {name: shlex.quote(str(value)) for name, value in values.items()}))
     return tuple(filled(word, values) for word in shlex.split(template))
 
 
 def _program(spec: ProgramSpec, instance: Instance) -> tuple[str, ...]:
-    """A Mojo program gets its parameters as -D NAME=VALUE, a Python program as --NAME=VALUE; those of run time follow
-    the file as --NAME=VALUE."""
+    """The arguments that run the program. Parameters are passed to Mojo as -D NAME=VALUE and to Python as --NAME=VALUE;
+    run-time parameters follow the file as --NAME=VALUE."""
     at_run_time = {param.name for param in spec.params if param.at_run_time}
     is_python = spec.target.endswith(PYTHON)
     defines: list[str] = []
@@ -103,7 +105,7 @@ def _python(spec: ProgramSpec) -> tuple[str, ...]:
 
 
 def mojo(program: str) -> tuple[str, ...]:
-    """What runs Mojo: what the spec says, or the mojo beside $MODULAR_PYTHON, or that of PATH."""
+    """The mojo command: that of the spec, else the one next to $MODULAR_PYTHON, else from PATH."""
     if program:
         return tuple(shlex.split(program))
     beside = Path(os.environ.get(MODULAR_PYTHON) or "-").with_name("mojo")
@@ -117,7 +119,7 @@ def mojo(program: str) -> tuple[str, ...]:
 
 
 def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> str:
-    """Why a command cannot be started; "" when it can."""
+    """Why a command cannot be started; "" if it can."""
     word = argv[0]
     if "/" not in word:
         return "" if shutil.which(word, path=environ.get("PATH")) else f"no such command: {word}"
@@ -128,7 +130,7 @@ def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> s
 
 
 def words_in(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a command line, those of a shell's line as well as they can be told."""
+    """The words of a command line; for a shell command line an approximation."""
     if argv[:2] != SHELL:
         return argv
     try:

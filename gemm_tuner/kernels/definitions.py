@@ -1,4 +1,5 @@
-"""The part of a Python file that one of its functions needs: tutorials and benchmarks do more than define."""
+"""Extracts the part of a Python file that some of its functions need, because executing a whole tutorial or benchmark
+would do more than define them."""
 
 from __future__ import annotations
 
@@ -10,11 +11,10 @@ from gemm_tuner.core.errors import UserError
 
 
 def definitions(source: str, names: str | Iterable[str], where: str) -> str:
-    """The file with only the statements that the functions ``names`` need, directly or through others; the rest is
-    blank lines, so that line numbers stay. Nothing of it is run here.
+    """The file reduced to the statements that the functions ``names`` need, directly or indirectly. Other lines become
+    blank, so that line numbers stay the same. Nothing is executed here.
 
-    Raises UserError for a file that does not parse, for one that does not define a name at its top level, and for one
-    that defines it twice.
+    Raises UserError for a file that does not parse, and for a name that is not defined exactly once at the top level.
     """
     try:
         body = ast.parse(source).body
@@ -42,8 +42,8 @@ def definitions(source: str, names: str | Iterable[str], where: str) -> str:
 
 
 def _require(name: str, body: list[ast.stmt], binding: dict[str, list[ast.stmt]], where: str) -> None:
-    """Raises UserError unless ``name`` is bound, and defined by one function at most; the branches of ``if`` and
-    ``try`` may each define it."""
+    """Raises UserError unless ``name`` is bound, and by at most one function definition; each branch of ``if`` and
+    ``try`` may define it."""
     if name not in binding:
         functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
         near = difflib.get_close_matches(name, functions, 1)
@@ -60,21 +60,21 @@ def _require(name: str, body: list[ast.stmt], binding: dict[str, list[ast.stmt]]
 
 
 def parameters(source: str, name: str) -> tuple[str, ...]:
-    """The names of a function's parameters, in order, without * and ** ones."""
+    """The names of a function's parameters, in order, without * and ** parameters."""
     (function,) = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
     of = function.args
     return tuple(one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs))
 
 
 def _always(node: ast.stmt) -> bool:
-    """``from __future__`` and star imports: what they bind is not seen."""
+    """Whether a statement is always kept: ``from __future__`` and star imports, whose names are unknown."""
     return isinstance(node, ast.ImportFrom) and (
         node.module == "__future__" or any(alias.name == "*" for alias in node.names)
     )
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement of the top level binds; those of the blocks of ``if`` and ``try`` too."""
+    """The names that a top-level statement binds, including those in the blocks of ``if`` and ``try``."""
     for part in ast.walk(node) if isinstance(node, (ast.If, ast.Try, ast.With)) else [node]:
         if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
             yield part.name
@@ -86,6 +86,6 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 
 def _lines(node: ast.stmt) -> range:
-    """Decorators included."""
+    """The lines of a statement, including decorators."""
     first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
     return range(first, (node.end_lineno or node.lineno) + 1)

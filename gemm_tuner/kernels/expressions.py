@@ -1,4 +1,4 @@
-"""The small language of spec files: arithmetic and comparisons of names, over numbers or over columns of a space."""
+"""The expression language of spec files: arithmetic and comparisons of names, for numbers or columns of a space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BITS = 4096.0  # of a power's result
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raises ValueError where the result would be beyond MOST_BITS: it would take all memory."""
+    """base ** exponent. Raises ValueError if the result would exceed MOST_BITS, because it could use all memory."""
     size = np.max(np.abs(np.asarray(exponent, dtype=float))) * np.log2(
         2 + np.max(np.abs(np.asarray(base, dtype=float)))
     )
@@ -46,14 +46,14 @@ def cdiv(value: Any, by: Any) -> Any:
 
 
 def next_power_of_2(value: Any) -> Any:
-    """The smallest power of two that is not below a positive whole number."""
+    """The smallest power of two not below a positive integer."""
     if isinstance(value, np.ndarray):
         return np.array([next_power_of_2(int(one)) for one in value.ravel()]).reshape(value.shape)
     return 1 << max(0, int(value) - 1).bit_length()
 
 
 def element(value: Any, place: int) -> Any:
-    """An element of a parameter that is a list, or of each in a column of such. Raises ValueError."""
+    """An element of a list parameter, or of each list in a column. Raises ValueError."""
     if isinstance(value, np.ndarray):
         return np.array([element(one, place) for one in value])
     if not isinstance(value, tuple) or not -len(value) <= place < len(value):
@@ -61,7 +61,7 @@ def element(value: Any, place: int) -> Any:
     return value[place]
 
 
-FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {  # with the least and the most arguments
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {  # (function, least and largest number of arguments)
     "min": (lambda *values: reduce(np.minimum, values) if _is_column(values) else min(values), 2, 8),
     "max": (lambda *values: reduce(np.maximum, values) if _is_column(values) else max(values), 2, 8),
     "abs": (abs, 1, 1),
@@ -74,9 +74,9 @@ FORM = f"numbers, words in quotes, names, name[0], + - * / // % **, comparisons,
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that was checked when it was read: ``value`` runs nothing but arithmetic.
+    """A parsed and validated expression; ``value`` only performs arithmetic.
 
-    names: those that it takes, dotted ones such as "device.num_sms" whole.
+    names: the names in it; dotted names such as "device.num_sms" count as one.
     """
 
     text: str
@@ -85,14 +85,14 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Expression:
-        """Raises UserError naming what is not of the language."""
+        """Parses an expression. Raises UserError naming the unsupported part."""
         if len(text) > MAX_CHARACTERS:
             raise UserError(f"is longer than {MAX_CHARACTERS} characters", where=where)
         return cls(text, where, frozenset(_names(_tree(text, where), text, where)))
 
     def value(self, names: Mapping[str, Any]) -> Any:
-        """The value, for numbers, words or numpy columns by name. Raises UserError for a name that is not there, and
-        for what has no value, such as a division by zero."""
+        """The value. names: numbers, words or numpy columns. Raises UserError for an unknown name, and if the value is
+        undefined, such as a division by zero."""
         for name in sorted(self.names - names.keys()):
             hint = did_you_mean(name, names)
             raise UserError(f"{show(self.text)} takes {name}", where=self.where, accepted=", ".join(names), hint=hint)
@@ -114,7 +114,7 @@ def _tree(text: str, where: str) -> ast.expr:
 
 
 def _names(node: ast.expr, text: str, where: str) -> set[str]:
-    """The names in an expression. Raises UserError for a part that is not of the language."""
+    """The names in an expression. Raises UserError for an unsupported part."""
     match node:
         case ast.Constant(value=value) if isinstance(value, (bool, int, float, str)):
             return set()

@@ -1,4 +1,5 @@
-"""What a measured number depends on, as a key: a second start of a run takes what it has under the same keys."""
+"""Keys for stored measurements: hashes over everything a measurement depends on. A resumed run reuses results with
+equal keys."""
 
 from __future__ import annotations
 
@@ -14,25 +15,25 @@ from pathlib import Path
 from gemm_tuner.kernels.command_lines import Lines, filled, words_in
 from gemm_tuner.kernels.program_spec import COMMAND, PROFILE, Instance, ProgramSpec
 
-# Of the environment, beside what the spec sets.
+# Environment variables that are part of the key, in addition to those that the spec sets.
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MODULAR_PYTHON",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CC", "CFLAGS",
 )  # fmt: skip
-# Larger files count by size and time.
+# Larger files are identified by size and modification time.
 MAX_HASHED_BYTES = 64 * 2**20
 OUTPUT_FLAGS = ("-o", "--output")
 
 
 class Identity:
-    """Keys of the instances of one run. A file is read once."""
+    """The keys of the combinations of a run. Each file is read only once."""
 
     def __init__(self, spec: ProgramSpec) -> None:
         self._spec = spec
         self._file = functools.cache(self._file_now)
 
     def key(self, instance: Instance, lines: Lines) -> str:
-        """Command lines, environment, this host, and the content of the files that the lines name."""
+        """The key: a hash over command lines, environment, host, and the content of files on the command lines."""
         spec = self._spec
         words = self._named(lines)
         facts = [
@@ -48,8 +49,8 @@ class Identity:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
     def _named(self, lines: Lines) -> tuple[str, ...]:
-        """The words that may name a file, without what the build writes: what stands behind -o, and the program of a
-        command that was built."""
+        """The words that may be file names, without the files that the build writes: arguments of -o, and the program
+        of a command that was built."""
         build, run = words_in(lines.build), words_in(lines.run)
         written = {lines.out} | {after for word, after in itertools.pairwise(build) if word in OUTPUT_FLAGS}
         if build and self._spec.kind == COMMAND:
@@ -57,7 +58,7 @@ class Identity:
         return tuple(word for word in (*build, *run) if word not in written)
 
     def _file_now(self, word: str) -> str:
-        """The content of a file in the spec's folders; a program of PATH by its size and time; "" for no file."""
+        """A hash of a file in the spec's folders; size and time of a program on PATH; "" if it is not a file."""
         path = self._spec.cwd / word
         try:
             if path.is_file() and path.stat().st_size > MAX_HASHED_BYTES:

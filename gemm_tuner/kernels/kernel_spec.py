@@ -1,11 +1,11 @@
-"""The spec of a user's kernel, as records; ``kernel_spec_file`` reads it."""
+"""The records of a user kernel's spec; ``kernel_spec_file`` reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# Keyword arguments of a Triton launch that are no parameters of the kernel.
+# Keyword arguments of a Triton launch that are not parameters of the kernel.
 LAUNCH_OPTIONS = (
     *("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
     "enable_fp_fusion",
@@ -17,8 +17,8 @@ Case = tuple[tuple[str, Scalar], ...]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """name: of the kernel's parameter. dtype: a key of DTYPES, or the name of a case's value that is one. init: the
-    distribution of its values. output: filled with NaN before each check and compared with the reference."""
+    """name: of the kernel's parameter. dtype: a key of DTYPES, or the name of a case value that is one. init: the
+    distribution of its values. output: it is filled with NaN before each check, and compared with the reference."""
 
     name: str
     shape: tuple[str, ...]
@@ -29,7 +29,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """source: the definitions that it needs, as text. parameters: their names."""
+    """A user's function. source: the definitions that it needs, as text. parameters: their names."""
 
     name: str
     source: str
@@ -38,12 +38,13 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How results are judged.
+    """How results are compared.
 
-    rtol, atol: of an element, relative and absolute; None for those of its type. rms: the largest relative RMS of the
-    error of an output; None for what its type allows, or rtol where that is more.
-    max_mismatched_ratio: the share of elements that may be beyond rtol and atol. skip_check: results are not compared.
-    nondeterministic: equal calls may give other bits.
+    rtol, atol:           relative and absolute tolerance of an element; None for those of its type.
+    rms:                  largest relative RMS error of an output; None for that of its type, or rtol if larger.
+    max_mismatched_ratio: share of elements that may exceed the tolerance.
+    skip_check:           results are not compared.
+    nondeterministic:     repeated calls may give different bits.
     """
 
     rtol: float | None = None
@@ -56,16 +57,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """All texts of expressions are as the user wrote them.
+    """The spec of a user's kernel; expressions are kept as the user's texts.
 
-    key: expressions whose values say which cases share a configuration; empty for all values of a case. buckets: upper
-    limits by name, for the key bucket(M); None is no limit.
-    derived: values that follow from configuration, case and device: shown in results, usable as args are.
-    reset, restore: tensors that are zero, or have their first values again, before each call.
-    language: that the kernel is written in. In "cute", CuTe DSL, ``kernel`` makes what is compiled: its parameters are
-    compile-time values, a launch gets the tensors and then the args, and its host code has the grid.
-    reference: computes the outputs; manual_check: judges them in its place. Without either, configurations are compared
-    with each other.
+    key:            expressions; cases with equal values share a configuration. Empty: all values of a case.
+    buckets:        upper limits by name, for the key bucket(M); None is no limit.
+    derived:        values computed from configuration, case and device; shown in results and usable in expressions.
+    reset, restore: tensors that are zeroed, or restored to their initial values, before each call.
+    language:       language of the kernel. In "cute" (CuTe DSL), ``kernel`` creates what is compiled: its parameters
+                    are compile-time values, a launch gets the tensors and then the args, and its host code sets the
+                    grid.
+    reference:      computes the outputs. manual_check: checks the outputs instead of a reference. Without either,
+                    configurations are compared with each other.
     """
 
     name: str

@@ -1,22 +1,22 @@
-"""Reads the spec of a user's kernel: what its arguments are, which configurations to try, and what is right.
+"""Reads the spec file of a user's kernel: its arguments, the configurations to try, and how to check results.
 
-language:  cute for CuTe DSL: kernel is then a function of params and of values of cases that makes what is compiled;
+language:  cute for CuTe DSL: kernel is then a function of params and case values that returns what is compiled;
            a launch gets the tensors and then the args, and there is no grid (examples/kernels/cute_quack.yaml)
 cases:     {rows: [1, 4096], cols: [1000, 8192], dtype: fp16}     products, or a list of such mappings
 tensors:   {x: {shape: [rows, cols], dtype: dtype}, out: {shape: [rows, cols], dtype: dtype, output: true}}
 args:      {stride: cols, BLOCK: next_power_of_2(cols)}           expressions; later ones may use earlier ones
 params:    {ROWS: [1, 2, 4], num_warps: [2, 4, 8], TILE: [[64, 64], [128, 64]]}      TILE[0] is the first of a list
-derived:   {blocks: cdiv(rows, ROWS)}                 as args, and shown in the results
+derived:   {blocks: cdiv(rows, ROWS)}                 like args, and shown in the results
 grid:      ["cdiv(rows, ROWS)"]
 rules:     [ROWS <= rows, {keep: BLOCK / num_warps <= 2048, why: registers}]
 reference: softmax.py:reference          takes tensors and values by name, and dtype: the precision to compute in
-manual_check: softmax.py:judge           in place of a reference: raises, or returns False, for outputs that are wrong
+manual_check: softmax.py:judge           instead of a reference: raises, or returns False, for wrong outputs
 check:     {rtol: 1.0e-2, atol: 1.0e-2, rms: 1.0e-2, max_mismatched_ratio: 0.01, nondeterministic: true}
 check_cases: {rows: 3, cols: 37, dtype: fp16}
-reset, restore: [out]                    tensors that are zero, or as at first, before each call; not in its time
-key:       ["pow2(rows)", dtype]                       cases of one key share a configuration where they are exported
+reset, restore: [out]                    tensors that are zeroed, or restored, before each call, outside of its time
+key:       ["pow2(rows)", dtype]                       cases with the same key share a configuration in exports
            ["bucket(rows)"] with buckets: {small: 256, medium: 2048, large: inf}
-flops, bytes: expressions, for the roofline and to rank where nothing is timed
+flops, bytes: expressions, for the roofline and for ranking if nothing is timed
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_CASES = 10_000
 
 
 def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
-    """A spec file and its cases. target: FILE.py:NAME in place of the key ``kernel``.
+    """Reads a spec file and its cases. target: FILE.py:NAME, overriding the key ``kernel``.
 
     Raises UserError naming the file and the key.
     """
@@ -86,7 +86,7 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
 
 
 def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
-    """The fields of a KernelSpec that say which configurations are tried, what is right and what is fast."""
+    """The fields of a KernelSpec about configurations to try, checks and performance."""
     if "reference" in row and "manual_check" in row:
         raise UserError("has a reference and a manual_check", where=where, accepted="one of them")
     return {
@@ -102,7 +102,7 @@ def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any
 
 
 def function(text: Any, folder: Path, where: str) -> Function:
-    """FILE.py:NAME, the file relative to ``folder``. Raises UserError."""
+    """The function of a text FILE.py:NAME, with the file relative to ``folder``. Raises UserError."""
     file, colon, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not colon or not WORD.fullmatch(name):
         raise UserError(f"is {show(text)}", where=where, accepted="FILE.py:NAME")
@@ -137,7 +137,7 @@ def _tensors(value: Any, where: str) -> Iterator[Tensor]:
 
 
 def _text(value: Any, where: str) -> str:
-    """An expression's text, which parses."""
+    """The text of an expression, after validation."""
     if type(value) not in (int, float, str):
         raise UserError(f"is {show(value)}", where=where, accepted="a number or an expression such as cdiv(rows, ROWS)")
     return Expression.parse(str(value), where).text
@@ -150,7 +150,7 @@ def _texts(value: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def params(value: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """The values are checked as axes of a space."""
+    """The parameters; their values are validated like axes of a space."""
     if not isinstance(value, dict) or not value:
         raise UserError("No configurations to tune", where=where, accepted="lists by name: {num_warps: [2, 4, 8]}")
     rows = {name: one if isinstance(one, list) else [one] for name, one in value.items()}
@@ -175,7 +175,7 @@ def _names(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _rules(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """(expression, reason) of each."""
+    """(expression, reason) of each rule."""
     for number, row in enumerate(value if isinstance(value, list) else [value], 1):
         at = f"{where}, rule {number}"
         if isinstance(row, dict):
@@ -203,7 +203,7 @@ def cases_of(value: Any, where: str) -> tuple[Case, ...]:
 
 
 def keys_of(row: Mapping[str, Any], cases: tuple[Case, ...], where: str) -> Mapping[str, Any]:
-    """``key`` and ``buckets``, which every case has a value of."""
+    """``key`` and ``buckets``, after checking that every case has a value for them."""
     buckets = parse_buckets(row["buckets"], f"{where}, buckets") if "buckets" in row else ()
     if "key" not in row and not buckets:
         return {}

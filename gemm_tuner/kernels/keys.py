@@ -1,4 +1,4 @@
-"""The key under which a case's configuration is found: exact values, powers of two, or named buckets."""
+"""The key that selects a case's configuration: exact values, powers of two, or named buckets."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Buckets = tuple[tuple[str, float | None], ...]
 
 
 def key_of(spec: KernelSpec, case: Case) -> Key:
-    """The values of the spec's ``key``; those of the case where it has none."""
+    """The values of the spec's ``key``; without a key, those of the case."""
     values = dict(case)
     return tuple(_part(spec, text, values) for text in spec.key) if spec.key else tuple(values.values())
 
 
 def text_of(key: Key) -> str:
-    """A key as one word of a JSON file: ``small``, ``1024_fp16``."""
+    """A key as one word for a JSON file: ``small``, ``1024_fp16``."""
     return "_".join(map(str, key)) or "default"
 
 
 def bucket_of(buckets: Buckets, value: float) -> str:
-    """The first whose limit is not below the value. Raises ValueError beyond the last."""
+    """The first bucket whose limit is not below the value. Raises ValueError beyond the last one."""
     for name, limit in buckets:
         if limit is None or value <= limit:
             return name
@@ -37,7 +37,7 @@ def bucket_of(buckets: Buckets, value: float) -> str:
 
 
 def parse_key(value: Any, buckets: Buckets, names: set[str], where: str) -> tuple[str, ...]:
-    """The texts of ``key``. Raises UserError for what is no expression over a case's values."""
+    """The expressions of ``key``. Raises UserError for one that is not an expression of case values."""
     texts = tuple(str(one) for one in (value if isinstance(value, list) else [value]))
     for text in texts:
         of = BUCKET.fullmatch(text.strip())
@@ -54,7 +54,7 @@ def parse_key(value: Any, buckets: Buckets, names: set[str], where: str) -> tupl
 
 
 def parse_buckets(value: Any, where: str) -> Buckets:
-    """Upper limits by name, ascending; ``inf`` is none. Raises UserError."""
+    """Upper limits by name, ascending; ``inf`` means no limit. Raises UserError."""
     accepted = "upper limits by name, ascending: {small: 256, medium: 2048, large: inf}"
     if not isinstance(value, dict) or not value:
         raise UserError(f"is {show(value)}", where=where, accepted=accepted)
@@ -64,7 +64,7 @@ def parse_buckets(value: Any, where: str) -> Buckets:
         if not isinstance(name, str) or type(upper) not in (int, float) or not upper > before:
             raise UserError(f"{show(name)} is {show(limit)}", where=where, accepted=accepted)
         before = upper
-    # JSON knows no infinity.
+    # JSON has no infinity.
     return tuple((name, None if limit in ("inf", math.inf) else float(limit)) for name, limit in value.items())
 
 

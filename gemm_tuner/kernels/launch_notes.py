@@ -1,4 +1,4 @@
-"""Notes of launches whose configuration was not tuned: lines of JSON, appended by many processes."""
+"""Records of launches whose configuration was not tuned: JSON lines in a file that many processes append to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FILE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor as a kernel sees it. dtype: a key of DTYPES. elements: from its pointer to its last element."""
+    """A tensor argument. dtype: a key of DTYPES. elements: number of elements from its pointer to its last element."""
 
     dtype: str
     elements: int
@@ -27,15 +27,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class LaunchNote:
-    """A launch of a kernel under an autotuner.
+    """One launch of a kernel under an autotuner.
 
-    file:      of the kernel.
-    key:       names of arguments that choose a configuration; the types of tensors do, too.
-    scalars:   arguments that are no tensors and no parameters of configurations.
-    grid:      expressions of parameters and of grid_0, grid_1 ..., whose values are in ``constants``; empty where the
-               grid cannot be expressed.
-    configs:   the autotuner's own.
-    unsaid:    arguments that a spec cannot hold, each with what it is.
+    file:      source file of the kernel.
+    key:       names of arguments that select a configuration, in addition to the types of tensors.
+    scalars:   arguments that are neither tensors nor parameters of configurations.
+    grid:      expressions of parameters and of grid_0, grid_1 ..., whose values are in ``constants``; empty if the grid
+               cannot be expressed.
+    configs:   the autotuner's configurations.
+    unsaid:    arguments that a spec cannot express, each with its type.
     """
 
     kernel: str
@@ -51,34 +51,34 @@ class LaunchNote:
 
     @property
     def case(self) -> dict[str, Scalar]:
-        """What tells launches of the kernel apart."""
+        """The values that distinguish launches of the kernel."""
         return {**self.scalars, **{f"{name}_dtype": one.dtype for name, one in self.tensors.items()}}
 
     @property
     def chooses(self) -> tuple[tuple[str, Scalar], ...]:
-        """Equal for launches that share a configuration."""
+        """The autotuner's key values; equal for launches that share a configuration."""
         return chosen_by(self.case, self.key)
 
 
 def chosen_by(case: dict[str, Scalar], key: list[str]) -> tuple[tuple[str, Scalar], ...]:
-    """Of a launch: the key's values, and the types of tensors."""
+    """The key of a launch: the values of the key's arguments, and the types of tensors."""
     return tuple((name, value) for name, value in sorted(case.items()) if name in key or name.endswith("_dtype"))
 
 
 def append(path: Path, note: LaunchNote) -> None:
-    """Adds a line; lines of processes that do so at once do not mix. Raises OSError."""
+    """Appends a line with a single write, so that lines of concurrent processes do not mix. Raises OSError."""
     line = json.dumps(asdict(note)).encode() + b"\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         written = file.write(line)
-        if written != len(line):  # the disk is full: no half line stays
+        if written != len(line):  # the disk is full; remove the partial line
             os.ftruncate(file.fileno(), file.tell() - (written or 0))
             raise OSError("no space left")
 
 
 def read(path: Path) -> Iterator[LaunchNote]:
-    """The notes of a file. Raises UserError naming the line that is none."""
+    """The notes of a file. Raises UserError naming an invalid line."""
     for number, line in enumerate(read_text(path, "notes", "JSON lines", MAX_FILE_BYTES).splitlines(), 1):
         where = f"{printable(path)}, line {number}"
         if not line.strip():

@@ -1,4 +1,4 @@
-"""The metric of one run of a program, out of what it printed."""
+"""Extracts the metric of one program run from its output."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ LAST_CHARS = 300
 
 
 class NoMetric(Exception):
-    """The output holds no metric that can be ranked; the text says why."""
+    """The output contains no usable metric; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """value: in ms for a time, else in the metric's unit. case: as the program names it; "" where it does not.
+    """The metric of a run. value: in ms for a time, else in the metric's unit. case: the program's name for the case;
+    "" if it prints none.
 
     further: the other columns that it printed.
     """
@@ -37,7 +38,7 @@ class Reading:
 
 
 def read(metric: Metric, stdout: str, stderr: str = "") -> Reading:
-    """The one reading of a run. Raises NoMetric for none, for several, and for what is no finite number."""
+    """The metric of a run. Raises NoMetric for none, for several, and for a value that is not a finite number."""
     if metric.kind == REGEX:
         return Reading(_number(_matched(metric.pattern, stdout, stderr), metric, metric.unit))
     if metric.kind == JSON:
@@ -63,7 +64,7 @@ def _matched(pattern: str, stdout: str, stderr: str) -> str:
 
 
 def _from_json(metric: Metric, stdout: str) -> Reading:
-    """The number at a dotted path of the document, or of the last line that is one."""
+    """The number at a dotted path in the JSON document, or in the last line that is a JSON document."""
     document = _document(stdout)
     value: Any = document
     for key in metric.pattern.split("."):
@@ -90,7 +91,7 @@ def _document(stdout: str) -> Any:
 
 
 def _tables(stdout: str, metric: Metric) -> list[dict[str, str]]:
-    """The rows below the first heading that has the metric, in a table of bars or of commas."""
+    """The rows below the first heading that contains the metric, in a table with bars or commas."""
     heading: list[str] = []
     rows: list[dict[str, str]] = []
     for line in stdout.splitlines():
@@ -143,6 +144,6 @@ def _number(text: str, metric: Metric, unit: str) -> float:
 
 
 def _instead(text: str) -> str:
-    """What the program printed at last, for a message."""
+    """The end of the program's output, for a message."""
     words = " ".join(text.split())
     return f", but: {words[-LAST_CHARS:]}" if words else "; it prints nothing"

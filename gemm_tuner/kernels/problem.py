@@ -1,4 +1,4 @@
-"""One case of a user's kernel, as a problem of the tuner."""
+"""A case of a user's kernel as a problem of the tuner."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
 
 UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
 SHA_DIGITS = 12
-NOT_TUNED = ("key", "buckets", "language")  # a kind of problem has one language
+NOT_TUNED = ("key", "buckets", "language")  # not part of ``sha``; each kind of problem has one language
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProblem:
-    """sha: over the spec, without what no configuration depends on. spec: None where a results row was read, which
-    names it only; equal problems need not both have it. num_sms: of the device that it is compiled for."""
+    """One case of a user's kernel.
+
+    sha:     over the spec, without fields that configurations do not depend on.
+    spec:    None for a problem from a results row, which only has the sha; not part of equality.
+    num_sms: of the device that it is compiled for.
+    """
 
     kind: ClassVar[str] = "kernels"
     rate_key: ClassVar[str] = ""
@@ -70,7 +74,7 @@ class KernelProblem:
         return replace(self, case=case)
 
     def row(self) -> dict[str, Any]:
-        """What a results row says of it: no text of the kernel."""
+        """The keys of a results row, without the kernel's text."""
         return {"kind": self.kind, "kernel": self.name, "spec": self.sha, "case": self.values}
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +82,7 @@ class KernelProblem:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> KernelProblem:
-        """What ``to_dict`` or ``row`` gave, without ``kind``. Raises ValueError for what no such problem is."""
+        """The inverse of ``to_dict`` and ``row``, without ``kind``. Raises ValueError for an invalid row."""
         try:
             found = msgspec.convert(row, _Row)
             spec = msgspec.convert(tuples(found.text), KernelSpec) if found.text is not None else None
@@ -96,7 +100,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def tuples(value: Any) -> Any:
-    """Lists of JSON as the tuples that they were."""
+    """Converts lists from JSON back to tuples."""
     if isinstance(value, (list, tuple)):
         return tuple(tuples(one) for one in value)
     return {key: tuples(one) for key, one in value.items()} if isinstance(value, dict) else value

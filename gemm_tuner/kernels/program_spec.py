@@ -1,4 +1,4 @@
-"""A spec: a program or command with parameters, how it is built and run, and where its metric stands."""
+"""The records of a program spec: a program or command with parameters, how to build and run it, and its metric."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.system.documents import show
 
 Value = bool | int | float | str
-# Of metric units that are a time: milliseconds in one.
+# The units of times, in milliseconds.
 MS_IN = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 TABLE, REGEX, JSON, CSV_COLUMN, PROFILE = "table", "regex", "json", "csv_column", "profile"
 LOWER, HIGHER = "lower", "higher"
@@ -23,7 +23,7 @@ FILE, COMMAND = "file", "command"
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """at_run_time: its name begins with '$' in the spec: another value needs no build of its own."""
+    """at_run_time: a run-time parameter (its name begins with '$' in the spec), so that all values share one build."""
 
     name: str
     values: tuple[Value, ...]
@@ -32,13 +32,14 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A combination for which ``keep`` is false is cut. why: the user's reason."""
+    """Rejects combinations for which ``keep`` is false. why: the user's reason."""
 
     keep: Expression
     why: str = ""
 
     def keeps(self, values: Mapping[str, Value]) -> bool:
-        """Raises UserError where the expression has no value, such as a division by 0: that is an error, not a pass."""
+        """Whether the rule keeps these values. Raises UserError if the expression is undefined, such as a division by
+        0."""
         try:
             return bool(self.keep.value(values))
         except UserError as error:
@@ -51,10 +52,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """kind: TABLE, what Modular's Bench prints, or where else the number stands, which ``pattern`` says; PROFILE, the
-    times of kernels under a profiler, whose names ``pattern`` matches.
+    """How to get the metric.
 
-    unit: of the number that the program prints; times are shown in ms.
+    kind:    TABLE: a table as Modular's Bench prints it. REGEX, JSON, CSV_COLUMN: ``pattern`` says where the number is.
+             PROFILE: the times of the GPU kernels whose names match ``pattern``.
+    unit:    of the number that the program prints; times are shown in ms.
     """
 
     kind: str = TABLE
@@ -76,7 +78,7 @@ class Metric:
         return "ms" if self.is_time else self.unit
 
     def order(self, value: float) -> float:
-        """A number that is smaller for what is better."""
+        """A sort key that is smaller for a better value."""
         return value if self.better == LOWER else -value
 
 
@@ -84,11 +86,12 @@ class Metric:
 class ProgramSpec:
     """A spec file.
 
-    path:    the file. document: what it holds, for the best spec that is written.
-    target:  the program of ``file:``, as written, or the line of ``command:``; ``kind`` says which.
-    program: of ``file:``, what runs it: the keys mojo and python; empty for the default.
-    profiler: of PROFILE; "auto" for one that is installed.
-    cwd:     where builds and programs run. best: of a best spec that was written, the number in the unit shown.
+    path:     the file. document: its content, used to write the best combination as a spec.
+    target:   the program of ``file:`` or the line of ``command:``; ``kind`` says which.
+    program:  for ``file:``, the interpreter (keys mojo and python); "" for the default.
+    profiler: for PROFILE; "auto" for any installed one.
+    cwd:      working folder of builds and programs.
+    best:     the metric's value, in a spec that was written as the best combination.
     """
 
     path: Path
@@ -113,13 +116,14 @@ class ProgramSpec:
 
     @property
     def count(self) -> int:
-        """Combinations, with those that rules cut."""
+        """Number of combinations, including those that rules reject."""
         return math.prod(len(param.values) for param in self.params)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One combination of a spec's parameters. mesh_idx: its place in the product of all, from 0. cut: by which rule."""
+    """One combination of a spec's parameters. mesh_idx: index in the product of all values, from 0. cut: the rule that
+    rejects it; None if it is kept."""
 
     mesh_idx: int
     name: str
@@ -128,7 +132,7 @@ class Instance:
 
 
 def instances(spec: ProgramSpec) -> Iterator[Instance]:
-    """All combinations, the last parameter changing fastest. Raises UserError for a rule that has no value."""
+    """All combinations; the last parameter varies fastest. Raises UserError for a rule that cannot be evaluated."""
     names = [param.name for param in spec.params]
     for mesh_idx, chosen in enumerate(itertools.product(*(param.values for param in spec.params))):
         values = dict(zip(names, chosen, strict=True))

@@ -1,4 +1,4 @@
-"""Reads spec files: YAML within bounds; a fault names the file, its place, what is accepted."""
+"""Reads the spec files of programs. Errors name the file, the key and the accepted values."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ NAME = re.compile(r"\$?[A-Za-z_][A-Za-z_0-9]{0,99}")
 
 
 def read_spec(path: Path) -> ProgramSpec:
-    """The spec of a file. Raises UserError."""
+    """Reads a spec file. Raises UserError."""
     return spec_of(load_yaml(path, "spec file"), path)
 
 
 def spec_of(document: object, path: Path) -> ProgramSpec:
-    """The spec that a document says. path: its file, for messages, and for paths in it. Raises UserError."""
+    """The spec of a document. path: its file, for messages and relative paths. Raises UserError."""
     where = printable(path)
     if not isinstance(document, dict):
         accepted = f"a mapping with name, params and one of {FILE} and {COMMAND}"
@@ -108,7 +108,7 @@ def _target(document: Mapping[str, Any], where: str) -> tuple[str, str]:
 
 
 def _program(document: Mapping[str, Any], kind: str, target: str, where: str) -> str:
-    """What runs the program, of the key that fits it."""
+    """The interpreter of the program, from the key for its kind of file."""
     own = "python" if target.endswith(command_lines.PYTHON) else "mojo"
     for key in ("mojo", "python"):
         if key in document and (kind == COMMAND or key != own):
@@ -196,7 +196,7 @@ def _metric(value: object, where: str) -> Metric:
 
 
 def _profile(document: Mapping[str, Any], where: str) -> Metric:
-    """The kernels that count under a profiler, times in ms."""
+    """The metric for the key ``profile``: times of matching kernels, ms."""
     if "metric" in document:
         raise UserError("has a metric and a profile", where=where, accepted="one of them")
     value, place = document[PROFILE], f"{where}, {PROFILE}"
@@ -225,7 +225,7 @@ def _env(value: object, names: frozenset[str], where: str) -> dict[str, str]:
 
 
 def _best(value: object, where: str) -> float | None:
-    """The number of a best spec that was written; its other fields are for people."""
+    """The metric in the key ``best`` of a written spec; its other fields are informational."""
     if value is None:
         return None
     met = value.get("met") if isinstance(value, dict) else None
@@ -242,7 +242,7 @@ def _folder(document: Mapping[str, Any], path: Path, where: str) -> Path:
 
 
 def _check_templates(spec: ProgramSpec, names: frozenset[str], where: str) -> None:
-    """Placeholders are known, quotes are closed, the program of file: is there."""
+    """Checks that placeholders are known, quotes are closed, and the program exists."""
     own = names | {command_lines.OUT} if spec.build else names
     if spec.kind == COMMAND:
         command_lines.placeholders(spec.target, own, f"{where}, command")

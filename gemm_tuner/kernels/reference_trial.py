@@ -1,5 +1,5 @@
-"""Tries a reference at a small case before anything is compiled, in a process of its own, which needs torch: one that
-returns another shape is found in seconds, and not when all configurations have been timed."""
+"""Tries a reference with a small case in a separate process (which needs torch) before anything is compiled, so that a
+reference with a wrong shape is found in seconds and not after all configurations were timed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_FAULT = 3
 
 
 def fault(problem: KernelProblem) -> str:
-    """What the reference returned in place of the outputs; "" for none, and where that cannot be told on this CPU."""
+    """What is wrong with the reference's result; "" for nothing, or if it cannot be tested on this CPU."""
     if problem.spec is None or problem.spec.reference is None:
         return ""
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_reference_") as folder:

@@ -1,5 +1,5 @@
-"""What is wrong with a kernel's spec as a whole: names that fit nothing, parameters without a value, expressions that
-have none. Raises before anything is compiled."""
+"""Validates a kernel's spec as a whole before anything is compiled: unknown names, parameters without a value, and
+expressions that cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_DEVICE, RULES = ("device.num_sms",), "rules"
 
 
 def require_whole(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
-    """Raises UserError naming the file and the key."""
+    """Validates the spec. Raises UserError naming the file and the key."""
     of_case = set.intersection(*({name for name, _ in case} for case in cases))
     _require_values(spec, of_case, where)
     _require_parameters(spec, where)
@@ -27,7 +27,7 @@ def require_whole(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None
 
 
 def _require_values(spec: KernelSpec, of_case: set[str], where: str) -> None:
-    """Every parameter of the kernel gets one."""
+    """Checks that every parameter of the kernel has a value."""
     given = {*of_case, *(one.name for one in spec.tensors), *names_of(spec.derived, spec.args, spec.params)}
     for name in spec.kernel.parameters:
         if name not in given:
@@ -36,11 +36,11 @@ def _require_values(spec: KernelSpec, of_case: set[str], where: str) -> None:
 
 
 def _require_parameters(spec: KernelSpec, where: str) -> None:
-    """Every name is a parameter, an option of a launch, or used by an expression."""
+    """Checks that every name is a parameter, a launch option, or used by an expression."""
     known = (*spec.kernel.parameters, *LAUNCH_OPTIONS)
     texts = [text for key, text in _expressions(spec) if key != RULES]
     used = {name for text in texts for name in Expression.parse(text, where).names}
-    # In CuTe DSL tensors and args are a launch's, and the function that makes the kernel does not get them.
+    # In CuTe DSL tensors and args belong to the launch; the function that creates the kernel does not get them.
     of_launch, args = (spec.tensors, spec.args) if spec.language == "triton" else ((), ())
     idle = [name for name in names_of(args, spec.params) if name not in used]
     for name in [*(one.name for one in of_launch), *idle]:
@@ -67,7 +67,7 @@ def _require_tensors(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> N
 
 
 def _require_names(spec: KernelSpec, of_case: set[str], where: str) -> None:
-    """Every name in an expression is known."""
+    """Checks that every name in an expression is known."""
     known = {*of_case, *OF_DEVICE, *names_of(spec.derived, spec.args, spec.params)}
     of_problem = [(key, text) for key, text in (("flops", spec.flops), ("bytes", spec.bytes)) if text]
     for key, text in (*_expressions(spec), *of_problem):
@@ -79,7 +79,8 @@ def _require_names(spec: KernelSpec, of_case: set[str], where: str) -> None:
 
 
 def _require_launches(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
-    """Every case gives a launch with the first configuration; what depends on others shows in these."""
+    """Checks that every case can be launched with the first configuration; faults that depend on other configurations
+    are found when these run."""
     params = {name: values[0] for name, values in spec.params}
     for case in cases[:1]:
         try:

@@ -1,4 +1,4 @@
-"""Which parameters of a Triton kernel it stores through, by its source."""
+"""Finds the output parameters of a Triton kernel from its source."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TRITON = ("tl", "language", "triton.language")
 
 
 def stored_parameters(source: str, name: str) -> tuple[str, ...]:
-    """Parameters that pointers of the kernel's stores and atomic operations are made of, in their order: tensors among
-    them are outputs. Stores in functions that it calls are not seen. Empty for a source without the function."""
+    """The parameters in pointers of the kernel's stores and atomic operations, in order; the tensors among them are
+    outputs. Stores in called functions are not found. Empty if the source does not define the function."""
     functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef) and one.name == name]
     if not functions:
         return ()
@@ -41,7 +41,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _stored_through(node: ast.AST) -> set[str]:
-    """Names in the pointer of a store: its first argument, or the descriptor that it is a method of."""
+    """The names in the pointer of a store: its first argument, or the descriptor whose method it is."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in STORES:
         return set()
     owner = node.func.value
@@ -51,7 +51,7 @@ def _stored_through(node: ast.AST) -> set[str]:
 
 
 def _pointer_names(node: ast.expr) -> set[str]:
-    """Names in an expression, without those that only say where values are loaded from."""
+    """The names in an expression, without those in pointers of loads."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
         return set()
     own = {node.id} if isinstance(node, ast.Name) else set()

@@ -1,4 +1,4 @@
-"""A kernel taken from the text of a server's source, which is never imported: its function, with the constants and
+"""Extracts a kernel from the text of a server's source, without importing it: its function, with the constants and
 @triton.jit functions of the same file that it uses."""
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 
-NAME = "NAME"  # a constant that the kernel gets beside its own, for its symbol
-GIVEN = ("tl", "triton")  # names that the script has
+NAME = "NAME"  # an additional constant parameter of the kernel, for its symbol
+GIVEN = ("tl", "triton")  # names that every script defines
 
 
 @dataclass(frozen=True, slots=True)
 class TakenKernel:
-    """file: the name of its file. function: its name. helpers: source of what it uses. text: source of its function,
-    from ``def`` on, with NAME as first argument. arguments: its own, in order; optional: those with a default. sha: 12
-    hex digits over the taken source as it is in the file."""
+    """An extracted kernel.
+
+    file:      name of the source file. function: its name.
+    helpers:   source of the constants and functions that it uses.
+    text:      source of the function from ``def`` on, with NAME as an additional first argument.
+    arguments: its original arguments, in order. optional: those with a default.
+    sha:       12 hex digits over the extracted source as in the file.
+    """
 
     file: str
     function: str
@@ -36,18 +41,18 @@ class TakenKernel:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> TakenKernel:
-        """What ``dataclasses.asdict`` gave, also after JSON."""
+        """The inverse of ``dataclasses.asdict``, also after conversion to JSON."""
         fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
         return cls(**fields)
 
     @property
     def label(self) -> str:
-        """As people read it."""
+        """The kernel's name for display."""
         return f"{self.file} sha256:{self.sha}"
 
 
 def parsed(source: str, file: Path) -> ast.Module:
-    """Raises UserError for what is no Python source."""
+    """Parses a source. Raises UserError if it is not valid Python."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -55,7 +60,7 @@ def parsed(source: str, file: Path) -> ast.Module:
 
 
 def taken(source: str, module: ast.Module, kernel: ast.FunctionDef, file: Path, hint: str) -> TakenKernel:
-    """Raises UserError for a kernel that uses what cannot be taken with it."""
+    """Extracts a kernel. Raises UserError if it uses names that cannot be extracted with it."""
     if not is_jit(kernel, with_options=False):
         what = f"{kernel.name} is decorated in another way"
         raise UserError(what, where=printable(file), accepted="@triton.jit and nothing else")
@@ -69,7 +74,7 @@ def taken(source: str, module: ast.Module, kernel: ast.FunctionDef, file: Path, 
 
 
 def functions_of(module: ast.Module) -> dict[str, ast.FunctionDef]:
-    """The functions of a module by name; of several of one name the last, as when it is run."""
+    """The functions of a module by name; of several with the same name the last one, as in execution."""
     return {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -116,7 +121,7 @@ def free_names(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def constants_of(module: ast.Module) -> dict[str, ast.Assign | ast.AnnAssign]:
-    """The assignments of a module of a literal, or of a tl.constexpr of one, to a name."""
+    """The assignments of a literal, or of a tl.constexpr of a literal, to a name, by name."""
     found: dict[str, ast.Assign | ast.AnnAssign] = {}
     for node in module.body:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not is_literal(node.value):
@@ -138,7 +143,7 @@ def is_literal(value: ast.expr) -> bool:
 
 
 def text_of(kernel: ast.FunctionDef) -> str:
-    """The kernel's function without its decorator, with NAME before its own arguments."""
+    """The source of the kernel's function without its decorator, with NAME as an additional first argument."""
     name = ast.arg(NAME, annotation=ast.parse("tl.constexpr", mode="eval").body)
     args = ast.arguments([], [name, *kernel.args.args], None, [], [], None, kernel.args.defaults)
     renamed = copy.copy(kernel)

@@ -1,4 +1,4 @@
-"""The tensors of one case in memory. Needs torch."""
+"""Creates the tensors of a case. Needs torch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gemm_tuner.languages.scratch import count_sms
 
 @dataclass(frozen=True)
 class Tensors:
-    """Base of the tensors of one spec, by their names; the fields are made from the spec."""
+    """Base class of the tensors of a spec; subclasses with one field per tensor are created from the spec."""
 
     def by_name(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @staticmethod
     def of(spec: KernelSpec, values: Mapping[str, Any], seed: int, device: str) -> Tensors:
-        """Shapes may not depend on a configuration. A seed gives the same values again."""
+        """Creates the tensors of a case. Shapes must not depend on a configuration. Equal seeds give equal values."""
         import torch
 
         generator = torch.Generator(device=device).manual_seed(seed)
@@ -36,7 +36,7 @@ class Tensors:
 
 
 def readied(spec: KernelSpec, tensors: Mapping[str, Any]) -> Callable[[], None]:
-    """Zeroes what the spec resets, and gives what it restores the values that it has now."""
+    """A function that zeroes the tensors of ``reset``, and restores those of ``restore`` to their present values."""
     resets = [tensors[name] for name in spec.reset]
     restores = [(tensors[name], tensors[name].clone()) for name in spec.restore]
 
@@ -50,7 +50,7 @@ def readied(spec: KernelSpec, tensors: Mapping[str, Any]) -> Callable[[], None]:
 
 
 def filled(init: str, dtype: Any, shape: tuple[int, ...], generator: Any) -> Any:
-    """A tensor of the distribution: standard normal, uniform in [0, 1), integers from -3 to 3, or one value."""
+    """A tensor filled by ``init``: standard normal, uniform in [0, 1), integers from -3 to 3, or a constant."""
     import torch
 
     device = generator.device

@@ -1,4 +1,4 @@
-"""Cases that were not tuned and share a key with one that was: a key's configuration must be good for these, too."""
+"""Generates cases that were not tuned but share a key with tuned ones, to validate the keys' configurations."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DRAWS = 2000
 
 
 def unseen(spec: KernelSpec, cases: Sequence[Case], count: int, seed: int) -> list[Case]:
-    """Up to ``count`` cases, whose whole numbers are drawn between half the least and the largest of the tuned ones,
-    evenly on a log scale. Raises UserError where a key is shared by no other case."""
+    """Up to ``count`` cases whose integers are drawn, uniformly on a log scale, between half the smallest and the
+    largest tuned value. Raises UserError if no other case shares a key."""
     lot, keys, found = random.Random(seed), {key_of(spec, case) for case in cases}, dict[Case, None]()
     for _ in range(DRAWS):
         if len(found) == count:
             break
-        # Of some values of a tuned case, so that exact ones are met, too.
+        # Some values are taken from a tuned case, so that keys with exact values are also matched.
         drawn = tuple(
             (name, _drawn(name, value, cases, lot) if lot.random() < 0.5 else value)
             for name, value in lot.choice(cases)
@@ -45,4 +45,4 @@ def _has_key(spec: KernelSpec, case: Case, keys: set[tuple[Scalar, ...]]) -> boo
     try:
         return key_of(spec, case) in keys
     except (UserError, ValueError):
-        return False  # beyond the last bucket
+        return False  # larger than the last bucket

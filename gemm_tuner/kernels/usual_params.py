@@ -1,4 +1,4 @@
-"""What parameters of Triton kernels usually are, for people who write the ``params`` of a spec."""
+"""Usual parameters of Triton kernels, as help for writing the ``params`` of a spec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UsualParam:
-    """values: as a spec has them. of: what takes it, the kernel or its launch."""
+    """values: in the form of a spec. of: whether it is a parameter of the kernel or of its launch."""
 
     name: str
     values: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What ``core.workload.Workload`` asks of a kind of problem, for a user's own kernels."""
+"""The implementation of ``core.workload.Workload`` for users' kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gemm_tuner.kernels.jury import Jury
 
 TEMPLATE = "user_kernel.py.j2"
-# Integers of a case are at most these where it is only checked: even, and ragged.
+# Upper limits of a case's integers in checks: of the aligned case, and of the ragged case.
 SMALL, RAGGED = 128, 61
 
 
@@ -42,7 +42,7 @@ class KernelWorkload(PlainWorkload):
         return of(problem).row()
 
     def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace:
-        """All cases of a run are of one spec."""
+        """The spec's space; all cases of a run belong to the same spec."""
         spec = spec_of(problems[0])
         rules = tuple(
             (f"rule_{number}", why or text, rule_of(spec, text)) for number, (text, why) in enumerate(spec.rules, 1)
@@ -58,13 +58,14 @@ class KernelWorkload(PlainWorkload):
         return {**values, "body": TEMPLATE, "source": spec.kernel.source, "kernel_name": spec.kernel.name}
 
     def specialization(self, problem: Problem, config: Config, target: object) -> str:
-        """Finer than Triton's: equal cases only. A binary that is there already is a cache hit."""
+        """Distinguishes all cases, which is finer than Triton; a binary that already exists is a cache hit."""
         return of(problem).key
 
     def compile_calls(
         self, script: ModuleType, config: dict[str, Any], problem: Problem, blank: Callable[[str, int], Any]
     ) -> list[Launch]:
-        """What follows from the device's SMs is compiled as it will be launched: 1 and multiples of 16 are special."""
+        """The launches for compilation. Values that depend on the number of SMs must be those of the later launch,
+        because Triton specializes 1 and multiples of 16."""
         spec, num_sms = spec_of(problem), of(problem).num_sms
         names = names_in(problem, config, num_sms)
         made = arguments.tensors_of(spec, names, lambda _, dtype, shape: blank(dtype, math.prod(shape)))
@@ -83,7 +84,7 @@ class KernelWorkload(PlainWorkload):
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """The case, made small where kernels are interpreted, and the spec's check_cases, or a ragged one."""
+        """The case (made small for the interpreter), and the spec's check_cases or else a ragged case."""
         spec, one = spec_of(problem), of(problem)
         sized = one.with_case(at_most(one.case, SMALL)) if interpreted else one
         others = spec.check_cases or (at_most(one.case, RAGGED),)
@@ -120,11 +121,12 @@ class KernelWorkload(PlainWorkload):
         return Trial(self, of(problem), seed, device)
 
     def predict_us(self, columns: Any, problem: Problem, device: Device) -> Any:
-        """The roofline for all: nothing is known of how they differ."""
+        """The roofline for all configurations, because there is no model of their differences."""
         return np.full(len(columns.family), self.roofline_us(problem, device) or 1.0)
 
     def roofline_us(self, problem: Problem, device: Device) -> float | None:
-        """By bytes, and by operations at the rate of the case's dtype, or at the highest one where it is not known."""
+        """From bytes, and from operations at the rate of the case's dtype, or at the highest rate if that is
+        unknown."""
         rates = dict(device.matmul_tflops)
         rate = rates.get(str(of(problem).values.get("dtype", "")), max(rates.values(), default=0.0))
         by_flops = problem.flops / (rate * 1e6) if rate else 0.0
@@ -142,7 +144,7 @@ def of(problem: Problem) -> KernelProblem:
 
 
 def spec_of(problem: Problem) -> KernelSpec:
-    """Raises ValueError for a problem of a results row, which holds no spec."""
+    """The problem's spec. Raises ValueError for a problem from a results row, which has none."""
     spec = of(problem).spec
     if spec is None:
         raise ValueError(f"{problem.key} was read without its spec")
@@ -154,7 +156,7 @@ def family_of(spec: KernelSpec) -> str:
 
 
 def configs_of(spec: KernelSpec) -> list[Config]:
-    """The product of all parameters, with those that rules cut."""
+    """The product of all parameter values, including configurations that rules reject."""
     return WORKLOAD.configs_of(WORKLOAD.frame({family_of(spec): dict(spec.params)}))
 
 
@@ -177,7 +179,7 @@ def call_of(
 
 
 def rule_of(spec: KernelSpec, text: str) -> Callable[[Any, Problem, Device], Any]:
-    """A rule of the spec over columns: True keeps."""
+    """A rule of the spec as a predicate of columns: True for rows to keep."""
 
     def keep(columns: Any, problem: Problem, device: Device) -> Any:
         params = {name: np.asarray(getattr(columns, name)) for name, _ in spec.params}
@@ -189,7 +191,7 @@ def rule_of(spec: KernelSpec, text: str) -> Callable[[Any, Problem, Device], Any
 
 
 def at_most(case: Case, limit: int) -> Case:
-    """The case with its integers cut."""
+    """The case with its integers limited to ``limit``."""
     return tuple((name, min(value, limit) if type(value) is int else value) for name, value in case)
 
 

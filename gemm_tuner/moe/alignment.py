@@ -5,20 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the command line names the servers before it needs arrays
+if TYPE_CHECKING:  # the command line imports this module without needing numpy
     import numpy as np
     import numpy.typing as npt
 
     from gemm_tuner.moe.routing import Ids
 
-# A token's rows need no sorting where they are at most one in so many of the experts.
+# vLLM does not sort rows if there are at most experts / SPARSE of them.
 SPARSE = 4
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """row_ids: int32, places of rows in the flattened ids; the number of rows, one past the end, is padding. None on
-    the path without sorting, where block b is row b. experts: int32, of each block. total: rows with padding."""
+    """Rows sorted by expert.
+
+    row_ids: int32, indices in the flattened ids; the number of rows (one past the end) marks padding. None without
+             sorting; then block b is row b.
+    experts: int32, the expert of each block.
+    total:   number of rows with padding.
+    """
 
     row_ids: npt.NDArray[np.int32] | None
     experts: npt.NDArray[np.int32]
@@ -26,7 +31,7 @@ class Alignment:
 
 
 def room(rows: int, experts: int, block: int) -> int:
-    """The length of the sorted ids, which no routing of so many rows exceeds."""
+    """The length of the sorted ids: an upper bound for any routing of ``rows`` rows."""
     most = rows + experts * (block - 1)
     return min(rows * block, most) if rows < experts else most
 

@@ -1,4 +1,4 @@
-"""Compares both GEMMs of a call with float64 products of the quantised operands, row by row. Needs torch."""
+"""Compares both GEMMs of a call with float64 products of the quantized operands. Needs torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPEATS = 3
 
 
 def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: str, seed: int, device: str) -> Verdict:
-    """Results are NaN before the call. On a GPU the call is repeated and must give the same bits."""
+    """Checks one configuration. Results are NaN before the call. On a GPU repeated calls must give the same bits."""
     operands = make(problem, seed, device)[0]
     given = operands.interpretable() if device == "cpu" else operands
     launches = workload.launches(script, script.CONFIGS[name], problem, given, None, 1)
@@ -53,7 +53,7 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
 
 
 def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any) -> Verdict:
-    """The verdict on C of one GEMM: an error is measured in its bound; a row that was not written is wrong."""
+    """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong."""
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
@@ -78,7 +78,7 @@ def reference(
 ) -> tuple[Any, Any]:
     """(values in float64, error bound) of the rows of C that one expert makes. wide_a: A in float32.
 
-    The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, the roundings of
+    The bound is that of a GEMM (``gemm.reference``): rounding and truncation of a sum of K products, roundings of
     scales, bias and router weight in fp32, and one rounding to the type of C.
     """
     one, of = operands.gemms[part], extent(problem, part)
@@ -109,7 +109,7 @@ def reference(
 
 
 def _stretched(scales: Any, length: int, group: int, axis: int) -> Any:
-    """Scales in float64, one an element of an axis; a single one stays single."""
+    """Scales in float64, one per element of an axis; a single scale stays single."""
     wide = scales.double()
     if wide.dim() == 1 or wide.shape[axis] == 1:
         return wide

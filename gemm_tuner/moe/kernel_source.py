@@ -1,4 +1,4 @@
-"""``--kernel_from``: a server's fused MoE kernel, taken from the text of its source file or installed package."""
+"""``--kernel_from``: extracts a server's fused MoE kernel from the text of its source file or installed package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemm_tuner.system.input_files import printable, read_text
 FUNCTION = "fused_moe_kernel"
 FLAG = "--kernel_from"
 MAX_BYTES = 8 * 2**20
-# What every version needs: a kernel without one of these computes something else.
+# Arguments of every version; a kernel without one of these is another kernel.
 NEEDED = (
     *("a_ptr", "b_ptr", "c_ptr", "a_scale_ptr", "b_scale_ptr", "topk_weights_ptr", "sorted_token_ids_ptr"),
     *("expert_ids_ptr", "num_tokens_post_padded_ptr", "N", "K", "EM", "num_valid_tokens"),
@@ -28,7 +28,7 @@ NEEDED = (
 
 
 def read_all(given: Sequence[str]) -> dict[str, TakenKernel]:
-    """The kernels by server, of [SERVER=]PATH_OR_PACKAGE each. Raises UserError."""
+    """The kernels by server. given: texts [SERVER=]PATH_OR_PACKAGE. Raises UserError."""
     found: dict[str, TakenKernel] = {}
     for text in given:
         name, equals, place = text.partition("=")
@@ -44,7 +44,8 @@ def read_all(given: Sequence[str]) -> dict[str, TakenKernel]:
 
 
 def read(place: str, of: Server | None = None) -> tuple[Server, TakenKernel]:
-    """The kernel of a file, a folder or an installed package, and whose it is by its arguments. Raises UserError."""
+    """(server, kernel) from a file, a folder or an installed package; the server follows from the kernel's arguments.
+    Raises UserError."""
     file = _file(place, of)
     source = read_text(file, "fused MoE kernel", "Python", MAX_BYTES)
     module = parsed(source, file)
@@ -65,7 +66,7 @@ def _file(place: str, of: Server | None) -> Path:
     if path.is_dir():
         root = path
     elif re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", place):
-        # Of a name without a dot, find_spec runs nothing of the package.
+        # For a name without a dot, find_spec does not execute the package.
         spec = importlib.util.find_spec(place)
         if spec is None or not spec.submodule_search_locations:
             accepted = "a .py file, a folder, or an installed package"
@@ -92,7 +93,7 @@ def _server_of(kernel: TakenKernel, file: Path) -> Server:
 
 
 def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
-    """Raises UserError for an argument that is neither known nor has a default, and where one is lacking."""
+    """Raises UserError for an unknown argument without a default, and for a missing argument."""
     known = known_arguments(server)
     unknown = [name for name in kernel.arguments if name not in known and name not in kernel.optional]
     missing = [name for name in (*NEEDED, *server.marks) if name not in kernel.arguments]

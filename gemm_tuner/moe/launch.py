@@ -1,4 +1,4 @@
-"""The arguments of both GEMMs of a call, by the names that servers' kernels give them."""
+"""The launch arguments of both GEMMs of a call, by the names in servers' kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
 UP, DOWN = "up", "down"
 PARTS = (UP, DOWN)
 SHAPE_FIELDS = ("BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-# Fields of a configuration that only its second GEMM takes: it then has two tiles, of one BLOCK_SIZE_M.
+# Prefix of fields for the second GEMM only: the configuration then has two tiles with the same BLOCK_SIZE_M.
 OF_DOWN = "down_"
 # SGLang lets the next kernel begin at once where A has no more rows.
 EARLY_ROWS = 512
@@ -21,8 +21,8 @@ EARLY_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """rows, columns, depth of one GEMM: A is [rows_a, depth], w [E, columns, depth], C [rows, columns]; row r of C is
-    made of row r // divisor of A."""
+    """The extents of one GEMM: A is [rows_a, depth], w [E, columns, depth], C [rows, columns]; row r of C is computed
+    from row r // divisor of A."""
 
     rows_a: int
     columns: int
@@ -38,7 +38,7 @@ def extent(problem: MoeProblem, part: str) -> Extent:
 
 @dataclass(frozen=True)
 class Tensors:
-    """One GEMM's; what the problem does not have is None. wide: C is fp32, in Triton's interpreter."""
+    """The tensors of one GEMM; None for those that the problem does not have. wide: C is fp32, for the interpreter."""
 
     a: Any = None
     w: Any = None
@@ -62,7 +62,7 @@ def part_config(config: dict[str, Any], part: str) -> dict[str, Any]:
 
 
 def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:
-    """The name of a GEMM's kernel: configurations that launch the same share it."""
+    """The symbol of a GEMM's kernel; configurations with the same launch share it."""
     own = part_config(config, part)
     block_k = int(SERVERS[problem.server].launched_k(problem, own["BLOCK_SIZE_K"]))
     tile = f"{own['BLOCK_SIZE_M']}x{own['BLOCK_SIZE_N']}x{block_k}"
@@ -72,7 +72,7 @@ def symbol(problem: MoeProblem, config: dict[str, Any], part: str) -> str:
 
 
 def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
-    """Of A's scales by row and column, of w's by expert, column of K, and row."""
+    """The strides of A's scales by row and column, and of w's scales by expert, column of K, and row."""
     found = dict.fromkeys(("asm", "ask", "bse", "bsk", "bsn"), 0)
     of = extent(problem, part)
     if problem.scaling == "block":
@@ -89,7 +89,8 @@ def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
 
 
 def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tensors, arch: str) -> dict[str, Any]:
-    """Every argument that a known version of a server's kernel has, by name; ``compute_type`` is a type's name."""
+    """The values of all arguments of all known versions of servers' kernels, by name; ``compute_type`` is a type's
+    name."""
     own, of, server = part_config(config, part), extent(problem, part), SERVERS[problem.server]
     block_m, block_n = own["BLOCK_SIZE_M"], own["BLOCK_SIZE_N"]
     block_k = int(server.launched_k(problem, own["BLOCK_SIZE_K"]))
@@ -135,7 +136,7 @@ def grid(problem: MoeProblem, config: dict[str, Any], part: str) -> tuple[int]:
 
 @lru_cache(maxsize=4096)
 def specialization(problem: MoeProblem, block_m: int) -> str:
-    """What Triton compiles in beside the configuration: each integer's class, and the constants of the problem."""
+    """A name for what Triton specializes in addition to the configuration: classes of integers, and constants."""
     server = SERVERS[problem.server]
     types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk)
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
@@ -158,6 +159,6 @@ def _class_of(value: int) -> str:
 
 
 def options(config: dict[str, Any], part: str) -> dict[str, Any]:
-    """The launch's options for Triton."""
+    """The Triton options of a launch."""
     own = part_config(config, part)
     return {name: own[name] for name in ("num_warps", "num_stages", *AMD_FIELDS) if name in own}

@@ -1,4 +1,4 @@
-"""A model of the time of both GEMMs, which ranks configurations that were not timed."""
+"""A model of the time of both GEMMs, to rank configurations before they are timed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gemm_tuner.moe.launch import PARTS, extent
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 
-LEAST_ROWS = 64  # of a warp group's matrix instruction; a tile of fewer costs as much
+LEAST_ROWS = 64  # rows of a warp group's matrix instruction; a smaller tile takes the same time
 LAUNCH_US = 2.0
-# Part of the data sheet's rates that good kernels of this kind reach.
+# Share of the data sheet's rates that good kernels of this kind reach.
 MATRIX_SHARE, MEMORY_SHARE = 0.6, 0.8
 
 
 def live_rows(problem: MoeProblem, block_m: int) -> int:
-    """Rows with padding that are computed, of the first draw of the first routing."""
+    """Number of computed rows, including padding, for the first draw of the first routing."""
     if not SERVERS[problem.server].sorts(problem):
         return problem.rows * block_m
     return routing.padded_rows(first_ids(problem), problem.E, block_m)
@@ -30,13 +30,13 @@ def first_ids(problem: MoeProblem) -> routing.Ids:
 
 
 def draws(problem: MoeProblem) -> list[routing.Ids]:
-    """Expert ids of every draw that is measured: each routing with each seed."""
+    """Expert ids of all measured draws: each routing with each seed."""
     named = [(one, seed) for seed in range(problem.seeds) for one in problem.routing]
     return [routing.ids(one, problem.M, problem.topk, problem.E, seed) for one, seed in named]
 
 
 def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:
-    """Microseconds of both GEMMs, for columns of configurations."""
+    """Predicted time of both GEMMs, microseconds. c: columns of configurations."""
     server, arch = SERVERS[problem.server], device.target.arch
     rows = np.array([live_rows(problem, int(block)) for block in np.unique(c.BLOCK_SIZE_M)])
     live = rows[np.searchsorted(np.unique(c.BLOCK_SIZE_M), c.BLOCK_SIZE_M)]
@@ -54,7 +54,7 @@ def predict_us(c: Any, problem: MoeProblem, device: Device) -> Any:
         of = extent(problem, part)
         blocks = live / c.BLOCK_SIZE_M * np.ceil(of.columns / c.BLOCK_SIZE_N)
         waves = np.ceil(blocks / (device.num_sms * resident))
-        # Few stages of a small tile do not hide the latency of memory.
+        # A small tile with few stages does not hide the memory latency.
         hidden = np.minimum(1.0, resident * tile_bytes / (96 * 1024))
         matrix_us = waves * resident * 2 * computed * c.BLOCK_SIZE_N * of.depth / sm_flops_us
         moved = touched * of.columns * of.depth * problem.weight_bytes + 2 * problem.rows * of.columns

@@ -1,4 +1,4 @@
-"""The MoE layers of a model, by the attribute names of its config.json, whatever the architecture is called."""
+"""Reads the MoE layers of a model from its config.json by attribute names, independent of the architecture's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json
 
-# Attributes by what they say; the first that is there counts.
+# Attribute names by meaning; the first one that exists is used.
 EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
 TOPK = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "moe_top_k", "top_k_experts",
         "moe_k")  # fmt: skip
@@ -23,7 +23,7 @@ HIDDEN = ("hidden_size", "d_model", "n_embd")
 ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act", "ffn_act_fn")
 DTYPE = ("torch_dtype", "dtype")
 QUANTISATION = ("quantization_config", "compression_config")
-# A clamp of gate and up, which only the activation of interleaved columns has.
+# A clamp of gate and up, which only exists for activations with interleaved columns.
 CLAMP = "swiglu_limit"
 BIAS = ("moe_bias", "expert_bias", "mlp_bias")
 _TORCH = {"bfloat16": "bf16", "float16": "fp16"}
@@ -34,8 +34,8 @@ MAX_DEPTH = 6
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer before it is dealt to ranks. N: intermediate size. dtype: of weights, "" where the file names one that is
-    none here; reason: why. The fields are those of ``MoeProblem``."""
+    """A layer before it is split over ranks; the fields are those of ``MoeProblem``. N: intermediate size. dtype: of
+    weights; "" for an unsupported type, with the ``reason``."""
 
     E: int
     N: int
@@ -51,7 +51,7 @@ class Layer:
 
 
 def read(path: Path) -> Layer:
-    """The MoE layer of a config.json. Raises UserError for a file that names no experts, or not all sizes."""
+    """The MoE layer of a config.json. Raises UserError for a file without experts, or with missing sizes."""
     whole, where = load_json(path, "model's config"), printable(path)
     if not isinstance(whole, dict):
         raise UserError("is no model's config", where=where, accepted="a JSON mapping")
@@ -84,7 +84,7 @@ def read(path: Path) -> Layer:
 
 
 def _nested(chain: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[Mapping[str, Any], ...]]:
-    """Every mapping in the file, with those around it, outermost first; the less nested ones come first."""
+    """Every mapping in the file with its enclosing mappings (outermost first); less nested ones come first."""
     yield chain
     for value in chain[-1].values() if len(chain) < MAX_DEPTH else ():
         if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _nested(chain: tuple[Mapping[str, Any], ...]) -> Iterator[tuple[Mapping[str,
 
 
 def _first(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...]) -> Any:
-    """The value of the first of the names that is there, in the innermost mapping that has one; None without."""
+    """The value of the first name that exists, in the innermost mapping that has one; None without any."""
     for mapping in reversed(chain):
         for name in names:
             if mapping.get(name) is not None:
@@ -109,7 +109,7 @@ def _number(chain: tuple[Mapping[str, Any], ...], names: tuple[str, ...], where:
 
 
 def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
-    """The layer with the types of its quantised weights."""
+    """The layer with the types of its quantized weights."""
     method = found.get("quant_method")
     if method == "fp8":
         block = found.get("weight_block_size")
@@ -133,7 +133,8 @@ def _quantised(layer: Layer, found: Mapping[str, Any]) -> Layer:
 
 
 def share(layer: Layer, ranks: int, *, experts: bool) -> Layer:
-    """A rank's part: of the intermediate size, or of the experts. Raises UserError for ranks that do not divide it."""
+    """One rank's part: of the experts if ``experts``, else of the intermediate size. Raises UserError if it cannot be
+    divided evenly."""
     count, what = (layer.E, "experts") if experts else (layer.N, "intermediate elements")
     if count % ranks:
         accepted = f"a divisor of {count}"

@@ -1,6 +1,7 @@
-"""The operands of both GEMMs. Needs torch.
+"""Creates the operands of both GEMMs. Needs torch.
 
-The second GEMM has an input of its own, like what the activation gives: each GEMM is measured and checked apart.
+The second GEMM has its own input, similar to the activation's output, so that each GEMM is measured and checked
+separately.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from gemm_tuner.moe.servers import SERVERS
 if TYPE_CHECKING:
     from gemm_tuner.moe.routing import Ids
 
-# Of weights: their products with activations of standard deviation 1 then grow like the root of K / 256.
+# Standard deviation of weights: with activations of standard deviation 1, results grow like sqrt(K / 256).
 WEIGHT_STD = 1 / 16
-# Quantised values have about this standard deviation before they are rounded to int8.
+# Approximate standard deviation of quantized values before rounding to int8.
 INT8_STD = 40.0
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """What one GEMM reads and writes, whatever the routing."""
+    """The tensors of one GEMM that do not depend on the routing."""
 
     a: Any
     w: Any
@@ -37,8 +38,12 @@ class Gemm:
 
 @dataclass(frozen=True)
 class MoeOperands:
-    """One draw of the routing, with tensors that all draws share. router: fp32 weight of each row. ids: (tokens,
-    topk). aligned: by BLOCK_SIZE_M, made when a configuration first needs it. wide: made by ``interpretable``."""
+    """The operands for one draw of the routing; draws share the tensors ``gemms``.
+
+    router:  fp32 weight of each row. ids: (tokens, topk).
+    aligned: sorted rows by BLOCK_SIZE_M, created on demand.
+    wide:    created by ``interpretable``.
+    """
 
     problem: MoeProblem
     gemms: dict[str, Gemm]
@@ -48,8 +53,7 @@ class MoeOperands:
     wide: bool = False
 
     def interpretable(self) -> MoeOperands:
-        """The same values in types that Triton's interpreter multiplies correctly, as ``gemm.operands.interpretable``
-        says."""
+        """The same values in types that Triton's interpreter multiplies correctly (``gemm.operands.interpretable``)."""
         wider = {name: interpretable_type(name) for name in (self.problem.out, self.problem.fp8)}
         types = {_torch(name): _torch(wide) for name, wide in wider.items()}
 
@@ -68,7 +72,7 @@ class MoeOperands:
         return Tensors(*given, wide=self.wide)
 
     def alignment(self, block_m: int) -> tuple[Any, Any, Any]:
-        """(sorted rows, expert of each block, rows in all), on the device."""
+        """(sorted rows, expert of each block, total number of rows), on the device."""
         import torch
 
         if block_m not in self.aligned:
@@ -83,7 +87,7 @@ class MoeOperands:
 
 
 def make(problem: MoeProblem, seed: int, device: str) -> list[MoeOperands]:
-    """One for each draw of the routing; a seed gives the same values again, to every server."""
+    """The operands for each draw of the routing; equal seeds give equal values for every server."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -99,7 +103,7 @@ def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
     a_type = out if problem.dtype != "fp8_w8a8" else _torch(problem.fp8)
     a = torch.randn(of.rows_a, of.depth, generator=generator, device=device).to(a_type)
     w = torch.empty(problem.E, of.columns, of.depth, dtype=weight_type(problem), device=device)
-    for expert in range(problem.E):  # one at a time: all in fp32 would not fit
+    for expert in range(problem.E):  # one at a time, because all of them would not fit in fp32
         values = torch.randn(of.columns, of.depth, generator=generator, device=device)
         w[expert] = quantised(problem, values)
     c = torch.full((problem.rows, of.columns), float("nan"), dtype=out, device=device)
@@ -132,7 +136,7 @@ def quantised(problem: MoeProblem, values: Any) -> Any:
 
 
 def scale_shapes(problem: MoeProblem, part: str) -> dict[str, tuple[int, ...]]:
-    """Of A's (a) and w's (w) scales; what the problem does not have is left out."""
+    """The shapes of A's (a) and w's (w) scales, if the problem has them."""
     of = extent(problem, part)
     if problem.scaling == "none":
         return {}
@@ -147,7 +151,7 @@ def scale_shapes(problem: MoeProblem, part: str) -> dict[str, tuple[int, ...]]:
 
 
 def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tensors:
-    """As ``MoeOperands.tensors``, of tensors without memory."""
+    """As ``MoeOperands.tensors``, with placeholders."""
     of = extent(problem, part)
     a_type = problem.fp8 if problem.dtype == "fp8_w8a8" else problem.out
     w_type = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
@@ -176,7 +180,7 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 def bytes_of(problem: MoeProblem) -> int:
-    """Device memory of the operands, with one expert's weights in fp32 while they are made."""
+    """Device memory for the operands, including one expert's weights in fp32 during their creation."""
     total = 0
     for part in (UP, DOWN):
         of = extent(problem, part)

@@ -1,7 +1,8 @@
-"""Pairs of configurations, one for each GEMM, of one BLOCK_SIZE_M: both GEMMs read rows that were aligned once.
+"""Pairs of configurations, one for each GEMM, with the same BLOCK_SIZE_M, because rows are aligned once for both GEMMs.
 
-Every configuration is screened for both GEMMs, and a call's time is nearly the sum of the two kernels' own. So the best
-pair of each BLOCK_SIZE_M is that of the least own times, of which most were never launched together: the finals do.
+Screening times every configuration for both GEMMs, and the time of a call is nearly the sum of the two kernels' times.
+So the best pair for each BLOCK_SIZE_M combines the fastest kernel of each GEMM. Most of these pairs have never been
+launched together; the finals time them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from gemm_tuner.moe.launch import OF_DOWN, SHAPE_FIELDS
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import AMD_FIELDS, SERVERS
 
-MOST = 4  # pairs that come into the finals
-EACH = 2  # configurations of each GEMM and BLOCK_SIZE_M that are paired
+MOST = 4  # number of pairs in the finals
+EACH = 2  # number of configurations per GEMM and BLOCK_SIZE_M that are combined
 
 Screened = Sequence[tuple[Config, tuple[float, ...]]]
 
 
 def best(problem: MoeProblem, screened: Screened) -> Iterator[PlainConfig]:
-    """The pairs of two different configurations with the least sums of own times, best first."""
+    """The pairs of two different configurations with the smallest sums of kernel times, best first."""
     single = [(one.options(), us) for one, us in screened if len(us) == 2 and not _is_pair(one)]
     found = []
     for block_m in sorted({options["BLOCK_SIZE_M"] for options, _ in single}):

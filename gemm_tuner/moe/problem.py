@@ -1,4 +1,4 @@
-"""One number of tokens of one fused MoE layer, as a problem of the tuner."""
+"""A fused MoE layer at one number of tokens, as a problem of the tuner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a16")
 SIXTEEN_BIT = ("bf16", "fp16")
 SCALINGS = ("none", "tensor", "channel", "block")
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
-# Without "_no_mul": the up-projection gives a gate and a value for each intermediate element.
+# Without the suffix "_no_mul", the up-projection computes a gate and a value for each intermediate element.
 ACTIVATIONS = (
     *("silu", "gelu", "gelu_tanh", "relu2", "swigluoai", "swiglustep"),
     *("silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul"),
@@ -35,13 +35,13 @@ Size = Annotated[int, Meta(ge=1, le=MAX_DIMENSION)]
 class MoeProblem:
     """Both GEMMs of a layer on one rank: tokens [M, K] by w1 [E, gates * N, K], then [M * topk, N] by w2 [E, K, N].
 
-    server:      whose kernel and launch are measured.
-    N:           intermediate size of this rank. K: hidden size.
+    server:      the server whose kernel and launch are measured.
+    N:           intermediate size on this rank. K: hidden size.
     dtype:       of weights and activations, one of DTYPES. out: type of tokens and results, bf16 or fp16.
-    fp8:         encoding of 8-bit floats, of fp8_w8a8.
+    fp8:         encoding of 8-bit floats for fp8_w8a8.
     block_shape: (rows, columns) of w that share a scale; (0, 0) unless scaling is "block".
-    routing:     the distributions of ``routing``; each of ``seeds`` draws of each is measured in turn.
-    kernel_sha:  of the kernel, "" where none was given. kernel: its text; None where a results row was read.
+    routing:     distributions (see ``routing``); calls alternate between ``seeds`` draws of each.
+    kernel_sha:  hash of the kernel; "" without one. kernel: its text; None for a problem from a results row.
     """
 
     kind: ClassVar[str] = "moe"
@@ -65,22 +65,22 @@ class MoeProblem:
 
     @property
     def m(self) -> int:
-        """M, as exports call it."""
+        """M, by the name that exports use."""
         return self.M
 
     @property
     def gates(self) -> int:
-        """Columns of the up-projection for each intermediate element."""
+        """Number of up-projection columns per intermediate element: 2 with a gate, else 1."""
         return 1 if self.activation.endswith(NO_GATE) else 2
 
     @property
     def rows(self) -> int:
-        """Tokens times the experts of each."""
+        """M * topk."""
         return self.M * self.topk
 
     @property
     def weight_bytes(self) -> int:
-        """Of one element."""
+        """Bytes of one weight element."""
         return 2 if self.dtype in SIXTEEN_BIT else 1
 
     @property
@@ -97,7 +97,7 @@ class MoeProblem:
 
     @property
     def signature(self) -> str:
-        """The source is the kernel's, whatever the sizes."""
+        """Identifies the source, which is the kernel's and does not depend on sizes."""
         return f"{self.server}_{self.kernel_sha or 'none'}"
 
     @property
@@ -110,7 +110,7 @@ class MoeProblem:
 
     @property
     def bytes_moved(self) -> float:
-        """The weights of the experts that uniform routing is expected to touch, and each activation once."""
+        """The weights of the experts that uniform routing is expected to use, and each activation once."""
         touched = self.E * (1 - (1 - self.topk / self.E) ** self.M)
         weights = touched * self.N * self.K * (self.gates + 1) * self.weight_bytes
         read = self.M * self.K + self.rows * self.N
@@ -120,14 +120,14 @@ class MoeProblem:
 
     @property
     def rate_key(self) -> str:
-        """int8 weights are multiplied as 16-bit floats."""
+        """The rate of the products; int8 weights are multiplied as 16-bit floats."""
         return self.fp8 if self.dtype == "fp8_w8a8" else self.out
 
     def at(self, tokens: int) -> MoeProblem:
         return replace(self, M=tokens)
 
     def row(self) -> dict[str, Any]:
-        """What a results row says of it: no text of the kernel."""
+        """The keys of a results row, without the kernel's text."""
         row = {key: getattr(self, key) for key in KEYS}
         return {"kind": self.kind, **row, "block_shape": list(self.block_shape), "routing": list(self.routing)}
 
@@ -136,7 +136,7 @@ class MoeProblem:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> MoeProblem:
-        """What ``to_dict`` or ``row`` gave, without ``kind``. Raises ValueError for what no such problem is."""
+        """The inverse of ``to_dict`` and ``row``, without ``kind``. Raises ValueError for an invalid row."""
         try:
             fields = msgspec.structs.asdict(msgspec.convert(dict(row), _Row))
         except msgspec.ValidationError as error:
@@ -174,7 +174,7 @@ KEYS = tuple(name for name in _Row.__struct_fields__ if name != "kernel")
 
 
 def check(problem: MoeProblem, where: str) -> None:
-    """Raises UserError for numbers and names that do not fit together."""
+    """Raises UserError for values that are invalid or incompatible."""
     from gemm_tuner.moe import routing
 
     for key, known in (

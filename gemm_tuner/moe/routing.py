@@ -1,7 +1,7 @@
-"""Which experts the tokens go to: drawn from a distribution, or recorded.
+"""The routing of tokens to experts: drawn from a distribution, or recorded.
 
-A token's experts are all different. A draw depends on the distribution, the numbers and the seed only, so that every
-configuration and every server gets the same.
+The experts of a token are distinct. A draw depends only on the distribution, the sizes and the seed, so that every
+configuration and every server gets the same routing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show
 
-if TYPE_CHECKING:  # the command line reads what is asked for before it needs arrays
+if TYPE_CHECKING:  # the command line imports this module without needing numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -35,7 +35,7 @@ class Routing:
 
 
 def parse(text: str) -> Routing:
-    """Raises UserError for what no routing is."""
+    """Parses a text in the form FORM. Raises UserError for an invalid one."""
     if text in ("uniform", "balanced"):
         return Routing(text)
     named = re.fullmatch(r"(zipf|dirichlet):([0-9]+(?:\.[0-9]+)?)", text)
@@ -47,7 +47,7 @@ def parse(text: str) -> Routing:
 
 
 def ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
-    """Expert ids, (tokens, topk). Raises UserError for a file that has none that fit."""
+    """Expert ids, shape (tokens, topk). Raises UserError for an unusable file."""
     found = _ids(text, tokens, topk, experts, seed)
     found.flags.writeable = False
     return found
@@ -63,7 +63,7 @@ def _ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
     if one.kind == "balanced":
         first = np.arange(tokens * topk, dtype=np.int64) % experts
         return np.asarray(generator.permutation(experts)[first].reshape(tokens, topk), dtype=np.int32)
-    # Gumbel's trick: the topk largest of log p + Gumbel noise are drawn without replacement by weights p.
+    # Gumbel top-k trick: the topk largest of log p + Gumbel noise are a sample without replacement with weights p.
     noise = generator.gumbel(size=(tokens, experts))
     if one.kind == "zipf":
         noise -= one.parameter * np.log(1 + generator.permutation(experts))
@@ -73,7 +73,7 @@ def _ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:
 
 
 def _recorded(path: str, tokens: int, topk: int, experts: int, generator: np.random.Generator) -> Ids:
-    """As many rows of a recorded array as there are tokens, beginning anywhere; repeated where it has fewer."""
+    """``tokens`` consecutive rows of a recorded array from a random start, repeated if it has fewer."""
     import numpy as np
 
     array = _loaded(path)
@@ -89,7 +89,7 @@ def _recorded(path: str, tokens: int, topk: int, experts: int, generator: np.ran
 
 @lru_cache(maxsize=8)
 def _loaded(path: str) -> npt.NDArray[Any]:
-    """An array, never unpickled."""
+    """The array of a file, loaded without unpickling."""
     import numpy as np
 
     try:
@@ -103,12 +103,12 @@ def _loaded(path: str) -> npt.NDArray[Any]:
 
 
 def counts(found: Ids, experts: int) -> npt.NDArray[np.intp]:
-    """Rows of each expert."""
+    """Number of rows of each expert."""
     import numpy as np
 
     return np.bincount(found.ravel(), minlength=experts)
 
 
 def padded_rows(found: Ids, experts: int, block: int) -> int:
-    """Rows after every expert is padded to whole blocks."""
+    """Number of rows after padding every expert to whole blocks."""
     return int((-(-counts(found, experts) // block) * block).sum())

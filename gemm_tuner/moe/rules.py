@@ -1,4 +1,5 @@
-"""The rules of the MoE space: over columns of configurations, True for what is kept."""
+"""The rules of the MoE space: predicates of columns, True for configurations to keep. Each docstring is the reason that
+users see."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.space.rule import next_power_of_2
 
 LEAST_BLOCK_M = 16
-BIG = 2048  # both extents of a GEMM that ROCm's tuner calls large
+BIG = 2048  # least extent of both dimensions for a GEMM that counts as large in ROCm's tuner
 
 
 def of(problem: Problem) -> MoeProblem:
@@ -95,12 +96,12 @@ def instruction_fits(c: Any, p: Problem, d: Device) -> Any:
 
 
 def _most_rows(problem: MoeProblem) -> int:
-    """Rows of the busiest expert in any draw that is measured, rounded up to a power of two."""
+    """Largest number of rows of an expert in any measured draw, rounded up to a power of two."""
     return next_power_of_2(max(int(routing.counts(ids, problem.E).max()) for ids in model.draws(problem)))
 
 
 def _next_smaller(groups: Any) -> Any:
-    """The next smaller value of the axis, by value; 1 for the least."""
+    """For each value of the axis, the next smaller value; 1 for the smallest."""
     values = np.unique(groups)
     return np.concatenate([[1], values])[np.searchsorted(values, groups)]
 

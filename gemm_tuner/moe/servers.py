@@ -1,7 +1,8 @@
-"""What each server launches for a fused MoE layer: its space, its default, and what it changes of a configuration.
+"""What each server launches for a fused MoE layer: its search space, its default, and how it changes a configuration
+before the launch.
 
-Read in vLLM 0.33.0 (fused_moe.py, benchmark_moe.py) and SGLang 0.5.23 (fused_moe_triton_config.py, its tuner). A
-configuration holds the keys of the servers' files; the two GEMMs of a call share it.
+According to vLLM 0.33.0 (fused_moe.py, benchmark_moe.py) and SGLang 0.5.23 (fused_moe_triton_config.py and its tuner).
+A configuration has the keys of the servers' files; the two GEMMs of a call share it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from gemm_tuner.moe import alignment
 from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 
-# Numbers of tokens that vLLM's tuner writes.
+# The numbers of tokens in files of vLLM's tuner.
 GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
@@ -24,9 +25,13 @@ Axes = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Server(ABC):
-    """family: of its configurations. has_pairs: the two GEMMs may have different ones of one BLOCK_SIZE_M. places: of
-    its kernel below site-packages, the newest version first. marks: arguments of its kernel that no other server's
-    has."""
+    """A server.
+
+    family:    family of its configurations.
+    has_pairs: the two GEMMs may have different configurations with the same BLOCK_SIZE_M.
+    places:    paths of its kernel below site-packages, newest version first.
+    marks:     arguments that only this server's kernel has.
+    """
 
     name: str
     family: str
@@ -37,8 +42,8 @@ class Server(ABC):
     has_pairs: bool = False
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
-        """The whole space that its own tuner spans; on NVIDIA for fp8 also blocks of 8 rows, which files that the
-        servers ship have, and for block-scaled fp8 tiles below a block."""
+        """The search space of the server's own tuner. On NVIDIA it also has blocks of 8 rows for fp8, which occur in
+        files that servers ship, and tiles smaller than a scale block for block-scaled fp8."""
         if backend == "cuda":
             return {
                 "BLOCK_SIZE_M": [*([8] if problem.dtype == "fp8_w8a8" else []), 16, 32, 64, 128, 256],
@@ -63,11 +68,11 @@ class Server(ABC):
 
     @abstractmethod
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
-        """BLOCK_SIZE_K as the kernel gets it."""
+        """The BLOCK_SIZE_K that the server passes to the kernel."""
 
     @abstractmethod
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
-        """Whether its kernel is right for the tiles of columns ``c``, or of one configuration."""
+        """Whether its kernel computes correct results with the tiles of ``c`` (columns, or one configuration)."""
 
     def sorts(self, problem: MoeProblem) -> bool:
         return True
@@ -82,10 +87,10 @@ class Server(ABC):
 
     @abstractmethod
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
-        """EM, the rows that the grid covers."""
+        """EM, the number of rows that the grid covers."""
 
     def swaps(self, problem: MoeProblem, arch: str, block_m: Any, block_n: Any) -> Any:
-        """Whether the kernel computes the transposed product, which needs fewer rows than a warp group's 64."""
+        """Whether the kernel computes the transposed product, which can use fewer rows than a warp group's 64."""
         return (problem.dtype == "fp8_w8a8") & (arch == "sm_90") & (block_m < 64) & (block_n >= 64)
 
     @abstractmethod
@@ -159,7 +164,7 @@ class Sglang(Server):
         if problem.dtype == "fp8_w8a8":
             stages = 2 if amd else 4
             return entry(64, 128, 128, 1, 4, stages) if few else entry(128, 256, 128, 32, 8, stages)
-        # Without these keys Triton's own: 4 warps, 3 stages on NVIDIA and 2 on AMD.
+        # Without these keys Triton's defaults apply: 4 warps, 3 stages on NVIDIA and 2 on AMD.
         stages = 2 if amd else 3
         return entry(16, 32, 64, 1, 4, stages) if few else entry(64, 64, 32, 8, 4, stages)
 

@@ -1,4 +1,4 @@
-"""A server's tuned file of a fused MoE layer: entries by number of tokens, of which the nearest serves."""
+"""Reads a server's tuned file of a fused MoE layer: entries by number of tokens, of which the nearest is used."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.json_records import load_json
 
-# vLLM's files may name the Triton that they were made with; its loader takes the key out.
+# vLLM's files may contain the Triton version that they were made with; its loader removes this key.
 VERSION_KEY = "triton_version"
-# Keys that a file may have and that change nothing: vLLM's launcher sets SPLIT_K to 1.
+# Keys without effect: vLLM's launcher sets SPLIT_K to 1.
 IGNORED = ("SPLIT_K",)
 
 
 def nearest(keys: Mapping[str, Any], tokens: int) -> str:
-    """The key that a server's loader uses; of two equally near the first in the file. Raises ValueError for a key that
-    is no number, and for a file without any."""
+    """The key that a server's loader uses; in a tie the first one in the file. Raises ValueError for a key that is not
+    a number, and for a file without keys."""
     for key in keys:
         try:
             int(key)
@@ -34,7 +34,7 @@ def nearest(keys: Mapping[str, Any], tokens: int) -> str:
 
 
 def entries(path: Path) -> dict[str, dict[str, Any]]:
-    """The entries of a file by key, without the key of the version. Raises UserError for what is no such file."""
+    """The entries of a file by key, without the version key. Raises UserError for a file of another format."""
     found, where = load_json(path, "tuned file"), printable(path)
     if not isinstance(found, dict):
         raise UserError("is no tuned file", where=where, accepted="a JSON mapping from numbers of tokens to configs")
@@ -46,7 +46,7 @@ def entries(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def config_at(path: Path, problem: MoeProblem) -> PlainConfig:
-    """What a file gives for a problem, as a configuration of its server. Raises UserError."""
+    """The configuration in a file for a problem. Raises UserError."""
     body, where = entries(path), printable(path)
     try:
         key = nearest(body, problem.M)

@@ -1,4 +1,4 @@
-"""What ``core.workload.Workload`` asks of a kind of problem, for fused MoE layers."""
+"""The implementation of ``core.workload.Workload`` for fused MoE layers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.space.plain_workload import PlainWorkload
 
 TEMPLATE = "fused_moe.py.j2"
-# Of a check in the interpreter: experts, tokens, and most blocks of the configuration along N and K.
+# The size of a check in the interpreter: number of experts and tokens.
 FEW_EXPERTS, FEW_TOKENS = 4, 5
-# Of the ragged size on a GPU: some experts get several blocks, the last ones with padding.
+# Number of tokens of the ragged size on a GPU: some experts get several blocks, the last of which has padding.
 RAGGED_TOKENS = 37
 
 
@@ -59,7 +59,8 @@ class MoeWorkload(PlainWorkload):
         return OwnSpace(families, _named(rules.VALID), _named(rules.LIKELY))
 
     def default_config(self, problem: Problem, device: Device) -> PlainConfig:
-        """What the server launches without a tuned file, with Triton's own values of the options that it leaves out."""
+        """What the server launches without a tuned file, with Triton's defaults for the options that it does not
+        set."""
         one = of(problem)
         server, arch = SERVERS[one.server], device.target.arch
         fields = dict(server.default(one, arch))
@@ -91,7 +92,7 @@ class MoeWorkload(PlainWorkload):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def compile_cost(self, config: Config) -> float:
-        """Grows with the tile's instructions a warp."""
+        """A relative compile time: the number of the tile's matrix instructions per warp."""
         fields = config.to_dict()
         tile = fields["BLOCK_SIZE_M"] * fields["BLOCK_SIZE_N"] * fields["BLOCK_SIZE_K"]
         return float(tile / fields["num_warps"])
@@ -113,7 +114,7 @@ class MoeWorkload(PlainWorkload):
             raise MemoryError(f"the operands take {needed >> 20} MiB, {free >> 20} MiB are free")
 
     def operands(self, problem: Problem, rotating_bytes: int, init_type: str, seed: int, device: str) -> Sequence[Any]:
-        """One a draw of the routing: calls take them in turn, the same for every configuration."""
+        """One set per draw of the routing; calls rotate through them in the same order for every configuration."""
         return operands.make(of(problem), seed, device)
 
     def launches(
@@ -125,8 +126,8 @@ class MoeWorkload(PlainWorkload):
     def check_problems(
         self, problem: Problem, config: dict[str, Any], *, descriptors: bool, interpreted: bool
     ) -> tuple[Problem, ...]:
-        """The layer, small where kernels are interpreted, and one whose extents no tile divides, with experts that
-        get no row."""
+        """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
+        experts get no rows."""
         one, block = of(problem), max(of(problem).block_shape) or 1
         if not interpreted:
             odd = (block, 3 * block) if block > 1 else (80, 144)
@@ -163,20 +164,20 @@ class MoeWorkload(PlainWorkload):
 
 
 def launch_fields(candidates: Any) -> list[str]:
-    """The axes of a table of candidates that are numbers for all of them."""
+    """The axes of a table of candidates that are numeric for all of them."""
     return [name for name in candidates.columns if name not in ("family", "predicted_us") and
             candidates[name].notna().all()]  # fmt: skip
 
 
 def _least(size: int, block: int, limit: int) -> int:
-    """Whole blocks that hold ``size``, or ``limit`` where that is less."""
+    """``size`` rounded up to whole blocks, at most ``limit``."""
     return math.ceil(min(size, max(limit, block)) / block) * block
 
 
 def _calls(
     script: ModuleType, config: dict[str, Any], problem: MoeProblem, tensors: Mapping[str, launch.Tensors]
 ) -> list[Launch]:
-    """Both GEMMs, the first before the second."""
+    """The launches of both GEMMs, in order."""
     found: list[Launch] = []
     for part in launch.PARTS:
         values = launch.values(problem, config, part, tensors[part], script.ARCH)

@@ -1,1 +1,1 @@
-"""CuTe DSL (NVIDIA, optional): kernels compiled ahead without a GPU, launched through TVM-FFI without the DSL."""
+"""CuTe DSL (NVIDIA, optional): kernels are compiled without a GPU, and launched through TVM-FFI without the DSL."""

@@ -1,4 +1,4 @@
-"""Compiles kernels with the DSL, in a worker: the only module that imports it."""
+"""Compiles kernels with the DSL, in a compile worker. The only module that imports the DSL."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gemm_tuner.languages.cute.source import Source, symbol_of
 from gemm_tuner.languages.triton.binary import nvidia_resources
 from gemm_tuner.system.documents import write_text_atomically
 
-# Matrix instructions are those of the architecture alone, which the suffix asks for.
+# The suffix a enables the architecture-specific matrix instructions.
 ARCHITECTURES = {"sm_90": "sm_90a", "sm_100": "sm_100a", "sm_103": "sm_103a", "sm_120": "sm_120a"}
 LINK_SECONDS = 60
-# CUlaunchConfig, as the DSL's host code fills it in: the third field is the bytes of dynamic shared memory.
+# CUlaunchConfig in the DSL's host code; the third field is the size of dynamic shared memory in bytes.
 LAUNCH_CONFIG = r"!llvm\.struct<\(array<3 x i32>, array<3 x i32>, i64, ptr, ptr, i32\)>"
 SHARED_STORE = re.compile(
     rf"(%\w+) = llvm\.getelementptr %\w+\[0, 2\] : [^\n]*{LAUNCH_CONFIG}\s+llvm\.store (%\w+), \1 : i64"
@@ -34,8 +34,8 @@ SHARED_STORE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """name: of the source. registers: of a thread. spills: bytes of stack. shared_bytes: of a block. code_hash: over
-    machine code and host code, without the kernel's name."""
+    """The resources of a compiled kernel. name: of the source. registers: per thread. spills: bytes of stack.
+    shared_bytes: per block. code_hash: over machine code and host code, without the kernel's name."""
 
     name: str
     registers: int
@@ -52,15 +52,15 @@ class Needs:
 
 
 def is_there() -> bool:
-    """Whether the DSL can be imported; imports nothing."""
+    """Whether the DSL can be imported, without importing it."""
     return importlib.util.find_spec("cutlass") is not None
 
 
 def prepare(arch: str) -> None:
-    """Imports the DSL for one architecture, and torch where a library of kernels needs it: that takes seconds and
-    memory, which are no kernel's."""
+    """Imports the DSL for one architecture, and torch for libraries of kernels that need it, so that the time and
+    memory for this do not count for a kernel."""
     os.environ["CUTE_DSL_ARCH"] = ARCHITECTURES.get(arch, arch)
-    os.environ["QUACK_ARCH"] = arch.removeprefix("sm_")  # of a library of kernels that asks the GPU otherwise
+    os.environ["QUACK_ARCH"] = arch.removeprefix("sm_")  # the library quack would otherwise query a GPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     importlib.import_module("cutlass.cute")
     if importlib.util.find_spec("quack") is not None:
@@ -68,13 +68,13 @@ def prepare(arch: str) -> None:
 
 
 def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:
-    """(shared library that launches the kernel through TVM-FFI, what the kernel needs).
+    """Returns (shared library that launches the kernel through TVM-FFI, the kernel's resources).
 
-    folder: where the source's module is written; the DSL reads functions from files.
+    folder: where the source's module is written, because the DSL reads functions from files.
 
-    The builder returns (function, arguments, kernel): what ``cute.compile`` gets, and the function under
-    ``@cute.kernel`` that is launched, which is given the source's name.
-    Raises ValueError when more than that one kernel is launched, and what the builder and the compiler raise.
+    The builder returns (function, arguments, kernel): function and arguments are passed to ``cute.compile``; kernel is
+    the launched function with the decorator ``@cute.kernel``, which is renamed to the source's name.
+    Raises ValueError if more than one kernel is launched, and what the builder and the compiler raise.
     """
     import cutlass.cute as cute
 
@@ -93,13 +93,13 @@ def build(source: Source, folder: str, cuobjdump: str) -> tuple[bytes, Needs]:
 
 
 def as_tuple(value: Any) -> Any:
-    """JSON has lists where the DSL wants tuples."""
+    """Converts lists from JSON to tuples, as the DSL requires."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=64)
 def module_of(text: str, folder: str) -> ModuleType:
-    """The text as the module of a file."""
+    """Imports the text as a module from a file."""
     name = f"cute_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = Path(folder, f"{name}.py")
     write_text_atomically(path, text)
@@ -112,7 +112,7 @@ def module_of(text: str, folder: str) -> ModuleType:
 
 
 def needs_of(name: str, image: bytes, ir: str, cuobjdump: str) -> Needs:
-    """Of an object file with the cubin inside. Raises ValueError for one without."""
+    """The resources of a kernel from an object file that contains a cubin. Raises ValueError without a cubin."""
     cubin = elf.inner(image, elf.MACHINE_CUDA)
     found = nvidia_resources(cubin, cuobjdump)
     shared = elf.static_shared_bytes(cubin) + dynamic_shared_bytes(ir)
@@ -122,7 +122,8 @@ def needs_of(name: str, image: bytes, ir: str, cuobjdump: str) -> Needs:
 
 
 def dynamic_shared_bytes(ir: str) -> int:
-    """Of the launch, from the compiled host code as text. Raises ValueError when it is no constant of the code."""
+    """The dynamic shared memory of the launch, from the text of the compiled host code. Raises ValueError if it is not
+    a constant."""
     store = SHARED_STORE.search(ir)
     value = store and re.findall(rf"{store[2]} = llvm\.mlir\.constant\((\d+) : i64\)", ir[: store.start()])
     if not value:
@@ -131,7 +132,7 @@ def dynamic_shared_bytes(ir: str) -> int:
 
 
 def link(path: Path) -> bytes:
-    """A shared library of an object file. The libraries that it calls are loaded before it, by ``library``."""
+    """Links an object file to a shared library; ``library`` loads the libraries that it depends on."""
     built = path.with_suffix(".so")
     command = [*shlex.split(os.environ.get("CC") or "cc"), "-shared", "-s", "-o", str(built), str(path)]
     subprocess.run(command, capture_output=True, timeout=LINK_SECONDS, check=True)

@@ -1,4 +1,5 @@
-"""CuTe DSL, as ``core.language.Language`` asks for it. Markers and flush are Triton's, in the same cache."""
+"""The implementation of ``core.language.Language`` for CuTe DSL. Marker and flush kernels are Triton's, in the same
+cache."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NOT_THERE = f"nvidia-cutlass-dsl is not installed: {library.HINT}"
 
 
 def versions() -> dict[str, str]:
-    """Of what compiles and launches these kernels; "not installed" for what is not."""
+    """The versions of the packages that compile and launch these kernels; "not installed" for missing ones."""
     found = {}
     for name in PACKAGES:
         try:
@@ -38,10 +39,10 @@ def versions() -> dict[str, str]:
 
 
 class Cute:
-    """Counts, as a launcher's ``Compiles``, what was found in the cache; a launcher compiles nothing.
+    """The language CuTe DSL; also the ``Compiles`` of a launcher, which counts cache hits (launchers do not compile).
 
-    A worker's compiler that ends the process costs the configuration that it was at. Workers import the DSL at their
-    start, and are started when there is something to compile.
+    If the compiler ends a worker process, its configuration fails. Workers import the DSL when they start, and start
+    only when there is something to compile.
     """
 
     name = "cute"
@@ -95,7 +96,7 @@ class Cute:
         return ""
 
     def start_worker(self, target: Target, argument: str) -> None:
-        """Without the DSL a worker still finds what is in the cache."""
+        """Prepares a worker. Without the DSL it can still use the cache."""
         from gemm_tuner.languages.cute import compiler
 
         if compiler.is_there():
@@ -106,7 +107,7 @@ class Cute:
             if not self._support_is_ready:
                 has_torch = "torch" in sys.modules
                 _triton().start_worker(target, "")
-                if not has_torch:  # Triton's stand-in is nothing for kernels that import it
+                if not has_torch:  # Triton's empty torch module does not suffice for kernels that import torch
                     sys.modules.pop("torch", None)
                 self._support_is_ready = True
             return _triton().compile(task, target, scripts_dir)
@@ -123,7 +124,7 @@ class Cute:
             needs = needs_of(cache, source.entry)
         except CannotCache as error:
             raise OSError(str(error)) from error
-        except Exception as error:  # of the builder and of the DSL: of any kind
+        except Exception as error:  # the builder and the DSL can raise anything
             text = f"{type(error).__name__}: {said(error)}"[:MESSAGE_CHARACTERS]
             return CompileResult(*of, Status.COMPILE_ERROR, time.perf_counter() - started, message=text)
         return CompileResult(
@@ -145,7 +146,7 @@ class Cute:
         return _triton().support_calls(flush_bytes, device)
 
     def load(self, source: Source) -> Callable[..., Any]:
-        """What launches a kernel of the cache. Raises FileNotFoundError for one that is not there."""
+        """The function that launches a cached kernel. Raises FileNotFoundError if it is not in the cache."""
         path = Path(os.environ[CACHE_VARIABLE]) / source.entry / library.LIBRARY
         if not path.is_file():
             raise FileNotFoundError(f"{source.name} has not been compiled for {source.arch}")
@@ -162,9 +163,9 @@ def kernel_is_there(cache: Path, entry: str) -> bool:
 
 
 def compile_into(cache: Path, source: Source, folder: str) -> None:
-    """folder: for files of the compile.
+    """Compiles a source into the cache. folder: for temporary files.
 
-    Raises ModuleNotFoundError without the DSL, CannotCache, and what a compile raises.
+    Raises ModuleNotFoundError without the DSL, CannotCache, and what the compilation raises.
     """
     from gemm_tuner.languages.cute import compiler
     from gemm_tuner.languages.triton.binary import cuobjdump_path
@@ -185,7 +186,7 @@ def needs_of(cache: Path, entry: str) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """What a linker printed, else the error's own words."""
+    """The linker's output if the error has one, else the text of the error."""
     printed = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
     return (printed or b"").decode(errors="replace").strip() or str(error)
 

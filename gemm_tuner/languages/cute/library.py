@@ -1,4 +1,4 @@
-"""Compiled kernels in the cache, and in a process that launches them: through TVM-FFI, without the DSL."""
+"""Stores compiled kernels in the cache, and loads them for launching through TVM-FFI, without the DSL."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 
 CACHE_VARIABLE = "GEMM_TUNER_CUTE_CACHE"
-# A file that takes the place of the runtime library of an installed DSL.
+# An environment variable: the path of a runtime library to use instead of that of the installed DSL.
 RUNTIME_VARIABLE = "GEMM_TUNER_CUTE_RUNTIME"
 RUNTIME = "libcute_dsl_runtime.so"
 RUNTIME_FOLDERS = ("cu13/lib", "cu12/lib", "lib")
 LIBRARY, NEEDS = "kernel.so", "kernel.json"
-FILES = (NEEDS, LIBRARY)  # the last makes the entry a hit
+FILES = (NEEDS, LIBRARY)  # in this order: the last one makes the entry a hit
 ENTRY = re.compile("[0-9a-f]{64}")
 HINT = "pip install 'gemm-tuner[cute]'"
 
 
 def put(cache: Path, entry: str, files: Iterable[tuple[str, bytes]]) -> None:
-    """Writes an entry; safe beside processes that load it. Raises OSError."""
+    """Writes an entry; other processes can load it at any time. Raises OSError."""
     folder = cache / entry
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as part:
@@ -36,9 +36,9 @@ def put(cache: Path, entry: str, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def load(path: Path, name: str) -> Callable[..., Any]:
-    """The function that launches a kernel, with torch's tensors and on torch's stream. Raises EnvironmentFault."""
+    """The function that launches a kernel with torch tensors on torch's stream. Raises EnvironmentFault."""
     provide_runtime()
-    os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")  # torch has what this would compile
+    os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")  # prevents compiling what torch already has
     try:
         import tvm_ffi
     except ImportError as error:
@@ -49,7 +49,7 @@ def load(path: Path, name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=1)
 def provide_runtime() -> None:
-    """Loads the DSL's runtime library, whose functions a kernel's library calls. Raises EnvironmentFault."""
+    """Loads the DSL's runtime library, which kernels' libraries call. Raises EnvironmentFault."""
     found = next(candidates(), None)
     if found is None:
         raise EnvironmentFault(f"there is no {RUNTIME}", hint=f"{HINT}, or name the file in {RUNTIME_VARIABLE}")
@@ -60,7 +60,7 @@ def provide_runtime() -> None:
 
 
 def candidates() -> Iterator[Path]:
-    """Where the runtime library lies; imports nothing."""
+    """Possible paths of the runtime library, without importing anything."""
     asked = os.environ.get(RUNTIME_VARIABLE)
     if asked:
         yield Path(asked)

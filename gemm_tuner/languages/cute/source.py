@@ -1,4 +1,4 @@
-"""A kernel in CuTe DSL as text and values: what it is compiled from. Nothing here imports the DSL."""
+"""The source of a CuTe DSL kernel: text and values. This module does not import the DSL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-# What the DSL appends to the name of the first kernel that a function launches.
+# The DSL appends this to the name of the first kernel that a function launches.
 SUFFIX = "_0"
 
 
@@ -22,11 +22,11 @@ def symbol_of(name: str) -> str:
 class Source:
     """One kernel with the host code that launches it.
 
-    name:    what the kernel is called; ``symbol_of`` it in traces.
+    name:    name of the kernel; in traces it is ``symbol_of(name)``.
     arch:    such as sm_90.
     text:    a Python module, which may import the DSL.
-    builder: its function that takes ``values`` and returns what ``compiler.build`` takes.
-    values:  a JSON object. What a file that the text reads holds is not seen: pass its hash, too.
+    builder: its function that takes ``values`` and returns what ``compiler.build`` needs.
+    values:  a JSON object. If the text reads other files, their hashes must be among the values.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Source:
 
     @classmethod
     def of(cls, kernel: Any) -> Source:
-        """Of a ``Kernel`` of a generated script. Raises ValueError for a name that is none."""
+        """From a ``Kernel`` of a generated script. Raises ValueError for an invalid name."""
         source = cls(kernel.name, kernel.arch, kernel.text, kernel.builder, json.dumps(kernel.values, sort_keys=True))
         if not NAME.fullmatch(source.name):
             raise ValueError(f"{source.name[:80]!r} is no name of a kernel")
@@ -45,6 +45,7 @@ class Source:
 
     @property
     def entry(self) -> str:
-        """The name of its cache entry. The DSL's version is part of the cache's name: a launcher needs no DSL."""
+        """The name of its cache entry. The DSL's version is part of the cache's name instead, so that launchers do not
+        need the DSL."""
         parts = (self.name, self.arch, self.text, self.builder, self.values)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
