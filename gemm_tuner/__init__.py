@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gemm_tuner.surface.callables import Callables, callables
     from gemm_tuner.surface.compiled_file import load_compiled, read_compiled, save_compiled
     from gemm_tuner.surface.install import install
+    from gemm_tuner.surface.kernel_run import KernelRun, kernel
     from gemm_tuner.surface.par_compile import Compiled, par_compile
     from gemm_tuner.surface.profile_args import CompileArgs
     from gemm_tuner.surface.records import Call, Check, Effort, NoBestKernel, Row, Tuned
@@ -36,6 +37,7 @@ __all__ = [
     "CompileArgs",
     "Compiled",
     "Effort",
+    "KernelRun",
     "NoBestKernel",
     "Row",
     "TensorSupplyType",
@@ -46,6 +48,7 @@ __all__ = [
     "callables",
     "get_search_space",
     "install",
+    "kernel",
     "load_compiled",
     "par_compile",
     "read_compiled",
@@ -66,6 +69,7 @@ _MODULE_OF = {
     "CompileArgs": "profile_args",
     "Compiled": "par_compile",
     "Effort": "records",
+    "KernelRun": "kernel_run",
     "NoBestKernel": "records",
     "Row": "records",
     "TensorSupplyType": "supply",
@@ -76,6 +80,7 @@ _MODULE_OF = {
     "callables": "callables",
     "get_search_space": "aiter",
     "install": "install",
+    "kernel": "kernel_run",
     "load_compiled": "compiled_file",
     "par_compile": "par_compile",
     "read_compiled": "compiled_file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterable
 
@@ -32,6 +33,12 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 positive, not_negative = _at_least(1), _at_least(0)
+
+
+def worker_count(text: str) -> int:
+    """An argparse type: a number of processes, or a share of the cores below 1, at least one process."""
+    share = float(text) if re.fullmatch(r"0?\.[0-9]{1,6}", text) else 0.0
+    return max(1, int(share * (os.cpu_count() or 1))) if share else positive(text)
 
 
 def id_list(text: str) -> tuple[int, ...]:

@@ -277,6 +277,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
         compile_workers=arguments.num_threads,
         compile_limit_s=float(arguments.compile_limit),
         jobs=arguments.starts_per_round,
+        warmup=arguments.warmup,
         iters=arguments.iters,
         init_type=arguments.init_type,
         seed=arguments.seed,

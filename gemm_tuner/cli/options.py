@@ -19,6 +19,7 @@ from gemm_tuner.cli.flag_types import (
     percent,
     positive,
     size_bytes,
+    worker_count,
 )
 from gemm_tuner.cli.parser import Parser
 from gemm_tuner.cli.shared_flags import add_wait_flags
@@ -253,8 +254,9 @@ def _timing(parser: Parser) -> None:
     )
     group.add_argument("--ngpus", type=positive, metavar="N", help="GPUs to use (default: 1)")
     group.add_argument("--gpu_ids", type=id_list, metavar="ID,ID", help="which GPUs to use, as torch numbers them")
-    group.add_argument("--num_threads", type=positive, metavar="N", default=os.cpu_count() or 1,
-                       help="compile workers, which are processes (default: all cores)")  # fmt: skip
+    group.add_argument("--num_threads", type=worker_count, metavar="N", default=os.cpu_count() or 1,
+                       help="compile workers, which are processes; 0.9 is that share of the cores (default: all "
+                       "cores)")  # fmt: skip
     group.add_argument("--compile_limit", type=positive, metavar="S", default=60,
                        help="seconds one kernel may compile (default: %(default)s)")  # fmt: skip
     group.add_argument("--launch_limit", type=positive, metavar="S", default=60,
@@ -265,6 +267,9 @@ def _timing(parser: Parser) -> None:
     add_wait_flags(group)
     group.add_argument("--starts_per_round", "--jobs", type=positive, metavar="N", default=1,
                        help="profiler starts over which one GPU's share of a round of screening is dealt "
+                       "(default: %(default)s)")  # fmt: skip
+    group.add_argument("--warmup", type=not_negative, metavar="N", default=1,
+                       help="calls of each configuration, and rounds of finals, that are not timed "
                        "(default: %(default)s)")  # fmt: skip
     group.add_argument("--iters", type=positive, metavar="N", default=30,
                        help="rounds of finals and of --benchmark in a size's first process; the others have a third to "

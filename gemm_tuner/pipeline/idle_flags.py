@@ -22,7 +22,7 @@ _VALUES: dict[str, tuple[Any, Any]] = {
     "scaling": ("none", "tensor"),
     "precision": ("ieee", "tf32"),
 }
-_TIMING = ("screen_with", "starts_per_round", "iters", "rotating_tensor", "init_type", "launch_limit")
+_TIMING = ("screen_with", "starts_per_round", "warmup", "iters", "rotating_tensor", "init_type", "launch_limit")
 _WAITING = ("wait", "no_wait")
 _WITHOUT_A_GPU = ("search", "budget", *_TIMING, *_WAITING, "no_compile_stage")
 _COMPILE_ONLY = (*_WITHOUT_A_GPU, "profiler", "output", "compare", "update", "validate_key", "serve", "seed")

@@ -40,6 +40,7 @@ class Planner:
         """How to time calls: with a flush of L2 before each call, or with rotation through operands larger than L2."""
         settings = self._settings
         return Method(
+            warmup_calls=settings.warmup,
             timed_calls=calls,
             flush_bytes=FLUSH_L2_TIMES * self._device.l2_bytes,
             rotating_bytes=settings.rotating_mib * 2**20,

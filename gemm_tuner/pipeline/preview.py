@@ -79,7 +79,7 @@ def estimate(settings: Settings, states: list[SizeState], device: Device, out: C
     total = sum(len(state.kept) for state in states)
     asked = sum(expected_requests(settings.search, len(state.kept)) for state in states)
     compile_s = min(asked, kernels) * COMPILE_CPU_S / settings.compile_workers
-    method = Method(timed_calls=settings.screen_calls)
+    method = Method(warmup_calls=settings.warmup, timed_calls=settings.screen_calls)
     calls = method.warmup_calls + method.timed_calls
     kernels_s = sum(sum(state.predicted_us.values()) for state in states) * calls / 1e6
     screening_s = asked * (SETUP_S + calls * LAUNCH_S) + kernels_s * asked / total

@@ -76,7 +76,8 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         "servers": ", ".join(settings.serve),
         **{f"kernel of {name}": kernel.label for name, kernel in sorted(settings.kernels.items())},
         "method": f"{settings.screen_calls} screening calls, {settings.iters} rounds of {settings.finalists} "
-        f"finalists, init_type {settings.init_type}, seed {settings.seed}, rotating_tensor {settings.rotating_mib}",
+        f"finalists, warmup {settings.warmup}, init_type {settings.init_type}, seed {settings.seed}, "
+        f"rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }

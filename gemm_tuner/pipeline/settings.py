@@ -57,6 +57,7 @@ class Settings:
     compile_workers: int = 1
     compile_limit_s: float = 60.0
     jobs: int = 1
+    warmup: int = 1
     iters: int = 30
     screen_calls: int = 5
     finalists: int = 8

@@ -123,6 +123,7 @@ class AutoTuner:
             early_stop=early_stop,
             early_stop_factor=early_stop_factor,
         )
+        profiler = profiler or profile.profiler
         tunable = Function(self.function, Arguments(), self.compile_args)
         bound = self.function if isinstance(self.function, functools.partial) else functools.partial(self.function)
         candidates = configurations.candidates(self.configs, tunable.parameters, bound.args, bound.keywords)

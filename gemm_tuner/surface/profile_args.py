@@ -15,6 +15,7 @@ from gemm_tuner.surface.supply import Supply, TensorSupplyType
 
 # TileLang's names of clocks: what they measure, from this project's clocks.
 BACKENDS = {"auto": "auto", "event": "events", "cupti": "proton", "cudagraph": "proton"}
+EXTERNAL = ("nsys", "ncu", "rocprofv3", "rocprof")
 # Timed calls of a configuration before the finals are at most these.
 MOST_SCREEN_CALLS = 10
 # The median, and what triton.autotune asks for beside it.
@@ -33,7 +34,7 @@ class ProfileArgs:
     manual_check_prog: gets the outputs, and the expected ones where it takes two arguments; raises for wrong ones.
     cache_input_tensors: all configurations get the same tensors; otherwise each gets equal ones.
     backend:   auto, event, cupti, cudagraph, or a clock or its name. cupti and cudagraph measure kernels without their
-               launches: proton.
+               launches: proton. nsys, ncu, rocprofv3 and rocprof have the finals in processes of their own.
     do_bench:  a function of yours that times: gets a call and ``quantiles``, returns milliseconds.
     """
 
@@ -63,12 +64,9 @@ class ProfileArgs:
             raise UserError(f"is {self.max_mismatched_ratio}", where="max_mismatched_ratio", accepted="from 0 to 1")
         if self.early_stop and not self.early_stop_factor >= 1:
             raise UserError(f"is {self.early_stop_factor}", where="early_stop_factor", accepted="1 or more")
-        if isinstance(self.backend, str) and self.backend not in (*BACKENDS, *CLOCKS):
-            raise UserError(
-                f"there is no {self.backend!r} in the caller's process", where="backend",
-                accepted=", ".join(dict.fromkeys([*BACKENDS, *CLOCKS])),
-                hint="profiler= takes those of other processes",
-            )  # fmt: skip
+        if isinstance(self.backend, str) and self.backend not in (*BACKENDS, *CLOCKS, *EXTERNAL):
+            accepted = ", ".join(dict.fromkeys([*BACKENDS, *CLOCKS, *EXTERNAL]))
+            raise UserError(f"there is no {self.backend!r}", where="backend", accepted=accepted)
 
     def supply(self, given: tuple[Any, ...] | None) -> Supply:
         return Supply(self.supply_type, self.supply_prog, given)
@@ -89,7 +87,14 @@ class ProfileArgs:
     def clock(self) -> str | Clock:
         if self.do_bench is not None:
             return UserClock(functools.partial(_first_number, self.do_bench), "ms")
+        if self.profiler:
+            return "auto"
         return BACKENDS.get(self.backend, self.backend) if isinstance(self.backend, str) else self.backend
+
+    @property
+    def profiler(self) -> str:
+        """The external profiler that ``backend`` names; empty for a clock of this process."""
+        return self.backend if isinstance(self.backend, str) and self.backend in EXTERNAL else ""
 
 
 def _first_number(do_bench: DoBench, call: Callable[[], Any]) -> float:

@@ -36,7 +36,7 @@ FLAGS = (
     "--col_a", "--col_b", "--dtype", "--dtype_a", "--dtype_b", "--dtype_c", "--layout_a", "--layout_b", "--help_all",
     "--starts_per_round", "--no_compile_stage", "--init_type", "--ngpus",
     "--gpu_ids", "--num_threads", "--jobs", "--iters", "--rotating_tensor", "--keep", "--verbose", "--time_breakdown",
-    "--cache_limit", "--screen_with", "--compile_only", "--cluster",
+    "--cache_limit", "--screen_with", "--compile_only", "--cluster", "--warmup",
     "--no_warmup", "--profiler", "--arch", "--dry_run", "--explain", "--no_heuristics", "--space", "--rules",
     "--templates", "--output_dir", "--icache_flush", "--hack_triton_compiler", "--replay", "--seed",
     "--compile_limit", "--debug", "--version", "--batch", "--activation", "--alpha", "--beta", "--scaling",
@@ -434,16 +434,22 @@ def test_an_entry_of_a_file_has_its_own_say(tmp_path: Path) -> None:
 def test_the_settings_of_a_full_command_line(tmp_path: Path) -> None:
     settings = asked(
         *ONE, "--o", "t.yaml", "--compare", "--gpu_ids", "0,3", "--num_threads", "7", "--jobs", "4", "--iters", "9",
-        "--rotating_tensor", "512", "--keep", "--verbose", "--time_breakdown", "--no_warmup", "--profiler", "proton",
-        "--arch", "gfx942", "--no_heuristics", "--init_type", "hpl", "--seed", "3", "--compile_limit", "5",
+        "--warmup", "0", "--rotating_tensor", "512", "--keep", "--verbose", "--time_breakdown", "--no_warmup",
+        "--profiler", "proton", "--arch", "gfx942", "--no_heuristics", "--init_type", "hpl", "--seed", "3",
+        "--compile_limit", "5",
     )  # fmt: skip
     expected: dict[str, Any] = {
         "results_file": Path("t.yaml"), "check_all_finalists": True, "gpu_ids": (0, 3), "compile_workers": 7,
-        "jobs": 4, "iters": 9, "rotating_mib": 512, "keep": True, "verbose": True, "time_breakdown": True,
+        "jobs": 4, "iters": 9, "warmup": 0, "rotating_mib": 512, "keep": True, "verbose": True, "time_breakdown": True,
         "compile_stage": False, "profiler": "proton", "arch": "gfx942", "heuristics": False, "init_type": "hpl",
         "seed": 3, "compile_limit_s": 5.0, "output_dir": Path("results"),
     }  # fmt: skip
     assert {key: getattr(settings, key) for key in expected} == expected
+
+
+def test_workers_may_be_a_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 32)
+    assert [asked(*ONE, "--num_threads", text).compile_workers for text in ("0.9", ".01", "40")] == [28, 1, 40]
 
 
 def test_sizes_of_a_file_are_tuned_once(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from fault_runs import ROOT, statuses_of_run
 
+import gemm_tuner as gt
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
 
 EXAMPLE = ROOT / "examples" / "kernels"
 
 
-def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
+def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One configuration is wrong, one does not compile; the user's file also runs a benchmark. A parameter is
-    a list of two numbers."""
+    a list of two numbers. The same from Python finds the finished run."""
     source = (EXAMPLE / "softmax.py").read_text()
     assert "    values = values / tl.sum(values, 0)\n" in source
     broken = (
@@ -47,6 +51,14 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path) -> None:
     assert {name.split("_")[2]: status for name, status in statuses.items()} == {
         "TILE2x1": "wrong", "TILE3x1": "compile_error", "TILE4x1": "ok",
     }  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    again = gt.kernel(
+        "softmax.py:softmax_rows", spec="spec.yaml", arch="sm_90", compare="all", num_threads=1, output="tuned.yaml"
+    )
+    assert again.best == {"TILE": (4, 1), "num_warps": 1} and list(again.configs) == ["cols=37 dtype=fp16 rows=5"]
+    assert again.folder is not None and json.loads((again.folder / "run.json").read_text())["stages"]["compile"] > 0
+    with pytest.raises(UserError, match="'ROWS4' is no FIELD=VALUE"):
+        gt.kernel(spec="spec.yaml", arch="sm_90", explain="ROWS4,TILE=4x1")
 
 
 def test_compile_only_says_what_each_configuration_needs_and_runs_nothing(tmp_path: Path) -> None:

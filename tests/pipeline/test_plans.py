@@ -20,7 +20,7 @@ TILE, LOOP = config(), config(family="gemm_persistent", PROGRAMS_PER_SM=1)  # ty
 @pytest.fixture
 def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planner:
     monkeypatch.chdir(tmp_path)
-    run = session(tmp_path, ONE, TWO, iters=40, screen_calls=6, init_type="zeros", seed=7, rotating_mib=512)
+    run = session(tmp_path, ONE, TWO, warmup=10, iters=40, screen_calls=6, init_type="zeros", seed=7, rotating_mib=512)
     return run.planner(scripts_of([state_of(ONE, (TILE, LOOP)), state_of(TWO, (TILE,))]))
 
 
@@ -42,7 +42,7 @@ def test_the_method_is_what_was_asked_for(planner: Planner) -> None:
     assert (finals.stage, finals.method.timed_calls) == (FINALS, 40)
     assert (screen.stage, screen.method.timed_calls) == (SCREEN, 6)
     for plan in (finals, screen):
-        assert (plan.method.init_type, plan.method.seed) == ("zeros", 7)
+        assert (plan.method.init_type, plan.method.seed, plan.method.warmup_calls) == ("zeros", 7, 10)
         assert plan.method.flush_bytes == FLUSH_L2_TIMES * SM_90.l2_bytes
         assert plan.method.rotating_bytes == 512 * 2**20
 

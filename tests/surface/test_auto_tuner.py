@@ -85,8 +85,10 @@ def test_each_profile_argument_reaches_the_run(tmp_path: Path) -> None:
     assert strict.run(**run).config == {"block_M": 16}
     wide = tuner(configs=off, ref_prog=lambda a, b: a @ b, rtol=0, atol=0.2)
     assert wide.run(**run).config["block_M"] == 32
-    with pytest.raises(UserError, match=r"'nsys'.*accepted: auto, event, cupti, cudagraph"):
-        gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(backend="nsys")
+    with pytest.raises(UserError, match=r"'cuda'.*accepted: auto, event, cupti, cudagraph.*nsys"):
+        gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(backend="cuda")
+    with pytest.raises(UserError, match="cannot be rebuilt in another process"):
+        gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_profile_args(backend="rocprofv3", supply_prog=supply).run(**run)
     with pytest.warns(UserWarning, match="use_pipeline"):
         tuner(configs=BLOCKS[:1]).run(use_pipeline=True, **run)
 
