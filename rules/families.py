@@ -15,7 +15,7 @@ from gemm_tuner.space.rule import HEURISTIC, next_power_of_2, rule
 MOST_SLICES_OF_GEMV = 16
 SWIZZLE_BYTES = 128  # of the widest row of a TMA box; narrower boxes leave banks of shared memory idle
 
-BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
+BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors and family.language == "triton")
 PACKING = names_of(lambda family: family.packs)
 
 
@@ -27,6 +27,73 @@ def tiles_of(c, p):
 def ring_bytes(c, p):
     size_a, size_b = DTYPES[p.dtype_a].size_bytes, DTYPES[p.dtype_b].size_bytes
     return c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
+
+
+def blocks_of_cute(c, p):
+    """Thread blocks of gemm_cute for one slice of K, whole clusters; and how many times the work they do."""
+    rows = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_N, c.BLOCK_SIZE_M)
+    columns = np.where(c.SWAP_AB == 1, c.BLOCK_SIZE_M, c.BLOCK_SIZE_N)
+    along_m = np.where(c.SWAP_AB == 1, c.CLUSTER_N, c.CLUSTER_M)
+    along_n = np.where(c.SWAP_AB == 1, c.CLUSTER_M, c.CLUSTER_N)
+    blocks = np.ceil(p.m / (rows * along_m)) * along_m * np.ceil(p.n / (columns * along_n)) * along_n
+    return blocks, blocks * rows * columns / (p.m * p.n)
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def little_beyond_matrix(c, p, d):
+    """Tiles and clusters that compute a third more than C has are worse than others (H200, prototypes)."""
+    side = min(p.m, p.n)
+    return blocks_of_cute(c, p)[1] <= max(1.36, (32.5 if side < 32 else 16.5 if side < 64 else 64.5) / side)
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def swapped_for_few_rows(c, p, d):
+    """Operands are swapped for 256 rows or fewer, and where the class has its widest tiles along K alone."""
+    beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
+    return (c.SWAP_AB == 0) | (beside & (p.layout_b == "row")) | np.full(c.BLOCK_SIZE_M.shape, p.m <= min(256, p.n))
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def loop_over_tiles_needs_several(c, p, d):
+    """A persistent grid with no more tiles than SMs is the plain grid; with many more it wins."""
+    tiles = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
+    return (c.PINGPONG == 1) | np.where(c.PROGRAMS_PER_SM == 1, tiles > d.num_sms, tiles <= 4 * d.num_sms)
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def full_waves(c, p, d):
+    """A last wave that is half empty costs more than smaller tiles; over 16 waves, tiles of 128 x 160 and less do."""
+    programs = blocks_of_cute(c, p)[0] * c.SPLIT_K * p.batch
+    waves = programs / d.num_sms
+    efficiency = waves / np.ceil(waves)
+    few = (waves <= 1) & ((waves >= 0.4) | (c.SPLIT_K == c.largest["SPLIT_K"]) | (p.k < 1024 * c.SPLIT_K))
+    small = (waves > 16) & (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 128 * 160)
+    return (few | (efficiency >= 0.7)) & ~small
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def slices_of_views(c, p, d):
+    """Slices are for tiles that leave SMs idle, in two waves at most, each of 384 along K or more (H200)."""
+    tiles, _ = blocks_of_cute(c, p)
+    return (c.SPLIT_K == 1) | (
+        (2 * tiles <= d.num_sms) & (tiles * c.SPLIT_K <= 2 * d.num_sms) & (p.k >= 384 * c.SPLIT_K)
+    )
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def block_of_k_for_tile(c, p, d):
+    """128 bytes along K fill the swizzle; 256 pay for tiles up to 128 x 128, 512 for few rows (H200, prototypes)."""
+    row_bytes = c.BLOCK_SIZE_K * DTYPES[p.dtype_a].size_bytes
+    tile = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N
+    few = min(p.m, p.n) <= 64
+    return (row_bytes == 128) | ((row_bytes == 256) & (tile <= 128 * 128)) | (few & (row_bytes == 512) & (tile <= 4096))
+
+
+@rule(HEURISTIC, families=("gemm_cute",))
+def clusters_where_operands_are_shared(c, p, d):
+    """Clusters of four were never ahead of two by more than noise, but for the widest tiles (H200, prototypes)."""
+    size = c.CLUSTER_M * c.CLUSTER_N
+    return (size <= 2) | (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N >= 128 * 128)
 
 
 @rule(HEURISTIC, families=("gemm_tile",), backend="cuda")
@@ -185,7 +252,7 @@ def rows_of_gemv(c, p, d):
 @rule(HEURISTIC, families=("gemv",))
 def gemv_tile_for_threads(c, p, d):
     """8 to 32 elements a thread: fewer leave loads narrow, more leave few threads; sums stay in 64 registers."""
-    elements = c.BLOCK_SIZE_N * c.BLOCK_SIZE_K / (d.target.warp_size * c.num_warps)
+    elements = c.BLOCK_SIZE_N * c.BLOCK_SIZE_K / (d.target.warp_size * np.maximum(1, c.num_warps))
     return (elements >= 8) & (elements <= 32) & (elements * c.BLOCK_SIZE_M <= 64)
 
 

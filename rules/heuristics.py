@@ -24,7 +24,7 @@ def tile_not_beyond_matrix(c, p, d):
 @rule(HEURISTIC, backend="cuda")
 def accumulator_fits_registers(c, p, d):
     """256 accumulator registers a thread always spill on NVIDIA (H200 sweep: 23 of 23)."""
-    return c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 256 * 32 * c.num_warps
+    return (c.BLOCK_SIZE_M * c.BLOCK_SIZE_N < 256 * 32 * c.num_warps) | (c.num_warps == 0)
 
 
 @rule(HEURISTIC, backend="hip")

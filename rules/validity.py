@@ -7,11 +7,12 @@ import numpy as np
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm import descriptors
+from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import names_of
 from gemm_tuner.gemm.problem import SCALE_BLOCK
 from gemm_tuner.space.rule import VALIDITY, rule
 
-BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors)
+BY_DESCRIPTORS = names_of(lambda family: family.by_descriptors and family.language == "triton")
 PACKING = names_of(lambda family: family.packs)
 LEAST_PACKED = 256  # elements of a row of the tile that a program packs
 
@@ -29,7 +30,7 @@ def one_matrix_a_call(c, p, d):
     return np.full(c.BLOCK_SIZE_M.shape, p.batch == 1)
 
 
-@rule(VALIDITY, families=BY_DESCRIPTORS, backend="cuda")
+@rule(VALIDITY, families=(*BY_DESCRIPTORS, "gemm_cute"), backend="cuda")
 def rows_fit_descriptors(c, p, d):
     """TMA descriptors take rows of whole 16 bytes (CUDA Driver API, cuTensorMapEncodeTiled: globalStrides)."""
     if not d.target.facts.tma:
@@ -55,12 +56,107 @@ def rows_of_c_by_descriptor(c, p, d):
     return (c.ROW_STEP == 1) | (able & whole & (c.ROW_STEP * p.n < 2**31) & (c.ROW_STEP <= p.m))
 
 
+@rule(VALIDITY, families=("gemm_cute",))
+def hopper_class(c, p, d):
+    """quack's class for Hopper, and the wgmma instructions that it uses, are there on sm_90 alone."""
+    return np.full(c.BLOCK_SIZE_M.shape, d.target.arch == "sm_90")
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def types_of_class(c, p, d):
+    """The class multiplies bf16, fp16 and fp8, and stores bf16, fp16 or fp32."""
+    takes = p.dtype_a in ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2") and p.dtype_c in ("bf16", "fp16", "fp32")
+    return np.full(c.BLOCK_SIZE_M.shape, takes)
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def fp8_along_k(c, p, d):
+    """wgmma reads fp8 along K only: A row-major and B column-major."""
+    along_k = (p.layout_a, p.layout_b) == ("row", "col")
+    return np.full(c.BLOCK_SIZE_M.shape, along_k or not DTYPES[p.dtype_a].is_fp8)
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def no_scales_of_blocks(c, p, d):
+    """The class applies scales to whole sums: block scales are for the other families."""
+    return np.full(c.BLOCK_SIZE_M.shape, p.scaling != "block")
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def tile_of_class(c, p, d):
+    """The class takes 64 to 320 rows in 64s, columns in 16s up to 256, for 192 and 320 rows in 32s.
+
+    320 rows take up to 160 columns. Pingpong takes up to 256, 208 and 128 columns of 64, 128 and 192 rows.
+    """
+    m, n = c.BLOCK_SIZE_M, c.BLOCK_SIZE_N
+    together = (m % 64 == 0) & (m <= 320) & (n % 16 == 0) & (n <= np.where(m == 320, 160, 256))
+    together &= (n % 32 == 0) | ((m != 192) & (m != 320))
+    in_turn = np.isin(m, (64, 128, 192)) & (n % 16 == 0)
+    in_turn &= n <= np.where(m == 64, 256, np.where(m == 128, 208, 128))
+    return np.where(c.PINGPONG == 1, in_turn, together)
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def warp_groups_beside_each_other(c, p, d):
+    """320 rows, or 192 with over 128 columns, abort the compiler where the second operand is not along K."""
+    beside = (c.PINGPONG == 0) & ((c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128)))
+    along_k = np.where(c.SWAP_AB == 1, p.layout_a == "row", p.layout_b == "col")
+    return ~beside | along_k
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def cluster_of_class(c, p, d):
+    """A cluster has 1, 2 or 4 blocks, a power of two along each side."""
+    along = np.isin(c.CLUSTER_M, (1, 2, 4)) & np.isin(c.CLUSTER_N, (1, 2, 4))
+    return along & (c.CLUSTER_M * c.CLUSTER_N <= 4)
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def pingpong_is_persistent(c, p, d):
+    """Warp groups take turns over the tiles of a persistent grid, which has one program an SM."""
+    return (c.PROGRAMS_PER_SM <= 1) & ((c.PINGPONG == 0) | (c.PROGRAMS_PER_SM == 1))
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def block_of_k_of_class(c, p, d):
+    """A block of K is a multiple of what one wgmma takes, 16 elements of 16 bits or 32 of fp8."""
+    return c.BLOCK_SIZE_K % (32 if DTYPES[p.dtype_a].is_fp8 else 16) == 0
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def even_slices_of_k(c, p, d):
+    """Slices of K are views of A and B: equal, and each starts at a multiple of 16 bytes. No batch beside them."""
+    even = (p.k % (c.SPLIT_K * (16 // DTYPES[p.dtype_a].size_bytes)) == 0) & (p.batch == 1)
+    return (c.SPLIT_K == 1) | even
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def stages_of_class(c, p, d):
+    """Two blocks of K or more, and the part of C that is stored, must fit into shared memory."""
+    return gemm_cute.stages(c, p, d) >= 2
+
+
+@rule(VALIDITY, families=("gemm_cute",))
+def sums_fit_registers(c, p, d):
+    """A thread holds up to 216 sums of two warp groups, 128 of three; those of fp8 are held twice."""
+    held = gemm_cute.accumulators(c) * (2 if DTYPES[p.dtype_a].is_fp8 else 1)
+    return held <= np.where(gemm_cute.warp_groups(c) == 3, 128, 216)
+
+
+@rule(VALIDITY)
+def clusters_of_class(c, p, d):
+    """Clusters, pingpong and swapped operands are for gemm_cute."""
+    plain = (c.CLUSTER_M == 1) & (c.CLUSTER_N == 1) & (c.PINGPONG == 0) & (c.SWAP_AB == 0)
+    return plain | (c.family == "gemm_cute")
+
+
 @rule(VALIDITY)
 def columns_in_thirds(c, p, d):
     """BLOCK_SIZE_N of 3 times a power of two is summed and stored in thirds: EPILOGUE_SUBTILE 3, no block scales."""
     thirds = c.BLOCK_SIZE_N % 3 == 0
     able = np.isin(c.family, ("gemm_persistent", *PACKING)) & d.target.facts.tma & (p.scaling != "block")
-    return np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
+    stored = np.where(thirds, able & (c.EPILOGUE_SUBTILE == 3), c.EPILOGUE_SUBTILE != 3)
+    return stored | (c.family == "gemm_cute")
 
 
 @rule(VALIDITY)

@@ -13,8 +13,8 @@ import statistics
 import sys
 import time
 import types
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ from gemm_tuner.core.errors import FREE_SPACE, EnvironmentFault
 from gemm_tuner.core.language import CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status, Target
 from gemm_tuner.core.workload import workload_of
+from gemm_tuner.languages.together import Together
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
@@ -65,10 +66,11 @@ def without_main_script() -> Iterator[None]:
 
 @dataclass
 class Worker:
-    """A worker process and its current task."""
+    """A worker process and its current task. language: name of that of its tasks; "" for the pool's main one."""
 
     process: Any
     connection: Any
+    language: str = ""
     task: CompileTask | None = None
     ready: bool = False
     deadline: float = 0.0
@@ -97,6 +99,8 @@ class CompilePool:
     limit_s:      largest time limit of a compilation; a worker that exceeds it is killed (COMPILE_TIMEOUT).
     memory_bytes: memory that a worker may use beyond its size at the start; 0: an equal share of the machine's.
     kind:         kind of the problems, whose workload may prepare workers; "" for none.
+
+    Each language of a ``Together`` has workers of its own, which start with its first task.
     """
 
     language: Language
@@ -109,7 +113,9 @@ class CompilePool:
     memory_bytes: int = 0
     kind: str = ""
     _workers: list[Worker] = field(default_factory=list)
-    _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _seconds: defaultdict[str, deque[float]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED))
+    )
     _deaths: Counter[TaskKey] = field(default_factory=Counter)
     _failed_starts: int = 0
 
@@ -122,28 +128,41 @@ class CompilePool:
         self._workers.clear()
 
     @cached_property
-    def _argument(self) -> str:
-        return self.language.worker_argument(self.cache.parent)
+    def _languages(self) -> dict[str, Language]:
+        others = self.language.others if isinstance(self.language, Together) else ()
+        return {"": self.language, **{one.name: one for one in others}}
 
     @cached_property
-    def _server_modules(self) -> tuple[str, ...]:
+    def _arguments(self) -> dict[str, str]:
+        return {name: one.worker_argument(self.cache.parent) for name, one in self._languages.items()}
+
+    def _fits(self, language: str) -> Callable[[CompileTask], bool]:
+        """Whether a task is one for the workers of a language."""
+        return lambda task: self._language_of(task) == language
+
+    def _language_of(self, task: CompileTask) -> str:
+        named = task.script.language if task.script else ""
+        return named if named in self._languages else ""
+
+    def _server_modules(self, language: Language) -> tuple[str, ...]:
         """What workers would import one by one."""
-        if not self.language.worker_module:
+        if not language.worker_module:
             return ()
         workload = (type(workload_of(self.kind)).__module__,) if self.kind else ()
-        return (self.language.worker_module, serve.__module__, *workload)
+        return (language.worker_module, serve.__module__, *workload)
 
-    def _start_worker(self) -> Worker:
+    def _start_worker(self, name: str) -> Worker:
         ours, theirs = multiprocess.Pipe()
-        share = self.memory_bytes or memory.share_bytes(self.workers)
-        paths = (str(self.log_path), str(self.scripts_dir))
-        environ = {name: value for name, value in os.environ.items() if name not in self.language.removed_variables}
+        at_work = {name, *(worker.language for worker in self._workers)}
+        share = self.memory_bytes or memory.share_bytes(self.workers * len(at_work))
+        paths, language = (str(self.log_path), str(self.scripts_dir)), self._languages[name]
+        environ = {key: value for key, value in os.environ.items() if key not in self.language.removed_variables}
         environ |= self.language.environment(self.cache)
-        arguments = (theirs, self.language.name, self.target, environ, self._argument, *paths, share, self.kind)
+        arguments = (theirs, language.name, self.target, environ, self._arguments[name], *paths, share, self.kind)
         with without_main_script():
-            process = fork_server.started(serve, arguments, self._server_modules)
+            process = fork_server.started(serve, arguments, self._server_modules(language))
         theirs.close()
-        return Worker(process, ours, deadline=time.monotonic() + START_LIMIT_S)
+        return Worker(process, ours, name, deadline=time.monotonic() + START_LIMIT_S)
 
     def run(self, tasks: Iterable[CompileTask] | TaskQueue) -> Iterator[Answer]:
         """Yields (task, result) in the order of completion, until the queue ends.
@@ -162,21 +181,24 @@ class CompilePool:
         """Gives tasks to idle workers, and starts more workers while there are more tasks than workers."""
         for worker in self._workers:
             if worker.ready and worker.task is None:
-                task = queue.take()
-                if task is None:
-                    return
-                worker.give(task, self.limit)
-        starting = sum(1 for worker in self._workers if not worker.ready)
-        missing = min(self.workers - len(self._workers), len(queue) - starting)
-        for _ in range(missing):
-            self._workers.append(self._start_worker())
+                self._give_next(worker, queue)
+        for language in self._languages:
+            there = [worker for worker in self._workers if worker.language == language]
+            starting = sum(1 for worker in there if not worker.ready)
+            missing = min(self.workers - len(there), queue.count(self._fits(language)) - starting)
+            self._workers += [self._start_worker(language) for _ in range(missing)]
 
-    @property
-    def limit(self) -> float:
-        """Time limit of the next compilation, seconds; it adapts to the times of earlier ones."""
-        if len(self._seconds) < ENOUGH_TO_JUDGE:
+    def _give_next(self, worker: Worker, queue: TaskQueue) -> None:
+        task = queue.take(self._fits(worker.language))
+        if task is not None:
+            worker.give(task, self.limit(worker.language))
+
+    def limit(self, language: str = "") -> float:
+        """Time limit of the next compilation, seconds; it adapts to the times of earlier ones of the language."""
+        seconds = self._seconds[language]
+        if len(seconds) < ENOUGH_TO_JUDGE:
             return self.limit_s
-        return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(self._seconds)))
+        return min(self.limit_s, max(LEAST_LIMIT_S, TIMES_THE_MEDIAN * statistics.median(seconds)))
 
     def _step(self, queue: TaskQueue) -> Iterator[Answer]:
         """Waits up to LOOK_S, and yields the tasks that are completed or over their deadline."""
@@ -198,10 +220,8 @@ class CompilePool:
             done, worker.task, worker.ready = worker.task, None, True
             if done is not None:
                 if not answer.cached:
-                    self._seconds.append(answer.seconds)
-                task = queue.take()
-                if task is not None:
-                    worker.give(task, self.limit)
+                    self._seconds[worker.language].append(answer.seconds)
+                self._give_next(worker, queue)
                 yield done, answer
         now = time.monotonic()
         for worker in busy.values():
@@ -223,7 +243,9 @@ class CompilePool:
             if self._failed_starts < MOST_FAILED_STARTS:
                 return
             what = f"a compile worker ended at its start, exit status {exit_code}"
-            raise EnvironmentFault(what, where=str(self.log_path), hint=f"does `{self.language.test_command}` work?")
+            raise EnvironmentFault(
+                what, where=str(self.log_path), hint=f"does `{self._languages[worker.language].test_command}` work?"
+            )
         if task is not None:
             key = key_of(task)
             self._deaths[key] += 1

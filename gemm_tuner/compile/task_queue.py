@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gemm_tuner.core.language import CompileTask
 
@@ -64,14 +64,21 @@ class TaskQueue:
             self.open, self.closed = False, True
             self._changed.notify()
 
-    def take(self) -> CompileTask | None:
+    def take(self, fits: Callable[[CompileTask], bool] = lambda task: True) -> CompileTask | None:
+        """The next task that ``fits`` the worker that asks; None if there is none."""
         with self._changed:
-            waiting = self._submitted or self._likely
-            if not waiting:
-                return None
-            task = waiting.popleft()
-            self.taken.add(key_of(task))
-            return task
+            for waiting in (self._submitted, self._likely):
+                for place, task in enumerate(waiting):
+                    if fits(task):
+                        del waiting[place]
+                        self.taken.add(key_of(task))
+                        return task
+            return None
+
+    def count(self, fits: Callable[[CompileTask], bool]) -> int:
+        """How many waiting tasks fit."""
+        with self._changed:
+            return sum(map(fits, (*self._submitted, *self._likely)))
 
     def wait(self) -> bool:
         """Waits for a task; False if the queue has ended."""

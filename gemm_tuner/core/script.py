@@ -19,11 +19,13 @@ class Script:
     text_sha:   hash of the whole text.
     kernel_sha: hash of the text without the table of configurations, that is of what the kernels are compiled from.
                 Scripts that differ only in their configurations share compiled kernels.
+    language:   name of the language of the kernels; empty if it is that of the kind of problem.
     """
 
     name: str
     text_sha: str
     kernel_sha: str
+    language: str = ""
 
     @property
     def file(self) -> str:

@@ -76,7 +76,7 @@ class Workload(Protocol):
     """Everything that is specific to one kind of problem. Methods that need torch import it when they are called."""
 
     kind: str
-    # Name of the ``core.language.Language`` of its kernels.
+    # Name of the ``core.language.Language`` of its kernels, except those for which ``language_for`` says otherwise.
     language: str
     # Display name of what ``baseline_call`` calls.
     baseline_name: str
@@ -104,6 +104,16 @@ class Workload(Protocol):
 
     def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
         """The same problems, completed with facts that need both the device and the user's code. Raises UserError."""
+
+    def language_for(self, family: str) -> str:
+        """Name of the language of a family's kernels."""
+
+    def other_languages(self, families: Sequence[str]) -> tuple[str, ...]:
+        """The languages of these families (of all families if empty) other than ``language``."""
+
+    def absent(self, families: Iterable[str]) -> dict[str, str]:
+        """Those of these families that this machine has no compiler for, each with one line that says what is missing
+        and how to get it."""
 
     # The search space. Tables of configurations have a column ``family`` and one column per axis.
 

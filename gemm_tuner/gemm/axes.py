@@ -12,6 +12,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import (
     AMD_NAME_PARTS,
+    CHOSEN_BY_LIBRARY,
     CONFIG_FIELDS,
     FAMILY_NAME_PARTS,
     NAME_PARTS,
@@ -30,28 +31,31 @@ AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
 AMD_AXES = tuple(field for field, _ in AMD_NAME_PARTS)
 # Axes that a space file may leave out; the family then does not use them.
 OPTIONAL_AXES = tuple(field for field, _ in FAMILY_NAME_PARTS)
-FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "PACK_BLOCK")
-FLAGS = ("WARP_SPECIALIZE", "STREAM_B")
+FLAGS = ("WARP_SPECIALIZE", "STREAM_B", "PINGPONG", "SWAP_AB")
+FROM_0 = ("waves_per_eu", "matrix_instr_nonkdim", "PROGRAMS_PER_SM", "PACK_BLOCK", *FLAGS)
 HIGHEST = 65536  # of any axis
 
 
 def check_axes(value: Any, where: str, device: Device) -> dict[str, tuple[int, ...]]:
     accepted = AXES if device.target.backend == "hip" else tuple(a for a in AXES if a not in AMD_AXES)
     axes = exact_mapping(value, accepted, where, OPTIONAL_AXES)
+    of_library = axes["num_warps"] == [0]
     for axis, values in axes.items():
-        _check_axis(axis, values, where)
+        _check_axis(axis, values, where, of_library=of_library)
     return {axis: tuple(axes.get(axis, (UNUSED.get(axis),))) for axis in accepted}
 
 
-def _check_axis(axis: str, values: Any, where: str) -> None:
-    lowest, highest = 0 if axis in FROM_0 else 1, 1 if axis in FLAGS else HIGHEST
-    shapes = legal_shapes(axis)
+def _check_axis(axis: str, values: Any, where: str, *, of_library: bool) -> None:
+    chosen = of_library and axis in CHOSEN_BY_LIBRARY
+    lowest, highest = 0 if axis in FROM_0 or chosen else 1, 1 if axis in FLAGS else HIGHEST
+    shapes = legal_shapes(axis, of_library=of_library)
     accepted = f"a list of different integers from {lowest} to {highest}{', each ' if shapes else ''}{shapes}"
     if not isinstance(values, list) or not values:
         raise UserError(f"{axis} is {'empty' if values == [] else show(values)}", where=where, accepted=accepted)
     seen: set[int] = set()
     for value in values:
-        if type(value) is not int or not lowest <= value <= highest or not has_legal_shape(axis, value):
+        is_legal = type(value) is int and lowest <= value <= highest
+        if not is_legal or not has_legal_shape(axis, value, of_library=of_library):
             raise UserError(f"{axis} holds {show(value)}", where=where, accepted=accepted)
         if value in seen:
             raise UserError(f"{axis} holds {show(value)} twice", where=where, accepted=accepted)
@@ -86,7 +90,8 @@ def names(configs: pd.DataFrame) -> pd.Series:
 
     on_amd = configs["kpack"].to_numpy() != 0
     parts: list[npt.NDArray[Any]] = [configs["family"].to_numpy()]
-    parts += [name_part(configs[field], short) for field, short in NAME_PARTS]
+    unused = dict.fromkeys(CHOSEN_BY_LIBRARY, 0)
+    parts += [name_part(configs[field], short, unused.get(field)) for field, short in NAME_PARTS]
     parts += [name_part(configs[field], short, UNUSED[field]) for field, short in FAMILY_NAME_PARTS]
     if on_amd.any():
         parts += [np.where(on_amd, name_part(configs[field], short), "") for field, short in AMD_NAME_PARTS]

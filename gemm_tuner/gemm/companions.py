@@ -29,9 +29,14 @@ def odd_companion(problem: GemmProblem, config: dict[str, Any], descriptors: boo
     For a family that keeps the smaller of M and N in one tile, that side keeps its size.
     """
     whole_m = descriptors and problem.layout_a == Layout.COL
-    m = config["BLOCK_SIZE_M"] + (WHOLE_ROWS if whole_m else 13)
-    n = config["BLOCK_SIZE_N"] + (WHOLE_ROWS if descriptors else 29)
+    rows, columns = config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
+    if config.get("SWAP_AB"):
+        rows, columns = columns, rows
+    m = rows + (WHOLE_ROWS if whole_m else 13)
+    n = columns + (WHOLE_ROWS if descriptors else 29)
     k = 2 * config["BLOCK_SIZE_K"] * config["SPLIT_K"] + (WHOLE_ROWS if descriptors else 7)
+    if family_of(config["family"]).cuts_k_evenly:
+        k = (2 * config["BLOCK_SIZE_K"] + WHOLE_ROWS) * config["SPLIT_K"]
     if family_of(config["family"]).by_small_side:
         m, n = (problem.m, n) if problem.m <= problem.n else (n, problem.n)
     return replace(problem, m=m, n=n, k=k, batch=min(problem.batch, COMPANION_BATCH))

@@ -22,6 +22,10 @@ class KernelConfig:
     STREAM_B:         1: loads of B bypass L1 (.cg), which then keeps A.
     ROW_STEP:         a tile has every ROW_STEP-th row of C. With 8, TMA can store C at any row alignment.
     PACK_BLOCK:       elements of an operand that one program packs; 0: the family does not pack.
+    CLUSTER_M, CLUSTER_N: thread blocks of a cluster along M and N, which share what they load.
+    PINGPONG:         1: two warp groups take turns, each with a tile of its own; 0: all multiply one tile.
+    SWAP_AB:          1: C^T = B^T A^T is computed: BLOCK_SIZE_M and CLUSTER_M lie along N, _N along M.
+    num_warps, num_stages: 0 where the kernel's library chooses them.
     waves_per_eu, matrix_instr_nonkdim and kpack apply to AMD only and are 0 elsewhere.
     """
 
@@ -40,6 +44,10 @@ class KernelConfig:
     STREAM_B: int = 0
     ROW_STEP: int = 1
     PACK_BLOCK: int = 0
+    CLUSTER_M: int = 1
+    CLUSTER_N: int = 1
+    PINGPONG: int = 0
+    SWAP_AB: int = 0
     waves_per_eu: int = 0
     matrix_instr_nonkdim: int = 0
     kpack: int = 0
@@ -77,9 +85,12 @@ class KernelConfig:
 
     def _parts(self) -> dict[str, int]:
         """The values in the name, by their short names."""
+        plain = [
+            (field, short) for field, short in NAME_PARTS if field not in CHOSEN_BY_LIBRARY or getattr(self, field)
+        ]
         used = [(field, short) for field, short in FAMILY_NAME_PARTS if getattr(self, field) != UNUSED[field]]
         amd = AMD_NAME_PARTS if self.kpack else ()
-        return {short: getattr(self, field) for field, short in (*NAME_PARTS, *used, *amd)}
+        return {short: getattr(self, field) for field, short in (*plain, *used, *amd)}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,6 +99,7 @@ class KernelConfig:
         """The fields as in a results file, without unused ones."""
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "family"}
         unused = [field for field, _ in FAMILY_NAME_PARTS if row[field] == UNUSED[field]]
+        unused += [field for field in CHOSEN_BY_LIBRARY if not row[field]]
         unused += [field for field, _ in AMD_NAME_PARTS if not self.kpack]
         return {field: value for field, value in row.items() if field not in unused}
 
@@ -116,6 +128,10 @@ FAMILY_NAME_PARTS = (
     ("STREAM_B", "SB"),
     ("ROW_STEP", "RS"),
     ("PACK_BLOCK", "PB"),
+    ("CLUSTER_M", "CM"),
+    ("CLUSTER_N", "CN"),
+    ("PINGPONG", "PP"),
+    ("SWAP_AB", "AB"),
 )
 AMD_NAME_PARTS = (("waves_per_eu", "EU"), ("matrix_instr_nonkdim", "MI"), ("kpack", "KP"))
 # Fields that must be powers of two; those in THIRDS may also be three times a power of two (docs/rules.md).
@@ -126,15 +142,26 @@ POWERS_OF_TWO = (
 THIRDS = ("BLOCK_SIZE_N", "EPILOGUE_SUBTILE")
 
 
-def has_legal_shape(field: str, value: int) -> bool:
-    """Whether a positive value of a field satisfies POWERS_OF_TWO and THIRDS."""
+# Of kernels by warp groups that are not Triton's.
+IN_16S = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+CHOSEN_BY_LIBRARY = ("num_warps", "num_stages")
+
+
+def has_legal_shape(field: str, value: int, *, of_library: bool = False) -> bool:
+    """Whether a value of a field satisfies POWERS_OF_TWO and THIRDS; of_library: IN_16S and CHOSEN_BY_LIBRARY."""
+    if of_library and field in IN_16S:
+        return value % 16 == 0
+    if of_library and field in CHOSEN_BY_LIBRARY:
+        return value == 0
     if field in THIRDS and value % 3 == 0:
         value //= 3
     return field not in POWERS_OF_TWO or value & (value - 1) == 0
 
 
-def legal_shapes(field: str) -> str:
+def legal_shapes(field: str, *, of_library: bool = False) -> str:
     """The values that ``has_legal_shape`` accepts, in words; "" if it accepts all."""
+    if of_library and field in (*IN_16S, *CHOSEN_BY_LIBRARY):
+        return "a multiple of 16" if field in IN_16S else "0: the library chooses"
     if field not in POWERS_OF_TWO:
         return ""
     return "a power of two, or three times one" if field in THIRDS else "a power of two"

@@ -14,6 +14,7 @@ run. A prediction is never reported as a measurement.
 * l2: bytes of one block of A and B over one SM's share of the L2 bandwidth.
 * latency: one memory latency divided by the number of stages that hide it.
 * tile_end: the time to store a tile of C that does not overlap with the next tile.
+* clusters: run on whole groups of SMs and share loads, so a cluster counts as a wider tile.
 * memory: bytes over bandwidth; few tiles reach only a part of the bandwidth.
 * roofline: the larger of operations over rate and bytes over bandwidth, at the shares that kernels reach.
 * pack: the preceding kernel that copies operands with unaligned rows.
@@ -34,6 +35,7 @@ import numpy.typing as npt
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.descriptors import whole_rows
+from gemm_tuner.gemm.families import gemm_cute
 from gemm_tuner.gemm.families.family import rows_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 
@@ -70,6 +72,10 @@ BY_ELEMENTS = 3.0
 # Fitted: the exponent of norm, and how bandwidth grows with the share of SMs that have a tile.
 SHARPNESS = 3.5
 FEW_TILES = 0.16
+# From so many blocks on, one cluster fewer runs at a time than the SMs would hold (H200: 32 of four on 132 SMs).
+LARGE_CLUSTER = 4
+# Guessed: the share of a tile's end that is seen where two warp groups take turns.
+IN_TURN = 0.25
 # Registers of one thread besides its accumulators: pointers and operands in flight.
 REGISTERS_BESIDE = 48
 
@@ -93,7 +99,15 @@ def resident_blocks(c: Any, problem: GemmProblem, device: Device) -> Floats:
     by_registers = device.registers_per_sm // registers
     by_warps = device.max_warps_per_sm // c.num_warps
     resident: Floats = np.maximum(1, np.minimum(np.minimum(by_shared, by_registers), by_warps)).astype(np.float64)
-    return resident
+    return np.where(rows_of(c.family, lambda family: family.takes_whole_sm), 1.0, resident)
+
+
+def usable_sms(c: Any, device: Device) -> Floats:
+    """SMs that clusters can run on: groups of SMs hold no whole number of clusters of four. Shape (configurations,)."""
+    size = c.CLUSTER_M * c.CLUSTER_N
+    clusters = device.num_sms // size - (size >= LARGE_CLUSTER)
+    usable: Floats = np.where(size > 1, np.maximum(1, clusters) * size, device.num_sms).astype(np.float64)
+    return usable
 
 
 def tile_efficiency(c: Any, device: Device) -> Floats:
@@ -123,7 +137,8 @@ def block_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> Floa
     used = np.where(rows_of(c.family, lambda family: family.on_cores), of_cores, rate * tile_efficiency(c, device))
     flops = 2.0 * c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * c.BLOCK_SIZE_K
     compute_us = flops * sharing / (used * RATE_REACHED * 1e6 / device.num_sms)
-    block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
+    loaded_m, loaded_n = c.BLOCK_SIZE_M / c.CLUSTER_N, c.BLOCK_SIZE_N / c.CLUSTER_M
+    block_bytes = c.BLOCK_SIZE_K * (loaded_m * size_a + loaded_n * size_b)
     l2_us = block_bytes * sharing / (L2_REUSE * device.l2_gbps * 1e3 / device.num_sms)
     return norm(compute_us, l2_us, MEMORY_LATENCY_US / np.maximum(1, c.num_stages - 1))
 
@@ -133,6 +148,7 @@ def tile_end_us(c: Any, problem: GemmProblem, device: Device, sharing: Any) -> F
     bandwidth_of_sm = device.dram_gbps * BANDWIDTH_REACHED * 1e3 / device.num_sms
     stored_bytes = c.BLOCK_SIZE_M * c.BLOCK_SIZE_N * DTYPES[problem.dtype_c].size_bytes * sharing
     seen = np.where(sharing > 1, NOT_HIDDEN, 1.0) * np.where(c.PROGRAMS_PER_SM > 0, NOT_HIDDEN, 1.0)
+    seen *= np.where(c.PINGPONG == 1, IN_TURN, 1.0)
     parts = np.where(c.EPILOGUE_SUBTILE > 1, SUBTILED, 1.0)
     packs = rows_of(c.family, lambda family: family.packs)
     by_elements = packs & (c.ROW_STEP == 1) & (c.SPLIT_K == 1) & (not whole_rows(problem)[2])
@@ -145,6 +161,14 @@ def rows_of_tiles(c: Any, problem: GemmProblem) -> Floats:
     """Number of tiles along M for each configuration."""
     rows: Floats = np.ceil(np.ceil(problem.m / c.ROW_STEP) / c.BLOCK_SIZE_M) * c.ROW_STEP
     return rows
+
+
+def tiles_of(c: Any, problem: GemmProblem) -> Floats:
+    """Tiles of all slices and matrices, rounded up to whole clusters."""
+    rows = np.ceil(rows_of_tiles(c, problem) / c.CLUSTER_M) * c.CLUSTER_M
+    columns = np.ceil(np.ceil(problem.n / c.BLOCK_SIZE_N) / c.CLUSTER_N) * c.CLUSTER_N
+    tiles: Floats = rows * columns * c.SPLIT_K * problem.batch
+    return tiles
 
 
 def pack_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
@@ -170,11 +194,13 @@ def split_k_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
 
 def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     """Predicted kernel time of every configuration, microseconds. c: columns by name, arrays or a DataFrame."""
-    tiles = rows_of_tiles(c, problem) * np.ceil(problem.n / c.BLOCK_SIZE_N) * c.SPLIT_K * problem.batch
+    c = gemm_cute.completed(c, problem, device)
+    tiles = tiles_of(c, problem)
     resident = resident_blocks(c, problem, device)
     resident = np.where(c.PROGRAMS_PER_SM > 0, np.minimum(resident, c.PROGRAMS_PER_SM), resident)
-    sharing = np.minimum(resident, np.ceil(tiles / device.num_sms))
-    full = tiles / (device.num_sms * sharing)
+    num_sms = usable_sms(c, device)
+    sharing = np.minimum(resident, np.ceil(tiles / num_sms))
+    full = tiles / (num_sms * sharing)
     waves = np.where(rows_of(c.family, lambda family: family.fills_last_wave), np.maximum(1.0, full), np.ceil(full))
     blocks_of_k = np.ceil(problem.k / (c.BLOCK_SIZE_K * c.SPLIT_K))
     of_a_tile = blocks_of_k * block_us(c, problem, device, sharing) + tile_end_us(c, problem, device, sharing)
@@ -189,9 +215,13 @@ def predict_us(c: Any, problem: GemmProblem, device: Device) -> Floats:
     return total_us
 
 
-LOGARITHMIC = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K", "num_warps", "NUM_XCDS")
+LOGARITHMIC = (
+    *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K", "num_warps", "NUM_XCDS"),
+    *("CLUSTER_M", "CLUSTER_N"),
+)
 PLAIN = (
     *("num_stages", "EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "WARP_SPECIALIZE", "STREAM_B", "ROW_STEP", "PACK_BLOCK"),
+    *("PINGPONG", "SWAP_AB"),
     *("waves_per_eu", "matrix_instr_nonkdim", "kpack"),
 )
 
@@ -204,14 +234,14 @@ def families_of(tables: Sequence[pd.DataFrame]) -> tuple[str, ...]:
 def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]) -> Floats:
     """Features of the search's regression, shape (candidates, features), with the same columns for every size of a run.
     families: the kernel families of all sizes of the run."""
-    c = candidates
+    c = gemm_cute.completed(candidates, problem, device)
     m, n, k = problem.m, problem.n, problem.k
     size_a, size_b = DTYPES[problem.dtype_a].size_bytes, DTYPES[problem.dtype_b].size_bytes
     rows, columns = rows_of_tiles(c, problem), np.ceil(n / c.BLOCK_SIZE_N)
-    tiles = rows * columns * c.SPLIT_K * problem.batch
+    tiles = tiles_of(c, problem)
     blocks_of_k = np.ceil(k / (c.BLOCK_SIZE_K * c.SPLIT_K))
     resident = resident_blocks(c, problem, device)
-    slots = device.num_sms * np.where(c.PROGRAMS_PER_SM > 0, c.PROGRAMS_PER_SM, resident)
+    slots = usable_sms(c, device) * np.where(c.PROGRAMS_PER_SM > 0, c.PROGRAMS_PER_SM, resident)
     block_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
     waves = tiles / slots
     of_size = (
@@ -219,9 +249,9 @@ def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, fam
         *(float(problem.layout_a == Layout.ROW), float(problem.layout_b == Layout.ROW), float(size_a), float(size_b)),
     )
     parts = [
-        *(np.log2(c[axis]) for axis in LOGARITHMIC),
-        *(c[axis] for axis in PLAIN),
-        *((c["family"] == family) for family in families),
+        *(np.log2(getattr(c, axis)) for axis in LOGARITHMIC),
+        *(getattr(c, axis) for axis in PLAIN),
+        *((c.family == family) for family in families),
         *(np.log2(tiles), np.log2(waves), waves / np.ceil(waves), np.log2(tiles / device.num_sms), resident),
         *(np.log2(blocks_of_k), np.log2(block_bytes), np.log2(block_bytes * c.num_stages)),
         np.log2(c.BLOCK_SIZE_M * c.BLOCK_SIZE_N / (device.target.warp_size * c.num_warps)),
@@ -229,6 +259,6 @@ def features(candidates: pd.DataFrame, problem: GemmProblem, device: Device, fam
         np.log2(rows * c.BLOCK_SIZE_M / m),
         np.log2(columns * c.BLOCK_SIZE_N / n),
         np.log2(c.predicted_us / roofline_us(problem, device)),
-        *(np.full(len(c), value) for value in of_size),
+        *(np.full(len(candidates), value) for value in of_size),
     ]
     return np.column_stack([np.asarray(part, dtype=np.float64) for part in parts])

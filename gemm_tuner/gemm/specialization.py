@@ -86,7 +86,7 @@ def packed_bytes(problem: GemmProblem, config: KernelConfig) -> tuple[int, int]:
 def compile_cost(config: KernelConfig) -> float:
     """A relative compile time: it grows with the tile and with the accumulators per thread."""
     tile = config.BLOCK_SIZE_M * config.BLOCK_SIZE_N
-    return tile / (32 * config.num_warps) * config.BLOCK_SIZE_K + tile * config.num_stages / 64
+    return tile / (32 * (config.num_warps or 8)) * config.BLOCK_SIZE_K + tile * config.num_stages / 64
 
 
 def launch_of(problem: GemmProblem, config: KernelConfig, num_sms: int) -> tuple[str | int, ...]:
@@ -94,11 +94,15 @@ def launch_of(problem: GemmProblem, config: KernelConfig, num_sms: int) -> tuple
     whose programs do the same work in the same order, with the same descriptors and scratch."""
     rows = rows_of_tiles(problem, config)
     columns = -(-problem.n // config.BLOCK_SIZE_N)
+    if config.SWAP_AB:
+        rows, columns = -(-problem.m // config.BLOCK_SIZE_N), -(-problem.n // config.BLOCK_SIZE_M)
     # A group larger than all rows acts like one of all rows, and with a single row or column the order does not matter.
     group = 1 if 1 in (rows, columns) else min(config.GROUP_SIZE_M, rows)
+    if family_of(config.family).language != "triton":  # whose order of tiles is the library's own
+        group = config.GROUP_SIZE_M
     return (
         *(config.family, config.BLOCK_SIZE_M, config.BLOCK_SIZE_N, config.BLOCK_SIZE_K, config.SPLIT_K),
-        *(config.EPILOGUE_SUBTILE, config.ROW_STEP, config.PACK_BLOCK, group),
+        *(config.EPILOGUE_SUBTILE, config.ROW_STEP, config.PACK_BLOCK, group, config.SWAP_AB),
         programs_of(problem, config, rows * columns, num_sms),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +15,10 @@ from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
 from gemm_tuner.gemm import specialization as specializations
 from gemm_tuner.gemm.config import CONFIG_FIELDS, KernelConfig
+from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.kernels import call_size
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
+from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
 
 
 class GemmWorkload:
@@ -61,6 +63,18 @@ class GemmWorkload:
     features = staticmethod(model.features)
     same_launch = staticmethod(specializations.launch_of)
 
+    def language_for(self, family: str) -> str:
+        return family_of(family).language
+
+    def other_languages(self, families: Sequence[str]) -> tuple[str, ...]:
+        found = {family_of(name).language for name in (families or known_families())}
+        return tuple(sorted(found - {self.language}))
+
+    def absent(self, families: Iterable[str]) -> dict[str, str]:
+        of_cute = [name for name in families if family_of(name).language == "cute"]
+        why = why_absent() if of_cute else ""
+        return dict.fromkeys(of_cute, why) if why else {}
+
     def start_worker(self) -> None: ...
 
     def config_from_dict(self, row: Mapping[str, Any]) -> KernelConfig:
@@ -78,7 +92,7 @@ class GemmWorkload:
         fields = ("name", "binary", *CONFIG_FIELDS)
         types = {"a": problem.dtype_a, "b": problem.dtype_b, "c": problem.dtype_c}
         bytes_of = {name: DTYPES[dtype].size_bytes for name, dtype in types.items()}
-        of_class = {"p": problem.as_class(), "bytes_of": bytes_of, "scale_block": SCALE_BLOCK}
+        of_class = {"p": problem.as_class(), "bytes_of": bytes_of, "scale_block": SCALE_BLOCK, "library": MADE_WITH}
         return {**of_class, "configs": rows, "fields": fields}
 
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:

@@ -57,8 +57,9 @@ def opened(
     if used and used.screening is not used.finals:
         named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
-        if warning := prepare.note(settings, environment.device.target.arch):
-            print_line(console, warning)
+        for look in (prepare.note, prepare.absent_note):
+            if warning := look(settings, environment.device.target.arch):
+                print_line(console, warning)
         folder, store = run_start.begin(
             settings, environment, named, stack, resumes=resumes,
             say=lambda text: print_line(console, text),

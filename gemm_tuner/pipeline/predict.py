@@ -3,11 +3,14 @@ Nothing is timed."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import interleaved
+from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.check_stage import CheckStage
@@ -18,6 +21,8 @@ from gemm_tuner.space.size_state import Named, SizeState
 CHECKED_A_SIZE = 3
 # So many times the usual candidates are compiled of a size of which fewer than CHECKED_A_SIZE fit.
 MORE_TIMES = 3
+# Of families that nothing runs without a GPU.
+UNCHECKED_A_SIZE = 4
 
 Servers = Sequence[serving.Server]
 
@@ -30,11 +35,17 @@ def run(session: Session, states: list[SizeState]) -> None:
             # A check that was interrupted lacks verdicts and is run again.
             session.store.drop_checks(state.problem)
     servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
-    best = {state.problem: best_predicted(state, list(state.own), MORE_TIMES * count) for state in states}
+    best, beside = {}, {}
+    for state in states:
+        checkable, others = by_check(session, state)
+        most = UNCHECKED_A_SIZE if checkable else MORE_TIMES * count
+        best[state.problem] = best_predicted(state, checkable, MORE_TIMES * count)
+        beside[state.problem] = best_predicted(state, others, most)
     of_servers = {state.problem: serving.predicted_best(servers, state, list(state.kept)) for state in states}
 
     def first(most: int) -> Named:
-        return [(one, list(dict.fromkeys((*best[one.problem][:most], *of_servers[one.problem])))) for one in states]
+        parts = ((best[one.problem][:most], beside[one.problem], of_servers[one.problem]) for one in states)
+        return [(one, list(dict.fromkeys(itertools.chain(*part)))) for one, part in zip(states, parts, strict=True)]
 
     scripts = session.write_scripts(interleaved(first(MORE_TIMES * count)))
     with session.compile_stage(scripts) as compiling:
@@ -50,8 +61,11 @@ def run(session: Session, states: list[SizeState]) -> None:
             state.cut([name for name in state.kept if not state.ended(name)], f"not_in_best_{count}_predicted")
             if session.store.settled(state.problem) is not None:
                 restore(session, state, servers)
-            elif own := [name for name in names if name in state.own]:
+            elif own := [name for name in names if name in state.own and is_checked(session, state, name)]:
                 order.append((state, own[:CHECKED_A_SIZE]))
+            elif names:
+                reason = f"compiled, and not checked: such kernels run on a GPU only; {names[0]} is predicted best"
+                session.outcomes.record(state.problem, None, reason)
             else:
                 reasons = ["none of the candidates compiles and fits", state.most_common_reason()]
                 session.outcomes.record(state.problem, None, "; ".join(filter(None, reasons)))
@@ -64,6 +78,31 @@ def fitting(state: SizeState, names: Sequence[str]) -> list[str]:
     """Those of the names that compiled and fit, predicted best first."""
     compiled = [name for name in names if state.is_compiled(name)]
     return best_predicted(state, compiled, len(compiled))
+
+
+def is_checked(session: Session, state: SizeState, name: str) -> bool:
+    """Whether something runs the kernel of a configuration without a GPU; True where that is so for none of the run."""
+    if session.settings.language.interpreter_environment() is None:
+        return True
+    workload = workload_of(state.problem.kind)
+    language = language_of(workload.language_for(state.kept[name].family))
+    return language.interpreter_environment() is not None
+
+
+def by_check(session: Session, state: SizeState) -> tuple[list[str], list[str]]:
+    """A size's configurations: those that can be checked without a GPU, and the others."""
+    checkable = [name for name in state.own if is_checked(session, state, name)]
+    return checkable, sorted(set(state.own) - set(checkable))
+
+
+def passed_over(session: Session, state: SizeState, name: str) -> tuple[tuple[str, str], ...]:
+    """The best configuration by the model that nothing here can check, where it is ahead of the chosen one."""
+    others = [one for one in predicted_us(state) if one in state.own and not is_checked(session, state, one)]
+    if not others or state.predicted_us[others[0]] >= state.predicted_us[name]:
+        return ()
+    us, chosen_us = state.predicted_us[others[0]], state.predicted_us[name]
+    why = f"compiled, predicted {us:.2f} us against {chosen_us:.2f} us; its kernels are checked on a GPU only"
+    return ((others[0], why),)
 
 
 def predicted_us(state: SizeState) -> dict[str, float]:
@@ -115,7 +154,8 @@ def record_outcome(
     chosen = choose.predicted_choice(state.problem, name, state.kept, predicted, verdicts, session.device)
     us, checked = predicted_us(state), session.store.verdicts
     served = serving.served_choices(servers, state, us, checked, Verified.INTERPRETED)
-    session.outcomes.record(state.problem, replace(chosen, served=served), judgement=judgement)
+    chosen = replace(chosen, served=served, overruled=passed_over(session, state, name))
+    session.outcomes.record(state.problem, chosen, judgement=judgement)
 
 
 def restore(session: Session, state: SizeState, servers: Servers) -> None:

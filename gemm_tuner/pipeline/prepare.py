@@ -115,6 +115,16 @@ def note(settings: Settings, arch: str) -> str:
     return "" if settings.space_file else space.stand_in_note(settings.rules_dir, arch)
 
 
+def absent_note(settings: Settings, arch: str) -> str:
+    """What it takes to have families of the space that are absent here; empty where none is, or none was asked for."""
+    workload = workload_of(settings.kind)
+    if not workload.other_languages(settings.families):
+        return ""
+    found = workload.absent(space.load(space_file(settings, arch), arch, settings.kind).families)
+    lines = dict.fromkeys(found.values())
+    return f"without {', '.join(found)}: {'; '.join(lines)}" if found else ""
+
+
 def space_file(settings: Settings, arch: str) -> Any:
     return settings.space_file or space.space_path(settings.rules_dir, arch)
 
@@ -136,7 +146,13 @@ def load_space(settings: Settings, device: Device) -> Space:
     problems = [entry.problem for entry in settings.entries]
     own = workload_of(settings.kind).own_space(problems, device) if problems else None
     loaded = space.load(space_file(settings, arch), arch, settings.kind, own.families if own else None)
-    configs = of_families(space.frame(loaded), families)
+    absent = workload_of(settings.kind).absent(loaded.families)
+    there = {name: axes for name, axes in loaded.families.items() if name not in absent}
+    named = [name for name in families if name not in absent]
+    if not there or (families and not named):
+        (name, why), *_ = absent.items()
+        raise UserError(f"{name} needs what is not installed", where="--families", hint=why)
+    configs = of_families(space.frame(replace(loaded, families=there)), named)
     rules = (
         rules_of(own, heuristics=settings.heuristics)
         if own

@@ -51,8 +51,9 @@ def dry_run(settings: Settings, out: Console) -> None:
     settings = prepare.on_device(settings, device)
     prepare.require_a_type([entry.problem for entry in settings.entries], device)
     servers = serving.asked_for(settings, device)
-    if warning := prepare.note(settings, device.target.arch):
-        print_line(out, warning)
+    for look in (prepare.note, prepare.absent_note):
+        if warning := look(settings, device.target.arch):
+            print_line(out, warning)
     total, sizes = serving_space.cut_sizes(settings, device, servers)
     states = [size.left for size in sizes if isinstance(size.left, SizeState)]
     empty = [(size.funnel, size.left) for size in sizes if isinstance(size.left, UserError)]

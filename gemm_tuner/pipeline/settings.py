@@ -13,6 +13,7 @@ from gemm_tuner.core.language import Language, language_of
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.languages.together import Together
 
 # Value of screen_with: screening by proton inside the launcher process.
 IN_PROCESS = "in_process"
@@ -97,8 +98,10 @@ class Settings:
 
     @property
     def language(self) -> Language:
-        """The language of the run's kernels."""
-        return language_of(workload_of(self.kind).language)
+        """The language of the kind of problem, together with other languages that its families are in."""
+        workload = workload_of(self.kind)
+        main, others = language_of(workload.language), workload.other_languages(self.families)
+        return Together(main, tuple(map(language_of, others))) if others else main
 
     @property
     def cache_name(self) -> str:

@@ -56,15 +56,15 @@ def render(
     Raises UserError for a template that is missing, does not parse, or uses an undefined name.
     """
     workload = workload_of(problem.kind)
-    values = workload.template_values(problem, tuple(configs))
+    values, language = workload.template_values(problem, tuple(configs)), workload.language_for(family)
     try:
         template = environment(template_dir, workload.templates_dir).get_template(SCRIPT_TEMPLATE)
         return template.render(
             {"body": CONSUMER_TEMPLATE if kernel else f"{family}.py.j2", **values},
             family=family,
             kernel=kernel,
-            head=f"head_{workload.language}.j2",
-            launch_options=language_of(workload.language).launch_options(target),
+            head=f"head_{language}.j2",
+            launch_options=language_of(language).launch_options(target),
             has_tma=target.facts.tma,
             arch=target.arch,
         )
@@ -90,7 +90,8 @@ def write_script(
     """
     text = render(template_dir, family, problem, configs, target, kernel)
     own_sha = kernel_sha(template_dir, family, problem, target, kernel)
-    script = Script(f"{family}_{problem.signature}", text_sha(text), own_sha)
+    language = workload_of(problem.kind).language_for(family)
+    script = Script(f"{family}_{problem.signature}", text_sha(text), own_sha, language)
     write_text_atomically(out_dir / script.file, text)
     return script
 

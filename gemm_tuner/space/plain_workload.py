@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +27,15 @@ class PlainWorkload:
     language = "triton"
     baseline_name = "vendor"
     sets_are_apart = True
+
+    def language_for(self, family: str) -> str:
+        return self.language
+
+    def other_languages(self, families: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def absent(self, families: Iterable[str]) -> dict[str, str]:
+        return {}
 
     def config_from_dict(self, row: Mapping[str, Any]) -> PlainConfig:
         return PlainConfig.from_dict(row)

@@ -181,7 +181,7 @@ def choice_row(choice: Choice) -> dict[str, Any]:
         "derived": dict(choice.derived) or None,
         "overruled": "; ".join(f"{name}: {why}" for name, why in choice.overruled) or None,
     }
-    unknown = (*TIMED_FACTS, "overruled") if predicted else ()
+    unknown = TIMED_FACTS if predicted else ()
     row = {
         **size_keys(choice.problem),
         "family": choice.config.family,

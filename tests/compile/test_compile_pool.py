@@ -343,5 +343,5 @@ def test_nothing_to_compile_starts_nothing(tmp_path: Path) -> None:
 )
 def test_the_limit_follows_what_compiles_take(seconds: list[float], limit_s: float, tmp_path: Path) -> None:
     pool = pool_in(tmp_path)
-    pool._seconds.extend(seconds)
-    assert pool.limit == limit_s
+    pool._seconds[""].extend(seconds)
+    assert pool.limit() == limit_s

@@ -245,10 +245,10 @@ def calls(config, size, operands, scratch, num_sms):
     return [(config["binary"], gemm_stream_k, grid, positional, {o: config[o] for o in options})]
 
 
-FIELDS = ('name', 'binary', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'ROW_STEP', 'PACK_BLOCK', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
+FIELDS = ('name', 'binary', 'family', 'BLOCK_SIZE_M', 'BLOCK_SIZE_N', 'BLOCK_SIZE_K', 'GROUP_SIZE_M', 'SPLIT_K', 'num_warps', 'num_stages', 'EPILOGUE_SUBTILE', 'PROGRAMS_PER_SM', 'WARP_SPECIALIZE', 'NUM_XCDS', 'STREAM_B', 'ROW_STEP', 'PACK_BLOCK', 'CLUSTER_M', 'CLUSTER_N', 'PINGPONG', 'SWAP_AB', 'waves_per_eu', 'matrix_instr_nonkdim', 'kpack')
 # fmt: off
 CONFIGS = {row[0]: dict(zip(FIELDS, row)) for row in (
-    ('gemm_stream_k_BM128_BN256_BK64_GM8_SK1_W8_S3_ES2_PS1', 'gemm_stream_k_BM128_BN256_BK64_SK1_W8_S3_ES2_PS', 'gemm_stream_k', 128, 256, 64, 8, 1, 8, 3, 2, 1, 0, 1, 0, 1, 0, 0, 0, 0),
+    ('gemm_stream_k_BM128_BN256_BK64_GM8_SK1_W8_S3_ES2_PS1', 'gemm_stream_k_BM128_BN256_BK64_SK1_W8_S3_ES2_PS', 'gemm_stream_k', 128, 256, 64, 8, 1, 8, 3, 2, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0),
 )}
 # fmt: on
 CLASS = {'kind': 'gemm', 'm': 0, 'n': 0, 'k': 0, 'dtype_a': 'bf16', 'dtype_b': 'bf16', 'dtype_c': 'bf16', 'layout_a': 'row', 'layout_b': 'row', 'batch': 1, 'bias': False, 'activation': 'none', 'alpha': 1.0, 'beta': 0.0, 'scaling': 'none', 'precision': 'ieee'}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cute_rule_cases import HEURISTIC_CASES, HEURISTIC_PLACES
 from rule_cases import FP8, FP32, NT, TN, Case, On, PlaceCase, keeps, rules_of, some_rows
 from samples import ARCHS, device, shipped
 
@@ -26,6 +27,7 @@ PACKED = {"family": "gemm_packed", "PACK_BLOCK": 2048}
 APART = {**PACKED, "ROW_STEP": 8}
 
 CASES = (
+    *HEURISTIC_CASES,
     # Rows of 2 N bytes; 4095 rows are 32 tiles of every 8th row too, 1000 are 16 where neighbours are 8.
     Case("rows_apart_for_odd_rows_of_c", On(ODD), APART, {**PACKED, "ROW_STEP": 16}),
     Case("rows_apart_for_odd_rows_of_c", On((4096, 4100, 1023)), {**PACKED, "ROW_STEP": 2}, APART),
@@ -134,6 +136,7 @@ CASES = (
 )  # fmt: skip
 
 PLACES = (
+    *HEURISTIC_PLACES,
     PlaceCase("something_to_pack", PACKED, On(ODD), On((4095, 4096, 1024))),
     PlaceCase("something_to_pack", PACKED, On((4096, 4097, 1024), keys=NT), On((4095, 4096, 1024), keys=NT)),
     PlaceCase("pointers_where_packing_costs_more", {}, On((128, 4097, 1023)), On((129, 4097, 1023))),

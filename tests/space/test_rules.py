@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cute_rule_cases import VALIDITY_CASES, VALIDITY_PLACES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_cases import (
@@ -46,6 +47,7 @@ PACKED = {"family": "gemm_packed", "PACK_BLOCK": 2048}
 ODD = (4095, 4097, 1023)
 
 CASES = (
+    *VALIDITY_CASES,
     Case("blocks_for_what_packs", On(ODD), PACKED, {**PACKED, "PACK_BLOCK": 128}),
     Case("blocks_for_what_packs", On(ODD), PERSISTENT, {**PERSISTENT, "PACK_BLOCK": 2048}),
     Case("rows_of_c_by_descriptor", On(ODD, keys=NT), {**PACKED, "ROW_STEP": 8}, {**PACKED, "ROW_STEP": 4}),
@@ -177,6 +179,7 @@ CASES = (
 
 # The same configuration is kept on the one place and cut on the other: rules look at sizes, types, layouts and GPUs.
 PLACES = (
+    *VALIDITY_PLACES,
     PlaceCase("type_has_matrix_instruction", {}, On(LARGE, keys=FP8), On(LARGE, "sm_80", FP8)),
     PlaceCase("type_has_matrix_instruction", {}, On(LARGE, keys=FP8), On(LARGE, "gfx942", FP8)),
     PlaceCase("type_has_matrix_instruction", {}, On(LARGE, keys=MIXED_FP8), On(LARGE, "sm_80", MIXED_FP8)),

@@ -35,6 +35,9 @@ class Family:
     adds_in_one_launch: slices of K are added in the same kernel, not in a second one.
     fills_last_wave:    the work of the last wave is distributed over all SMs.
     work_items:         number of work items of a persistent grid, from the numbers of tiles and of blocks of K.
+    language:           of its kernels: names the ``core.language.Language``.
+    takes_whole_sm:     a program takes the shared memory of its SM, whatever its tile.
+    cuts_k_evenly:      slices of K are equal and each starts at whole 16 bytes.
     """
 
     name: str
@@ -48,6 +51,9 @@ class Family:
     adds_in_one_launch: bool = False
     fills_last_wave: bool = False
     work_items: Callable[[int, int], int] = lambda tiles, blocks_of_k: tiles
+    language: str = "triton"
+    cuts_k_evenly: bool = False
+    takes_whole_sm: bool = False
 
 
 @lru_cache(maxsize=1)

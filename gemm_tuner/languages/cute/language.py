@@ -11,16 +11,19 @@ import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.language import Artifact, Compiles, CompileTask, Language, language_of
 from gemm_tuner.core.records import CompileResult, Status, Target
-from gemm_tuner.core.workload import workload_of
+from gemm_tuner.core.workload import Launch, workload_of
 from gemm_tuner.languages.cute import library
 from gemm_tuner.languages.cute.library import CACHE_VARIABLE
 from gemm_tuner.languages.cute.source import Source
 from gemm_tuner.languages.kernel_cache import mark_used
 from gemm_tuner.languages.scripts import config_of_kernel, loaded_script
+
+if TYPE_CHECKING:
+    from gemm_tuner.languages.triton.compile_call import CompiledKernel
 
 PACKAGES = ("nvidia-cutlass-dsl", "quack-kernels", "apache-tvm-ffi")
 MESSAGE_CHARACTERS = 2000
@@ -52,7 +55,7 @@ class Cute:
 
     def __init__(self) -> None:
         self.compiled = self.from_cache = 0
-        self._support_is_ready = False
+        self._triton_is_ready = False
 
     @property
     def removed_variables(self) -> tuple[str, ...]:
@@ -104,24 +107,20 @@ class Cute:
 
     def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
         if task.script is None:
-            if not self._support_is_ready:
-                has_torch = "torch" in sys.modules
-                _triton().start_worker(target, "")
-                if not has_torch:  # Triton's empty torch module does not suffice for kernels that import torch
-                    sys.modules.pop("torch", None)
-                self._support_is_ready = True
+            self._prepare_triton(target)
             return _triton().compile(task, target, scripts_dir)
         started, of = time.perf_counter(), (task.name, task.specialization)
         cache = Path(os.environ[CACHE_VARIABLE])
         try:
             script = loaded_script(task.script, scripts_dir)
             config = config_of_kernel(task.script, scripts_dir)[task.name]
-            calls = workload_of(task.problem.kind).compile_calls(script, config, task.problem, lambda *_: None)
-            (source,) = [Source.of(kernel) for _, kernel, *_ in calls]
+            calls = workload_of(task.problem.kind).compile_calls(script, config, task.problem, blank)
+            (source,) = [Source.of(kernel) for _, kernel, *_ in calls if is_ours(kernel)]
             was_there = kernel_is_there(cache, source.entry)
             if not was_there:
                 compile_into(cache, source, scripts_dir)
             needs = needs_of(cache, source.entry)
+            after = self._compile_triton([launch for launch in calls if not is_ours(launch[1])], target)
         except CannotCache as error:
             raise OSError(str(error)) from error
         except Exception as error:  # the builder and the DSL can raise anything
@@ -132,12 +131,29 @@ class Cute:
             Status.OK,
             time.perf_counter() - started,
             registers=needs.registers,
-            spills=needs.spills,
-            shared_bytes=needs.shared_bytes,
-            binary_hash=needs.code_hash,
-            cached=was_there,
-            entries=(source.entry,),
+            spills=max([needs.spills, *(one.spills for one in after)]),
+            shared_bytes=max([needs.shared_bytes, *(one.shared_bytes for one in after)]),
+            binary_hash=joined_hash([needs.code_hash, *(one.code_hash for one in after)]),
+            cached=was_there and all(one.was_there for one in after),
+            entries=(source.entry, *(one.entry for one in after)),
         )
+
+    def _compile_triton(self, launches: list[Launch], target: Target) -> list[CompiledKernel]:
+        """Kernels of Triton that a call has beside ours."""
+        if not launches:
+            return []
+        from gemm_tuner.languages.triton.compile_call import compile_launch
+
+        self._prepare_triton(target)
+        return [compile_launch(launch, target) for launch in launches]
+
+    def _prepare_triton(self, target: Target) -> None:
+        if not self._triton_is_ready:
+            has_torch = "torch" in sys.modules
+            _triton().start_worker(target, "")
+            if not has_torch:  # Triton's empty torch module does not suffice for kernels that import torch
+                sys.modules.pop("torch", None)
+            self._triton_is_ready = True
 
     def start_launcher(self, device: str) -> Compiles:
         return self
@@ -152,6 +168,23 @@ class Cute:
             raise FileNotFoundError(f"{source.name} has not been compiled for {source.arch}")
         self.from_cache += 1
         return library.load(path, source.name)
+
+
+def blank(dtype: str, elements: int) -> Any:
+    """Stands for a tensor."""
+    from gemm_tuner.languages.triton.blank import Blank
+
+    return Blank(dtype, elements)
+
+
+def is_ours(kernel: Any) -> bool:
+    """Whether a kernel of a script is one of this language."""
+    return hasattr(kernel, "builder")
+
+
+def joined_hash(hashes: list[str]) -> str:
+    """One for all kernels of a call."""
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 class CannotCache(Exception):

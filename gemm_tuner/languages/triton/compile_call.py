@@ -13,6 +13,7 @@ import sys
 import time
 import types
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from gemm_tuner.core.language import CompileTask
@@ -105,6 +106,25 @@ def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> Compile
         cached=all(was_there for _, was_there in found),
         entries=tuple(entry_name(kernel.hash) for kernel in compiled),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel that another language's call has beside its own; fields as in ``CompileResult``."""
+
+    spills: int
+    shared_bytes: int
+    code_hash: str
+    entry: str
+    was_there: bool
+
+
+def compile_launch(launch: Launch, target: Target) -> CompiledKernel:
+    """Compiles one kernel. Raises what Triton raises."""
+    kernel, was_there = warm_up(launch)
+    registers, spills = resources(kernel.asm["cubin"], target)
+    digest = code_hash([(kernel.asm["cubin"], kernel.metadata)], registers)
+    return CompiledKernel(spills, int(kernel.metadata.shared), digest, entry_name(kernel.hash), was_there)
 
 
 def launches_of(task: CompileTask, scripts_dir: str) -> list[Launch]:

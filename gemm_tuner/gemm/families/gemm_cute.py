@@ -1,0 +1,70 @@
+"""The Hopper kernels of quack-kernels in CuTe DSL: clusters that load together, tiles in 16s, pingpong.
+
+What is said here of the library's class was read in quack-kernels 0.6.5 and seen in compiling with it.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.gemm.families.family import Family
+
+WARPS_OF_GROUP = 4
+# Pipeline beyond its tiles: barriers, and what aligning the tiles takes.
+BARRIERS_BYTES = 3072
+EPILOGUE_COLUMNS = 32
+MOST_STAGES = 12
+
+
+def warp_groups(c: Any) -> Any:
+    """Warp groups that multiply, without the one that loads."""
+    wide = (c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128))
+    together = np.where(wide, 2, np.minimum(c.BLOCK_SIZE_M // 64, 3))
+    together = np.where(c.BLOCK_SIZE_M == 256, 2, together)
+    return np.where(c.PINGPONG == 1, 2, together)
+
+
+def accumulators(c: Any) -> Any:
+    """Elements of C that a thread sums."""
+    tiles = np.where(c.PINGPONG == 1, 1, warp_groups(c))
+    return c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // (128 * np.maximum(1, tiles))
+
+
+def stages(c: Any, problem: Any, device: Any) -> Any:
+    """Blocks of K in shared memory: as many as fit beside the part of C that is stored, and of C_in that is loaded."""
+    size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
+    if problem.dtype_a != problem.dtype_b:
+        size_a = size_b = max(size_a, size_b)
+    ring_bytes = c.BLOCK_SIZE_K * (c.BLOCK_SIZE_M * size_a + c.BLOCK_SIZE_N * size_b)
+    part = np.minimum(64 * np.maximum(1, warp_groups(c)), c.BLOCK_SIZE_M) * EPILOGUE_COLUMNS
+    size_of_part = np.where(c.SPLIT_K > 1, 4, size_c)
+    part_bytes = part * (2 * size_of_part + (4 * size_c if problem.reads_c else 0))
+    return np.minimum(MOST_STAGES, (device.shared_memory_bytes - BARRIERS_BYTES - part_bytes) // ring_bytes)
+
+
+def completed(c: Any, problem: Any, device: Any) -> Any:
+    """The columns with the warps that multiply and the stages that the library takes, for rows of this family; tiles
+    and clusters along M and N of C where operands are swapped."""
+    own = np.asarray(c.family == FAMILY.name)
+    swapped = own & (np.asarray(c.SWAP_AB) == 1)
+    columns = {axis: getattr(c, axis) for axis in c.columns} if hasattr(c, "columns") else dict(vars(c))
+    for one, other in (("BLOCK_SIZE_M", "BLOCK_SIZE_N"), ("CLUSTER_M", "CLUSTER_N")):
+        first, second = np.asarray(columns[one]), np.asarray(columns[other])
+        columns[one], columns[other] = np.where(swapped, second, first), np.where(swapped, first, second)
+    columns["num_warps"] = np.where(own, WARPS_OF_GROUP * warp_groups(c), c.num_warps)
+    columns["num_stages"] = np.where(own, np.maximum(1, stages(c, problem, device)), c.num_stages)
+    return SimpleNamespace(**columns)
+
+
+FAMILY = Family(
+    "gemm_cute",
+    by_descriptors=True,
+    is_tiled=False,
+    language="cute",
+    cuts_k_evenly=True,
+    takes_whole_sm=True,
+)

@@ -1,0 +1,58 @@
+"""Several kernel languages in one run: one of them measures, keeps the cache and names it; the others add families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gemm_tuner.core.language import Artifact, Compiles, CompileTask, Language
+from gemm_tuner.core.records import CompileResult, Target
+
+
+class Together:
+    """``main`` with what ``others`` add: their variables and versions. Each compiles in workers of its own."""
+
+    def __init__(self, main: Language, others: tuple[Language, ...]) -> None:
+        self.main, self.others = main, others
+        self.name, self.backends, self.test_command = main.name, main.backends, main.test_command
+        self.worker_module = main.worker_module
+        self.removed_variables = tuple(dict.fromkeys(name for one in (main, *others) for name in one.removed_variables))
+
+    def launch_options(self, target: Target) -> tuple[str, ...]:
+        return self.main.launch_options(target)
+
+    def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {key: value for one in (*self.others, self.main) for key, value in one.identity(environ).items()}
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        return {key: value for one in (*self.others, self.main) for key, value in one.environment(cache).items()}
+
+    def interpreter_environment(self) -> dict[str, str] | None:
+        return self.main.interpreter_environment()
+
+    def cache_name(self, *templates_dirs: Path) -> str:
+        return self.main.cache_name(*templates_dirs)
+
+    def adopt_cache(self, cache: Path) -> None:
+        self.main.adopt_cache(cache)
+
+    def pack(self, cache: Path, entry: str) -> Artifact:
+        return self.main.pack(cache, entry)
+
+    def unpack(self, artifact: Artifact, cache: Path) -> None:
+        self.main.unpack(artifact, cache)
+
+    def worker_argument(self, folder: Path) -> str:
+        return self.main.worker_argument(folder)
+
+    def start_worker(self, target: Target, argument: str) -> None:
+        self.main.start_worker(target, argument)
+
+    def compile(self, task: CompileTask, target: Target, scripts_dir: str) -> CompileResult:
+        return self.main.compile(task, target, scripts_dir)
+
+    def start_launcher(self, device: str) -> Compiles:
+        return self.main.start_launcher(device)
+
+    def support_calls(self, flush_bytes: int, device: str) -> dict[str, Callable[[], None]]:
+        return self.main.support_calls(flush_bytes, device)

@@ -1,0 +1,88 @@
+"""What the rules about gemm_cute keep and cut, as ``rule_cases`` has it."""
+
+from __future__ import annotations
+
+from rule_cases import BLOCK_SCALES, FP8, FP32, INT8, NT, TN, Case, On, PlaceCase
+
+LARGE = (4096, 4096, 4096)
+CUTE = {"family": "gemm_cute", "num_warps": 0, "num_stages": 0}
+LOOP = {**CUTE, "PROGRAMS_PER_SM": 1}
+TURNS = {**LOOP, "PINGPONG": 1}
+SWAPPED = {**CUTE, "SWAP_AB": 1}
+BESIDE = {"BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 160}
+FP8_NT = {**FP8, **NT}
+
+VALIDITY_CASES = (
+    Case("clusters_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 2}, {"CLUSTER_M": 2}),
+    Case("clusters_of_class", On(LARGE), {}, {"PINGPONG": 1}),
+    Case("clusters_of_class", On(LARGE), SWAPPED, {"SWAP_AB": 1}),
+    Case("tile_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_N": 144}, {**CUTE, "BLOCK_SIZE_N": 272}),
+    Case("tile_of_class", On(LARGE), {**CUTE, **BESIDE}, {**CUTE, "BLOCK_SIZE_M": 192, "BLOCK_SIZE_N": 144}),
+    Case("tile_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 320, "BLOCK_SIZE_N": 160},
+         {**CUTE, "BLOCK_SIZE_M": 320, "BLOCK_SIZE_N": 192}),
+    Case("tile_of_class", On(LARGE), {**TURNS, "BLOCK_SIZE_N": 208}, {**TURNS, "BLOCK_SIZE_N": 224}),
+    Case("tile_of_class", On(LARGE), {**TURNS, "BLOCK_SIZE_M": 192}, {**TURNS, **BESIDE}),
+    Case("tile_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256}, {**TURNS, "BLOCK_SIZE_M": 256}),
+    # What the compiler does not survive.
+    Case("warp_groups_beside_each_other", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 192}, {**CUTE, **BESIDE}),
+    Case("warp_groups_beside_each_other", On(LARGE), {**SWAPPED, **BESIDE}, {**CUTE, "BLOCK_SIZE_M": 320}),
+    Case("warp_groups_beside_each_other", On(LARGE, keys={**NT, **TN}), {**CUTE, **BESIDE}, {**SWAPPED, **BESIDE}),
+    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_M": 2, "CLUSTER_N": 2},
+         {**CUTE, "CLUSTER_M": 4, "CLUSTER_N": 2}),
+    Case("cluster_of_class", On(LARGE), {**CUTE, "CLUSTER_N": 4}, {**CUTE, "CLUSTER_N": 3}),
+    Case("pingpong_is_persistent", On(LARGE), TURNS, {**CUTE, "PINGPONG": 1}),
+    Case("pingpong_is_persistent", On(LARGE), CUTE, {**CUTE, "PROGRAMS_PER_SM": 2}),
+    Case("block_of_k_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_K": 80}, {**CUTE, "BLOCK_SIZE_K": 72}),
+    Case("block_of_k_of_class", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_K": 96}, {**CUTE, "BLOCK_SIZE_K": 80}),
+    # 12288 is 3 slices of 4096 and 5 of none; 120 is 3 slices of 40 and 5 of 24.
+    Case("even_slices_of_k", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 3}, {**CUTE, "SPLIT_K": 5}),
+    Case("even_slices_of_k", On((200, 3072, 120)), {**CUTE, "SPLIT_K": 5}, {**CUTE, "SPLIT_K": 2}),
+    # Two stages of 256 x 192 x 64 take 112 KiB, two of 256 x 192 x 128 take 224 KiB.
+    Case("stages_of_class", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192},
+         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 192, "BLOCK_SIZE_K": 128}),
+    # 256 x 208 sums are 208 for each of 256 threads, 256 x 224 are 224.
+    Case("sums_fit_registers", On(LARGE), {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 208},
+         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 224}),
+    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192}, {**CUTE, "BLOCK_SIZE_N": 256}),
+    Case("sums_fit_registers", On(LARGE, keys=FP8_NT), {**CUTE, "BLOCK_SIZE_N": 192},
+         {**CUTE, "BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 128}),
+)  # fmt: skip
+
+VALIDITY_PLACES = (
+    PlaceCase("hopper_class", CUTE, On(LARGE), On(LARGE, "sm_100")),
+    PlaceCase("types_of_class", CUTE, On(LARGE, keys=FP8_NT), On(LARGE, keys=FP32)),
+    PlaceCase("types_of_class", CUTE, On(LARGE, keys={"dtype_c": "fp32"}), On(LARGE, keys=INT8)),
+    PlaceCase("fp8_along_k", CUTE, On(LARGE, keys=FP8_NT), On(LARGE, keys=FP8)),
+    PlaceCase("fp8_along_k", CUTE, On(LARGE, keys=TN), On(LARGE, keys={**FP8_NT, **TN})),
+    PlaceCase("no_scales_of_blocks", CUTE, On(LARGE, keys={**FP8_NT, "scaling": "row_col"}),
+              On(LARGE, keys={**BLOCK_SCALES, **NT})),
+    PlaceCase("rows_fit_descriptors", CUTE, On((4095, 4096, 4096)), On((4096, 4095, 4096))),
+    PlaceCase("even_slices_of_k", {**CUTE, "SPLIT_K": 2}, On(LARGE), On(LARGE, keys={"batch": 2})),
+)  # fmt: skip
+
+HEURISTIC_CASES = (
+    Case("little_beyond_matrix", On(LARGE), CUTE, {**CUTE, "CLUSTER_M": 64}),
+    # 17 rows are half of 32 and less than a third of 64.
+    Case("little_beyond_matrix", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32},
+         {**SWAPPED, "BLOCK_SIZE_N": 64}),
+    Case("swapped_for_few_rows", On(LARGE), {**SWAPPED, **BESIDE}, SWAPPED),
+    Case("swapped_for_few_rows", On(LARGE, keys=NT), CUTE, {**SWAPPED, **BESIDE}),
+    Case("loop_over_tiles_needs_several", On(LARGE), LOOP, CUTE),
+    Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), CUTE, LOOP),
+    Case("loop_over_tiles_needs_several", On((1000, 1000, 1000)), TURNS, LOOP),
+    # 2048^2 is 256 tiles of 128 x 128, 97 % of two waves, and 176 of 128 x 192, 67 % of two.
+    Case("full_waves", On((2048, 2048, 2048)), CUTE, {**CUTE, "BLOCK_SIZE_N": 192}),
+    Case("full_waves", On((16384, 16384, 4096)), {**LOOP, "BLOCK_SIZE_N": 256}, LOOP),
+    Case("slices_of_views", On((200, 3072, 12288)), {**CUTE, "SPLIT_K": 4}, {**CUTE, "SPLIT_K": 6}),
+    Case("block_of_k_for_tile", On(LARGE), {**CUTE, "BLOCK_SIZE_K": 128},
+         {**CUTE, "BLOCK_SIZE_N": 144, "BLOCK_SIZE_K": 128}),
+    Case("block_of_k_for_tile", On((17, 5120, 5120)), {**SWAPPED, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 256},
+         {**SWAPPED, "BLOCK_SIZE_K": 256}),
+    Case("clusters_where_operands_are_shared", On(LARGE), {**CUTE, "CLUSTER_M": 4},
+         {**CUTE, "BLOCK_SIZE_M": 64, "CLUSTER_M": 4}),
+)  # fmt: skip
+
+HEURISTIC_PLACES = (
+    PlaceCase("swapped_for_few_rows", SWAPPED, On((256, 4096, 4096)), On((272, 4096, 4096))),
+    PlaceCase("slices_of_views", {**CUTE, "SPLIT_K": 4}, On((200, 3072, 12288)), On((200, 3072, 1024))),
+)

@@ -1,0 +1,202 @@
+"""The family gemm_cute: what its scripts launch, what stands in their way; and, with the extra, what is compiled.
+
+Without pip install 'gemm-tuner[cute]' the kernels themselves are not compiled here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import RULES, TEMPLATES, config, device, problem
+
+from gemm_tuner.compile.compile_pool import CompilePool
+from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
+from gemm_tuner.compile.task_queue import key_of
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.language import language_of
+from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.gemm.config import KernelConfig
+from gemm_tuner.gemm.config_keys import config_of
+from gemm_tuner.gemm.problem import GemmProblem, Layout
+from gemm_tuner.gemm.workload import WORKLOAD
+from gemm_tuner.languages.cute import extra, library
+from gemm_tuner.languages.cute.source import Source
+from gemm_tuner.languages.scratch import Scratch
+from gemm_tuner.languages.scripts import load_script
+from gemm_tuner.languages.together import Together
+
+NEEDS_DSL = pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
+TARGET = device("sm_90").target
+
+
+def cute(**changes: int) -> KernelConfig:
+    return config(**{"family": "gemm_cute", "num_warps": 0, "num_stages": 0, **changes})  # type: ignore[arg-type]
+
+
+SMALL = problem(64, 64, 64)
+EVERYTHING = {"alpha": 2.0, "beta": 0.5, "bias": True, "activation": "gelu"}
+FP8 = {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e5m2", "layout_b": Layout.COL}
+
+
+def script_of(size: GemmProblem, folder: Path, *configs: KernelConfig) -> Any:
+    scripts = write_scripts(TEMPLATES, folder, [(size, one) for one in configs], TARGET)
+    (script,) = scripts.values()
+    return load_script(str(folder / script.file))
+
+
+def launches(size: GemmProblem, one: KernelConfig, folder: Path, num_sms: int = 132) -> list[Any]:
+    """Of a call with torch's tensors, on the CPU."""
+    script = script_of(size, folder, one)
+    (operands,) = WORKLOAD.operands(size, 0, "randn", 0, "cpu")
+    import torch
+
+    elements, _ = script.scratch(script.CONFIGS[one.name], (size.m, size.n, size.k, size.batch), num_sms)
+    sums = torch.zeros(elements) if elements else None
+    found: list[Any] = WORKLOAD.launches(script, script.CONFIGS[one.name], size, operands, Scratch(sums), num_sms)
+    return found
+
+
+def test_operands_reach_the_kernel_as_it_takes_them(tmp_path: Path) -> None:
+    """Rows and columns of each matrix, swapped or not, for every layout: their product is the reference's."""
+    import torch
+
+    for layout_a in Layout:
+        for layout_b in Layout:
+            for swap in (0, 1):
+                size = replace(problem(64, 48, 32), layout_a=layout_a, layout_b=layout_b)
+                ((symbol, _, _, (a, b, c, clusters, group), _),) = launches(size, cute(SWAP_AB=swap), tmp_path)
+                (operands,) = WORKLOAD.operands(size, 0, "randn", 0, "cpu")
+                left, right = operands.logical(size)
+                expected = left.float() @ right.float()
+                assert torch.allclose(a.float() @ b.float().t(), expected.t() if swap else expected)
+                assert c.shape == ((48, 64) if swap else (64, 48)) and c.data_ptr()
+                assert symbol.endswith("_0") and (clusters, group) == (132, 1)
+
+
+def test_slices_of_k_are_a_batch_of_views_that_a_second_kernel_adds_up(tmp_path: Path) -> None:
+    import torch
+
+    size = problem(40, 24, 96)
+    for swap in (0, 1):
+        first, second = launches(size, cute(SPLIT_K=3, SWAP_AB=swap), tmp_path)
+        a, b, sums, *_ = first[3]
+        assert a.shape[0] == b.shape[0] == sums.shape[0] == 3 and sums.dtype == torch.float32
+        sums.copy_(a.float() @ b.float().transpose(1, 2))
+        (operands,) = WORKLOAD.operands(size, 0, "randn", 0, "cpu")
+        added, rows = second[3][0], 128
+        slices = added.as_strided((3, 40, 24), (rows * 24, 24, 1))
+        assert torch.allclose(slices.sum(0), operands.a.float() @ operands.b.float(), atol=1e-4)
+        assert second[0] == "add_slices_SK3"
+
+
+def test_clusters_of_four_leave_sms_idle(tmp_path: Path) -> None:
+    for along, clusters in (((1, 1), 132), ((2, 1), 66), ((2, 2), 32), ((1, 4), 32)):
+        one = cute(CLUSTER_M=along[0], CLUSTER_N=along[1], PROGRAMS_PER_SM=1)
+        assert launches(problem(64, 64, 64), one, tmp_path)[0][3][3] == clusters
+
+
+def test_one_kernel_serves_all_that_differs_at_run_time(tmp_path: Path) -> None:
+    def entries(*configs: KernelConfig, size: GemmProblem = SMALL) -> list[str]:
+        script = script_of(size, tmp_path, *configs)
+        return [Source.of(script.kernel_of(script.CONFIGS[one.name])).entry for one in configs]
+
+    plain, group, two, three, loop, fp16 = (
+        *entries(cute(), cute(GROUP_SIZE_M=8)),
+        *entries(cute(SPLIT_K=2), cute(SPLIT_K=3)),
+        *entries(cute(PROGRAMS_PER_SM=1)),
+        *entries(cute(), size=replace(problem(64, 64, 64), dtype_a="fp16", dtype_b="fp16", dtype_c="fp16")),
+    )
+    assert plain == group and two == three
+    assert len({plain, two, loop, fp16}) == 4
+    assert plain == entries(cute(), size=problem(4096, 512, 128))[0]
+
+
+def test_kernels_are_those_of_the_pinned_versions() -> None:
+    from configparser import ConfigParser
+
+    setup = ConfigParser()
+    setup.read(RULES.parent / "setup.cfg")
+    pinned = setup["options.extras_require"]["cute"]
+    assert all(f"{name.replace('nvidia-cutlass-dsl', 'nvidia-cutlass-dsl[cu13]')}=={version}" in pinned
+               for name, version in extra.PINNED.items())  # fmt: skip
+
+
+def test_a_machine_without_the_extra_says_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(library.RUNTIME_VARIABLE, raising=False)
+    monkeypatch.setattr(extra, "installed", dict)
+    absent = WORKLOAD.absent(["gemm_tile", "gemm_cute"])
+    assert list(absent) == ["gemm_cute"] and "gemm-tuner[cute]" in absent["gemm_cute"]
+    assert "\n" not in absent["gemm_cute"] and "proprietary" in absent["gemm_cute"]
+
+
+def test_a_row_of_the_family_is_read_back() -> None:
+    for one in (cute(BLOCK_SIZE_M=320, BLOCK_SIZE_N=144, CLUSTER_M=2, PINGPONG=1, PROGRAMS_PER_SM=1), cute(SWAP_AB=1)):
+        row = {"family": one.family, **one.options()}
+        assert "num_warps" not in row and config_of(row, "a row") == one
+    with pytest.raises(UserError, match="BLOCK_SIZE_N is 144"):
+        config_of({"family": "gemm_tile", **config(BLOCK_SIZE_N=144).options()}, "a row")
+
+
+def compiled(wanted: list[tuple[GemmProblem, KernelConfig]], folder: Path) -> tuple[list[CompileResult], Path]:
+    """Each in workers of its language."""
+    scripts = write_scripts(TEMPLATES, folder, wanted, TARGET)
+    cache = folder / "cache"
+    cache.mkdir()
+    paths = cache, folder / "log.txt", folder
+    language = Together(language_of("triton"), (language_of("cute"),))
+    tasks = tasks_for(wanted, scripts, TARGET, longest_first=False)
+    with CompilePool(language, TARGET, 1, *paths, limit_s=300, kind="gemm") as pool:
+        results = {key_of(task): result for task, result in pool.run(tasks)}
+    return [results[key_of(task)] for task in tasks], cache
+
+
+@NEEDS_DSL
+def test_a_configuration_that_the_compiler_does_not_survive_costs_itself(tmp_path: Path) -> None:
+    size = problem(512, 512, 512)
+    bad = cute(BLOCK_SIZE_M=320, BLOCK_SIZE_N=160)  # which a rule cuts
+    wanted = [(size, bad), (size, cute(BLOCK_SIZE_N=144, CLUSTER_M=2)), (size, config(num_stages=2))]
+    (died, ok, triton), _ = compiled(wanted, tmp_path)
+    assert died.status is Status.COMPILE_ERROR and "died" in died.message
+    assert ok.status is Status.OK and ok.spills == 0 and 0 < ok.shared_bytes <= 232448, ok.message
+    assert triton.status is Status.OK
+
+
+@NEEDS_DSL
+@pytest.mark.parametrize(
+    "keys",
+    [{}, EVERYTHING, {**FP8, "scaling": "tensor"}, {**FP8, **EVERYTHING, "scaling": "row_col", "batch": 2}],
+    ids=["plain", "epilogue", "fp8", "all"],
+)
+@pytest.mark.parametrize("swap", [0, 1])
+def test_signatures_are_compiled_and_launched_without_the_dsl(keys: dict[str, Any], swap: int, tmp_path: Path) -> None:
+    """Up to the check of arguments: a tensor on the CPU is refused by its place, not by its shape or type."""
+    size = replace(problem(256, 128, 512), **keys)
+    split = () if size.batch > 1 else ((size, cute(SPLIT_K=2, SWAP_AB=swap)),)
+    results, cache = compiled([(size, cute(SWAP_AB=swap, BLOCK_SIZE_K=128)), *split], tmp_path)
+    assert [one.status for one in results] == [Status.OK] * len(results), [one.message for one in results]
+    assert [len(one.entries) for one in results] == [1, 2][: len(results)]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "import test_cute_family as of\n"
+        "from dataclasses import replace\n"
+        f"size = replace(of.problem(256, 128, 512), **{keys!r})\n"
+        "swap = int(sys.argv[3])\n"
+        "for one in (of.cute(SWAP_AB=swap, BLOCK_SIZE_K=128), of.cute(SPLIT_K=2, SWAP_AB=swap)):\n"
+        "    if size.batch > 1 and one.SPLIT_K > 1: continue\n"
+        "    symbol, kernel, grid, positional, _ = of.launches(size, one, Path(sys.argv[2]))[0]\n"
+        "    try: kernel[grid](*positional)\n"
+        "    except ValueError as error: print(error)\n"
+        "    assert 'cutlass' not in sys.modules\n"
+    ).replace("<Layout.COL: 'col'>", "of.Layout.COL")
+    env = {**os.environ, library.CACHE_VARIABLE: str(cache), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path), str(swap)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.stdout.count("expected device_type=cuda") == len(results), done.stdout + done.stderr
