@@ -169,7 +169,8 @@ class CompileResult:
     name:         the Config.kernel_symbol.
     spills:       registers (AMD) or bytes of stack (NVIDIA) that did not fit; 0 means none.
     shared_bytes: shared memory (LDS) of one block.
-    binary_hash:  sha256 of the machine code without the kernel's name; equal hashes mean the same kernel.
+    binary_hash:  sha256 of the machine code without the kernel's name; equal hashes mean the same kernel, and where
+                  ``Workload.hashes_launches`` the same call.
     cached:       the kernel was in the disk cache and was not compiled again.
     entries:      cache entries of the call's kernels, the main kernel first; ``Language.pack`` takes these names.
     """

@@ -84,6 +84,8 @@ class Workload(Protocol):
     sets_are_apart: bool
     # Keys that identify the problem in an entry of a size file or results file, without ``kind``.
     problem_keys: tuple[str, ...]
+    # Whether ``CompileResult.binary_hash`` covers grids and arguments, too: then no two problems share a binary.
+    hashes_launches: bool
     # Searched after --templates, and used in place of the default --rules; None for this package's templates/ and
     # rules/.
     templates_dir: Path | None

@@ -21,6 +21,7 @@ RAGGED = 72
 class CuteWorkload(KernelWorkload):
     kind = CuteProblem.kind
     language = "cute"
+    hashes_launches = False
 
     def problem_from_dict(self, row: Mapping[str, Any]) -> KernelProblem:
         return CuteProblem.from_dict(row)

@@ -28,6 +28,7 @@ class GemmWorkload:
     language = "triton"
     baseline_name = "torch.mm"
     sets_are_apart = True
+    hashes_launches = False
     problem_keys = problem_keys.SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None

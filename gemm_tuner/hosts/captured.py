@@ -9,13 +9,15 @@ from gemm_tuner.hosts.shared_tensors import with_tensors
 
 
 class TensorAt:
-    """The properties of a tensor that Triton's compiler uses: type, address, and size of its storage in bytes.
+    """The properties of a tensor that Triton's compiler uses: type, address, and size of its storage in bytes;
+    ``storage`` identifies that.
 
     The extent matters on AMD, where Triton addresses buffers under 2 GiB with 32-bit offsets.
     """
 
     def __init__(self, tensor: Any) -> None:
         self.dtype = tensor.dtype
+        self.storage = tensor.untyped_storage()._cdata
         self._begins = tensor.storage_offset() * tensor.element_size()
         self._bytes = tensor.untyped_storage().size()
 

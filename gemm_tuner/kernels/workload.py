@@ -32,6 +32,7 @@ SMALL, RAGGED = 128, 61
 class KernelWorkload(PlainWorkload):
     kind = KernelProblem.kind
     problem_keys = ("kernel", "spec", "case")
+    hashes_launches = True
     templates_dir: Path | None = None
     rules_dir: Path | None = None
 

@@ -27,6 +27,7 @@ class PlainWorkload:
     language = "triton"
     baseline_name = "vendor"
     sets_are_apart = True
+    hashes_launches = False
 
     def language_for(self, family: str) -> str:
         return self.language
@@ -127,7 +128,7 @@ class PlainWorkload:
         raise NotImplementedError(f"a {problem.kind} problem has a reference")
 
     def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
-        return (config.name,)
+        return () if self.hashes_launches else (config.name,)
 
 
 def _config(row: Mapping[Any, Any]) -> PlainConfig:

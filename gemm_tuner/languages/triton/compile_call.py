@@ -86,7 +86,8 @@ def compile_call(task: CompileTask, target: Target, scripts_dir: str) -> Compile
         kind = "cubin" if target.backend == "cuda" else "hsaco"
         registers, spills = resources(main.asm[kind], target)
         spills = max([spills, *(resources(kernel.asm[kind], target)[1] for kernel in compiled[1:])])
-        digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers)
+        launched = launches_text(launches) if workload_of(task.problem.kind).hashes_launches else ""
+        digest = code_hash([(kernel.asm[kind], kernel.metadata) for kernel in compiled], registers, launched)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
             raise
@@ -149,13 +150,33 @@ def resources(image: bytes, target: Target) -> tuple[int, int]:
     return found.registers, found.spills
 
 
-def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int) -> str:
+def code_hash(kernels: Iterable[tuple[bytes, Any]], registers: int, launched: str = "") -> str:
     """sha256 over machine code and launch metadata of the kernels of one call, without their names.
 
     kernels: (machine code, Triton's metadata). registers: of the main kernel.
     """
-    digest = hashlib.sha256(f"{registers} registers".encode())
+    digest = hashlib.sha256(f"{registers} registers{launched}".encode())
     for image, metadata in kernels:
         launch = {field: getattr(metadata, field, None) for field in LAUNCH_METADATA}
         digest.update(repr(launch).encode() + code_of(image))
     return digest.hexdigest()
+
+
+def launches_text(launches: Iterable[Launch]) -> str:
+    """The grids and the arguments at run time of the kernels of one call: what is not part of their code."""
+    storages: dict[Any, int] = {}
+
+    def text(value: Any) -> Any:
+        if hasattr(value, "data_ptr"):
+            storage = storages.setdefault(getattr(value, "storage", id(value)), len(storages))
+            return storage, str(value.dtype), value.data_ptr(), value.ptr_range()
+        if hasattr(value, "block_shape"):
+            return text(value.base), *map(repr, (value.shape, value.strides, value.block_shape))
+        return tuple(map(text, value)) if isinstance(value, tuple) else repr(value)
+
+    calls = []
+    for _, kernel, grid, args, kwargs in launches:
+        given = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+        at_run_time = [one.name for one in kernel.params if not one.is_constexpr and one.name in given]
+        calls.append((grid, [(name, text(given[name])) for name in at_run_time]))
+    return repr(calls)
