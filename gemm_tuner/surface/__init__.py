@@ -1,4 +1,4 @@
-"""The Python surface, ``import gemm_tuner as gt``: tunes live functions in the caller's own process.
+"""The Python API, ``import gemm_tuner as gt``: tunes functions in the caller's process.
 
-Imports all packages but cli. torch and triton are imported when a function needs them.
+Imports all packages except cli. torch and triton are imported on demand.
 """

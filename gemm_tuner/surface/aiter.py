@@ -1,7 +1,7 @@
-"""The functions of AITER's tuning scripts, by the names, arguments and defaults that those scripts use.
+"""The functions of AITER's tuning scripts, with the same names, arguments and defaults.
 
-``benchmark_config`` and ``tune_kernel`` time with L2 emptied and by kernels, not launches. AITER's divides the mean by
-ten once more than it repeats: its microseconds are a tenth of these.
+``benchmark_config`` and ``tune_kernel`` flush L2 and time kernels without launch overhead. AITER's versions divide the
+mean by ten once too often, so their microseconds are a tenth of these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemm_tuner.surface.tuner import tune_callables
 from gemm_tuner.system.documents import write_text_atomically
 
 WARMUP = 5
-# Rounds of the finals, as a multiple of num_iters.
+# Number of rounds of the finals, as a multiple of num_iters.
 FINALS_TIMES = 3
 
 MakeRun = Callable[[Config], tuple[Callable[[], Any], Any]]
@@ -54,7 +54,7 @@ KEYS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_war
 
 @dataclass
 class _EachCallChecked:
-    """Calls of ``run``; the outputs of each are compared before the next, outside of its time."""
+    """Calls ``run`` and compares the outputs of each call before the next one, outside of the timed interval."""
 
     run: Callable[[], Any]
     check: Check
@@ -69,7 +69,7 @@ class _EachCallChecked:
         return self._outputs[0]
 
     def compare(self) -> None:
-        """Raises WrongOutput where the last call's outputs are wrong."""
+        """Raises WrongOutput if the outputs of the last call are wrong."""
         for outputs in self._outputs:
             found = self._judge.judge("", Call(self.run), outputs)
             if found.reason:
@@ -92,16 +92,16 @@ def tune_kernel(
     profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Config:
-    """The fastest right configuration of a search space.
+    """The fastest correct configuration of a search space.
 
-    make_run_and_gt_fn: of a configuration: (run, ground_truth), a function without arguments that returns outputs, and
-                        what these must be. One that fails, or is wrong, costs that configuration.
-    config_callback:    changes a configuration in place before it is used. The table has what was asked and, as
-                        ``used NAME``, what was changed; what was used is returned.
-    num_iters:          timed calls of each configuration; the best few have finals besides.
-    profiler:           as for ``tune_callables``: both functions must be such that another process can import them.
+    make_run_and_gt_fn: takes a configuration and returns (run, ground_truth): a function without arguments that returns
+                        outputs, and the expected outputs. A configuration that fails or is wrong is left out.
+    config_callback:    changes a configuration in place before it is used. The table has the original values and, as
+                        ``used NAME``, the changed ones; the used configuration is returned.
+    num_iters:          number of timed calls per configuration; the best few are timed again in finals.
+    profiler:           as for ``tune_callables``; another process must be able to import both functions.
 
-    Raises NoBestKernel, which names the commonest reason, where AITER's asserts.
+    Raises NoBestKernel with the most common reason if no configuration is correct (AITER's version asserts).
     """
     name = name_of(make_run_and_gt_fn)
     tuned = tuned_kernel(
@@ -142,7 +142,7 @@ def tuned_kernel(
 
 
 def name_of(function: Any) -> str:
-    """Of a run: a function's, or that of what a partial is of."""
+    """A name for a run: that of the function, also under functools.partial."""
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__qualname__", "tune_kernel")).replace(".<locals>", "")
@@ -162,12 +162,12 @@ def _build(
 
 
 def rebuilt(maker: Address, callback: Address | None, tolerance: tuple[float, float], asked: Config) -> Call:
-    """As ``_build``, of functions by module and name: what another process builds."""
+    """As ``_build``, for another process: functions are given by module and name."""
     return _build(at_address(maker), None if callback is None else at_address(callback), tolerance, asked)
 
 
 def used_config(asked: Config, config_callback: Callable[[Config], None] | None) -> Config:
-    """A copy as the callback makes it."""
+    """A copy of the configuration, changed by the callback."""
     used = dict(asked)
     if config_callback is not None:
         config_callback(used)
@@ -183,9 +183,9 @@ def benchmark_config(
     *,
     clock: str | Clock = "auto",
 ) -> float:
-    """The mean time of a call in microseconds, after five that are not timed; outputs are compared after each call.
+    """The mean time of a call in microseconds, after five untimed calls. Outputs are compared after each call.
 
-    Infinity, and a warning that says why, for what fails or is wrong.
+    Returns infinity, with a warning that says why, if it fails or is wrong.
     """
     checked = _EachCallChecked(run, Check(ground_truth, rtol, atol))
     try:
@@ -205,14 +205,14 @@ def benchmark_config(
 
 
 def get_search_space(small: bool = False) -> list[Config]:
-    """AITER's space for its Triton GEMMs: 3840 configurations, or 8 to try a script."""
+    """AITER's search space for its Triton GEMMs: 3840 configurations, or 8 if ``small``, for testing a script."""
     values = SMALL if small else FULL
     found = (dict(zip(values, one, strict=True)) for one in itertools.product(*values.values()))
     return [{**{key: one[key] for key in KEYS}, "matrix_instr_nonkdim": 16} for one in found]
 
 
 def save_configs_to_json(json_file_name: str, save_path: str, configs: dict[str, Any]) -> None:
-    """Writes configurations by name to a file of a folder, which is made: whole, or not at all."""
+    """Writes configurations by name to a JSON file atomically; creates the folder if needed."""
     folder = Path(save_path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

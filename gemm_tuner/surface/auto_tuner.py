@@ -1,4 +1,4 @@
-"""``gt.AutoTuner``: tunes a factory of kernels step by step, by TileLang's names."""
+"""``gt.AutoTuner``: tunes a factory of kernels, with the interface of TileLang's AutoTuner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_USED = "is TileLang's way of working, which changes no result: it is not use
 
 
 class AutoTuner:
-    """Tunes ``function(**config)``, which returns a kernel, or a program of TileLang that is then compiled.
+    """Tunes ``function(**config)``, which returns a kernel, or a TileLang program that is then compiled.
 
     Setters return the tuner: ``AutoTuner.from_kernel(f, configs).set_profile_args(ref_prog=f_reference).run()``.
     """
@@ -41,8 +41,8 @@ class AutoTuner:
 
     @classmethod
     def from_kernel(cls, kernel: Callable[..., Any], configs: Any) -> AutoTuner:
-        """kernel: the factory; ``functools.partial`` binds what is not tuned. configs: as those of ``gt.autotune``; a
-        function of them gets the bound arguments."""
+        """kernel: the factory; bind arguments that are not tuned with ``functools.partial``. configs: as for
+        ``gt.autotune``; if it is a function, it gets the bound arguments."""
         return cls(kernel, configs)
 
     def set_profile_args(
@@ -61,7 +61,7 @@ class AutoTuner:
         cache_input_tensors: bool = False,
         backend: str | Clock = "auto",
     ) -> AutoTuner:
-        """``ProfileArgs`` says what they do."""
+        """Sets how candidates are timed and checked; see ``ProfileArgs``."""
         self.profile_args = ProfileArgs(
             warmup, rep, timeout, supply_type, ref_prog, supply_prog, rtol, atol, max_mismatched_ratio, skip_check,
             manual_check_prog, cache_input_tensors, backend,
@@ -77,7 +77,7 @@ class AutoTuner:
         verbose: bool | None = None,
         pass_configs: Mapping[str, Any] | None = None,
     ) -> AutoTuner:
-        """Of programs of TileLang that the factory returns without compiling them."""
+        """Sets compile options for TileLang programs that the factory returns uncompiled."""
         self.compile_args = CompileArgs(
             out_idx, target or "auto", execution_backend or "auto", target_host, bool(verbose), pass_configs
         )
@@ -101,12 +101,12 @@ class AutoTuner:
         profiler: str = "",
         output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
     ) -> AutotuneResult:
-        """Tunes, or takes what an earlier process found for the same.
+        """Tunes, or returns the cached result of an earlier process.
 
-        warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: a configuration that takes
-        ``early_stop_factor`` times the best is not timed further. isolate, profiler: as those of
-        ``gt.autotune``.
-        Raises UserError; NoBestKernel where no configuration ran and was right.
+        warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: stop timing a configuration that
+                              takes
+        ``early_stop_factor`` times the best time. isolate, profiler: as for ``gt.autotune``.
+        Raises UserError, and NoBestKernel if no configuration ran and was correct.
         """
         for name, asked in (
             ("use_pipeline", use_pipeline), ("enable_grouped_compile", enable_grouped_compile),

@@ -1,4 +1,4 @@
-"""``gt.autotune``: a function that tunes itself when it is called with arguments that it has not met."""
+"""``gt.autotune``: a decorator that tunes a function when it is called with a new key."""
 
 from __future__ import annotations
 
@@ -56,22 +56,21 @@ def autotune(
     profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Callable[[Any], Autotuned]:
-    """Decorates a kernel under triton.jit, a factory of kernels such as TileLang's, or any function of parameters that
-    have defaults. It is tuned once for each key, and then called with the best configuration. The keywords are those of
-    triton.autotune and tilelang.autotune; ``ProfileArgs`` says what the latter do.
+    """Decorates a @triton.jit kernel, a factory of kernels such as TileLang's, or any function whose tunable parameters
+    have defaults. It is tuned once per key, and afterwards called with the best configuration. The keywords are those
+    of triton.autotune and tilelang.autotune; see ``ProfileArgs`` for the latter.
 
-    configs: mappings by argument, or triton.Config: a list, a generator, a function of the call's arguments, or a
+    configs: mappings by argument, or triton.Config, as a list, a generator, a function of the call's arguments, or a
              mapping of lists.
     key:     names or expressions of arguments, or a function of them (``CallKeys``).
-    prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook: as triton.autotune's.
-    warmup, rep: calls. cache_results: results are kept for later processes (GEMM_TUNER_CACHE_DIR).
-    do_not_specialize: arguments that do not count where ``key`` is not given.
-    isolate: candidates are tried in other processes first, in parallel and each within ``timeout`` seconds: kernels
-             under triton.jit are compiled, factories' built, and launched where inputs are random. None does so for
-             TileLang's.
-    profiler: such as "nsys", of factories: candidates run in other processes, the finals under it.
+    prune_configs_by, reset_to_zero, restore_value, pre_hook, post_hook: as in triton.autotune.
+    warmup, rep: number of calls. cache_results: keep results for later processes (GEMM_TUNER_CACHE_DIR).
+    do_not_specialize: arguments that are not part of the key if ``key`` is not given.
+    isolate: first try candidates in other processes, in parallel, each within ``timeout`` seconds: @triton.jit kernels
+             are compiled; kernels of factories are built, and launched if inputs are random. None: only for TileLang.
+    profiler: for factories, such as "nsys": candidates run in other processes, the finals under this profiler.
 
-    Otherwise times are taken in this process: a configuration that crashes in it ends it.
+    Otherwise everything runs in this process, and a configuration that crashes ends the process.
     """
     if is_jit(configs):
         raise UserError("needs configurations", where="gt.autotune", hint="@gt.autotune(configs=...) above the kernel")
@@ -112,7 +111,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Entry:
-    """candidate: the best one. kernel: of a factory; None for functions that do the work themselves."""
+    """A tuned key. candidate: the best one. kernel: of a factory; None for functions that do the work themselves."""
 
     candidate: Candidate
     kernel: Any
@@ -120,9 +119,9 @@ class _Entry:
 
 
 class Autotuned:
-    """A function that tunes itself.
+    """A decorated function.
 
-    results: by key. best_config: of the last call. runs: how often it was tuned in this process.
+    results: by key. best_config: of the last call. runs: number of tunings in this process.
     """
 
     autotuned = True
@@ -145,12 +144,12 @@ class Autotuned:
         return {key: entry.result for key, entry in self._entries.items()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """A factory's best kernel; the value of a function that does the work itself."""
+        """Returns a factory's best kernel, or the value of a function that does the work itself."""
         if is_jit(self.fn):
             raise UserError("is launched on a grid", where=self.__name__, hint=f"{self.__name__}[grid](...)")
         tunable = Function(self.fn, Arguments(args, kwargs))
         named = tunable.named(tunable.call)
-        if named.keys() & self._tunables:  # the caller says what would be tuned
+        if named.keys() & self._tunables:  # the caller sets tunable parameters explicitly
             return self.fn(*args, **kwargs)
         key = self._keys.of(named)
         entry = self._entries.get(key)
@@ -166,7 +165,7 @@ class Autotuned:
         return functools.partial(self.run, grid=grid, warmup=False)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """A launch, as triton.heuristics and other decorators above this one make it."""
+        """Launches the kernel; called by triton.heuristics and other decorators above this one."""
         tunable = Kernel(self.fn, grid, Arguments(args, kwargs))
         named = tunable.named(tunable.call)
         key = self._keys.of(named)
@@ -181,7 +180,7 @@ class Autotuned:
         return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **entry.candidate.values)
 
     def _tuned(self, tunable: Kernel | Function, key: Hashable, named: Mapping[str, Any]) -> _Entry | None:
-        """The best of a call that was not met before; None where the call itself sets what would be tuned."""
+        """Tunes a call with a new key; None if the call itself sets tunable parameters."""
         call = tunable.call
         candidates = configurations.candidates(self._asked.configs, tunable.parameters, call.args, call.kwargs)
         self._tunables |= {name for one in candidates for name in one.values}
@@ -216,7 +215,7 @@ class Autotuned:
         return _Entry(candidate, None if is_direct else kernel, replace(result, kernel=kernel))
 
     def _key_on_disk(self, call: Arguments, candidates: Sequence[Candidate], given: Any) -> str | None:
-        """None where nothing is kept, with a warning where the reason is not the user's wish."""
+        """The key of the stored result; None if results are not stored, with a warning unless the user disabled it."""
         if not self._asked.cache_results or not result_cache.is_enabled():
             return None
         others = {"given": given, "effects": self._asked.effects, "profiler": self._asked.profiler}

@@ -1,4 +1,4 @@
-"""The result of tuning a function, in this process and in a folder: readable files, no pickle."""
+"""The result of tuning a function, which can be saved to a folder of readable files (no pickle)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from gemm_tuner.system.json_records import load_json
 
 BEST_CONFIG, LATENCY, TABLE, ORIGIN = "best_config.json", "latency.json", "table.csv", "origin.json"
 SOURCE, GENERATED = "source.py", "device_kernel.cu"
-# Text and code of a compiled Triton kernel that are kept.
+# The parts of a compiled Triton kernel that are saved.
 BINARIES = ("ptx", "cubin", "amdgcn", "hsaco")
 SCALARS = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
 class AutotuneResult:
-    """What tuning one call gave. latency and ref_latency: milliseconds of a call; None where not timed.
+    """The result of tuning one call. latency, ref_latency: milliseconds per call; None if not timed.
 
-    func:    the program, for kernels of TileLang; else the function that was tuned.
-    libcode: generated source, "" where the language shows none. binaries: compiled code, by the file's ending.
-    table:   a row for each configuration.
-    origin:  how another process finds the function and calls it: module, qualname, args, kwargs.
+    func:     the program for TileLang kernels, else the tuned function.
+    libcode:  generated source; "" if unavailable. binaries: compiled code, by file ending.
+    table:    one row per configuration.
+    origin:   how another process can import and call the function: module, qualname, args, kwargs.
     """
 
     latency: float | None = None
@@ -54,9 +54,9 @@ class AutotuneResult:
     binaries: Mapping[str, bytes] = field(default_factory=dict)
 
     def save_to_disk(self, path: Path | str, verbose: bool = False) -> None:
-        """Writes a folder, whole or not at all; one that is there is replaced. verbose: prints the files.
+        """Writes a folder atomically, replacing an existing one. verbose: prints the files.
 
-        Raises EnvironmentFault when it cannot be written.
+        Raises EnvironmentFault if it cannot be written.
         """
         target = Path(path)
         staging = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
@@ -93,10 +93,10 @@ class AutotuneResult:
     def load_from_disk(
         cls, path: Path | str, compile_args: CompileArgs | None = None, *, function: Callable[..., Any] | None = None
     ) -> AutotuneResult:
-        """What ``save_to_disk`` wrote, with the kernel built again for the best configuration.
+        """Reads what ``save_to_disk`` wrote, and builds the kernel again for the best configuration.
 
-        function: the one that was tuned; by default it is imported by its module's name. Nothing in the folder is run.
-        Where it cannot be had ``kernel`` is None, with a warning that says why. Raises UserError for other folders.
+        function: the tuned function; by default it is imported by module name. Nothing in the folder is executed. If it
+        cannot be imported, ``kernel`` is None, with a warning that says why. Raises UserError for another folder.
         """
         result = cls.read(Path(path))
         try:
@@ -107,7 +107,7 @@ class AutotuneResult:
 
     @classmethod
     def read(cls, folder: Path) -> AutotuneResult:
-        """What a folder holds, without a kernel. Raises UserError."""
+        """Reads a folder without building the kernel. Raises UserError."""
         origin, latency = load_json(folder / ORIGIN, "result"), load_json(folder / LATENCY, "result")
         hashes = latency.get("sha256", {})
         return cls(
@@ -122,9 +122,9 @@ class AutotuneResult:
         )
 
     def built(self, function: Callable[..., Any], compile_args: CompileArgs | None = None) -> AutotuneResult:
-        """With the kernel of the best configuration.
+        """The result with the kernel built for the best configuration.
 
-        Raises UserError for a function that is not the one tuned, or whose arguments were not kept."""
+        Raises UserError for a function other than the tuned one, or if its arguments were not saved."""
         name = self.origin.get("qualname", "the function")
         if self.source and fingerprints.source_of(function) not in ("", self.source):
             raise UserError(f"{name} is another one now", hint="tune it again")
@@ -140,7 +140,8 @@ class AutotuneResult:
 
 
 def origin_of(function: Any, call: Arguments) -> dict[str, Any]:
-    """Where a function is, and its arguments, those of partials among them, where these are plain values."""
+    """The ``origin`` of a function: where it can be imported, and its arguments (including those of partials) if these
+    are plain values."""
     while isinstance(function, functools.partial):
         call = Arguments((*function.args, *call.args), {**function.keywords, **call.kwargs})
         function = function.func
@@ -152,14 +153,14 @@ def origin_of(function: Any, call: Arguments) -> dict[str, Any]:
 
 
 def binaries_of(compiled: Any) -> dict[str, bytes]:
-    """What a compiled Triton kernel holds, by its ending; nothing for others."""
+    """The parts of a compiled Triton kernel by file ending; empty for others."""
     asm = getattr(compiled, "asm", None)
     found = {ending: asm[ending] for ending in BINARIES if ending in asm} if isinstance(asm, Mapping) else {}
     return {ending: one.encode() if isinstance(one, str) else bytes(one) for ending, one in found.items()}
 
 
 def _imported(origin: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function by its module's name. Raises UserError."""
+    """Imports the function of an ``origin``. Raises UserError."""
     module, qualname = str(origin.get("module", "")), str(origin.get("qualname", ""))
     where, hint = f"{module}.{qualname}", "give it: load_from_disk(path, function=...)"
     if not qualname or "<locals>" in qualname:

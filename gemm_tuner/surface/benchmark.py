@@ -1,4 +1,4 @@
-"""``gt.benchmark``: finals of functions as they are given."""
+"""``gt.benchmark``: compares the times of given functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemm_tuner.surface.records import Call, Check, Config, Effort, Tuned
 from gemm_tuner.surface.tuner import tune_callables
 
 FUNCTION = "function"
-# However slow, a function has its finals.
+# No function is excluded from the finals for being slow.
 ALL = 1e9
 
 
@@ -35,14 +35,14 @@ def benchmark(
     output_dir: Path | str | None = None,
     seed: int = 0,
 ) -> Tuned:
-    """Times functions against each other, in rounds, each round in another order; rows are sorted, the fastest first.
+    """Compares the times of functions, in rounds with a different order each; rows are sorted, fastest first.
 
-    functions: a list, or functions by name; all are called with ``inputs``, or with what a function of that returns,
-               which each gets anew. ``ties`` has the names of those that are not told from the fastest.
-    reference: of the same inputs: the expected outputs; without one the functions are compared with each other.
-    restore:   of the same inputs: runs before each call, outside of its time.
-    profiler:  such as "nsys": as for ``tune_callables``. All functions, ``inputs`` too where they are no plain values,
-               must then be such that another process can import them.
+    functions: a list, or functions by name. All are called with ``inputs``; if that is a function, each one gets a new
+               result of it. ``ties`` of the result has the names that cannot be distinguished from the fastest.
+    reference: takes the inputs and returns the expected outputs; without it the functions are compared with each other.
+    restore:   takes the inputs; called before each call, outside of the timed interval.
+    profiler:  as for ``tune_callables``. Another process must then be able to import all functions, and ``inputs`` if
+               they are not plain values.
 
     Raises UserError without functions.
     """
@@ -89,7 +89,7 @@ def _call(
     tolerance: tuple[float, float],
     config: Config,
 ) -> Call:
-    """A function with inputs of its own."""
+    """The call of a function with its inputs."""
     make, restore, reference = parts.get("inputs"), parts.get("restore"), parts.get("reference")
     function, arguments = functions[config[FUNCTION]], values if make is None else tuple(make())
     return Call(
@@ -107,13 +107,13 @@ def rebuilt(
     tolerance: tuple[float, float],
     config: Config,
 ) -> Call:
-    """As ``_call``, of functions by module and name: what another process builds."""
+    """As ``_call``, for another process: functions are given by module and name."""
     loaded = {part: at_address(at) for part, at in parts.items()}
     return _call({name: at_address(at) for name, at in functions.items()}, loaded, values, tolerance, config)
 
 
 def _names(functions: Sequence[Callable[..., Any]]) -> list[str]:
-    """Names of the functions, those that are there already numbered."""
+    """Unique names of the functions; repeated names are numbered."""
     seen: Counter[str] = Counter()
     found = []
     for function in functions:

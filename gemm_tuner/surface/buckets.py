@@ -1,4 +1,4 @@
-"""``gt.tune_and_save_configs``: one configuration for each range of sizes, in AITER's file."""
+"""``gt.tune_and_save_configs``: tunes one configuration per range of sizes, and writes AITER's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemm_tuner.surface.aiter import MakeRun, save_configs_to_json, tuned_kernel
 from gemm_tuner.surface.clocks import Clock
 from gemm_tuner.surface.records import Config, NoBestKernel, Tuned
 
-# The largest size of each, as in AITER's scripts.
+# The largest size of each bucket, as in AITER's scripts.
 BUCKETS: Mapping[str, float] = {"small": 256, "medium": 2048, "large": math.inf}
 
 
@@ -24,8 +24,9 @@ BUCKETS: Mapping[str, float] = {"small": 256, "medium": 2048, "large": math.inf}
 class Bucket:
     """The configuration of a range of sizes.
 
-    us:      its times, by size. best_us: those of the best configuration of each size. us_of_last: of what AITER's
-             scripts take, the best configuration of the last size; None where that one fails at another size.
+    us:         its times, by size. best_us: times of the best configuration of each size.
+    us_of_last: total time of the configuration that AITER's scripts would use, the best one of the last size; None if
+                it fails at another size.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Bucket:
 
     @property
     def loss_pct(self) -> float:
-        """How much longer all sizes take together than each by its own best."""
+        """How much longer all sizes together take than with their own best configurations, percent."""
         return 100 * (sum(self.us.values()) / sum(self.best_us.values()) - 1)
 
     def line(self) -> str:
@@ -66,13 +67,13 @@ def tune_and_save_configs(
     profiler: str = "",
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> list[Bucket]:
-    """Tunes every size and writes {device_name}-{kernel_name}.json: a configuration for each bucket that has sizes.
+    """Tunes every size and writes {device_name}-{kernel_name}.json: a configuration for each bucket with sizes.
 
-    make_run_and_gt_fn_factory: of a size: what ``tune_kernel`` takes. buckets: the largest size of each, by name.
-    A bucket gets the configuration that is right at all of its sizes and takes the least time over them together;
-    AITER's scripts take what is best for the last size. A line for each says what either costs.
+    make_run_and_gt_fn_factory: takes a size and returns the function for ``tune_kernel``. buckets: the largest size of
+    each bucket, by name. A bucket gets the configuration that is correct at all of its sizes with the least total time;
+    AITER's scripts use the best one of the last size. A line per bucket prints the cost of both.
 
-    Raises NoBestKernel for a size at which nothing is right, or a bucket without a configuration right at all of it.
+    Raises NoBestKernel if no configuration is correct at a size, or at all sizes of a bucket.
     """
     if not dimension_values:
         raise UserError("there are no sizes to tune", where="dimension_values")
@@ -94,7 +95,7 @@ def tune_and_save_configs(
 
 
 def _bucket_of(size: int, buckets: Mapping[str, float]) -> str:
-    """Raises UserError for a size beyond all buckets."""
+    """The bucket of a size. Raises UserError for a size larger than all buckets."""
     for name, largest in sorted(buckets.items(), key=lambda one: one[1]):
         if size <= largest:
             return name

@@ -1,4 +1,4 @@
-"""Which calls of an autotuned function share a result: by all arguments, by some of them, or by buckets."""
+"""The keys of calls of an autotuned function; calls with equal keys share a result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Key = Sequence[str] | Callable[[dict[str, Any]], Hashable] | None
 
 
 class CallKeys:
-    """Keys of calls.
+    """Computes the keys of calls.
 
-    key: names of arguments, or expressions of them such as ``pow2(rows)``, to which the types of all tensors are added;
-         a function of all arguments by name; None takes all arguments but ``left_out``, tensors by type, shape and
-         strides.
-    known: the function's arguments; empty where these cannot be told. Raises UserError for a name that is none.
+    key:   names or expressions of arguments such as ``pow2(rows)``, to which the types of all tensors are added; or a
+           function of all arguments by name; or None for all arguments except ``left_out``, with tensors represented by
+           type, shape and strides.
+    known: the function's arguments; empty if unknown. Raises UserError for another name.
     """
 
     def __init__(self, key: Key, known: Collection[str], left_out: Collection[str] = ()) -> None:
@@ -37,7 +37,7 @@ class CallKeys:
                     raise UserError(f"{name!r} is no argument", where=where, accepted=", ".join(known), hint=hint)
 
     def of(self, named: Mapping[str, Any]) -> Hashable:
-        """Of the arguments of a call by name."""
+        """The key of a call. named: its arguments by name."""
         if self._function is not None:
             found = self._function(dict(named))
             try:
@@ -52,14 +52,14 @@ class CallKeys:
 
 
 def _identity(value: Any, inside: tuple[int, ...] = ()) -> Hashable:
-    """What a compiler may tell apart, as it is now: of containers, dataclasses and objects what they hold, since that
-    may change later. inside: the containers that this is part of, which end the look into one that holds itself."""
+    """A snapshot of everything in a value that a compiler may distinguish. Containers, dataclasses and objects are
+    replaced by their content, which may change later. inside: ids of the enclosing containers, to end recursion."""
     if is_tensor(value) or (hasattr(value, "dtype") and not isinstance(value, Hashable)):
         strides = value.stride() if callable(getattr(value, "stride", None)) else getattr(value, "strides", ())
         return (str(value.dtype), tuple(value.shape), tuple(strides))
     held = _held(value)
     if held is None:
-        # 1, 1.0 and True are equal, and other arguments to a compiler.
+        # 1, 1.0 and True are equal in Python, but different to a compiler.
         return (type(value).__name__, value) if isinstance(value, Hashable) else repr(value)
     if id(value) in inside:
         return "again"
@@ -67,7 +67,7 @@ def _identity(value: Any, inside: tuple[int, ...] = ()) -> Hashable:
 
 
 def _held(value: Any) -> Iterable[Any] | None:
-    """What a container or an object holds; None for a plain value, and for what is called, such as a function."""
+    """The content of a container or object; None for a plain value or a callable."""
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, Mapping):

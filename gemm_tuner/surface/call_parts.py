@@ -1,6 +1,6 @@
-"""What compiles, launches, checks and restores a tuned call: of this process, or rebuilt in another one.
+"""The functions that compile, launch, check and restore a tuned call, in this process or rebuilt in another.
 
-Inputs are rebuilt by type and shape, with random numbers of the other process's seed.
+Another process recreates inputs from types and shapes, with random numbers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gemm_tuner.surface.job import PLAIN, Address, address, at_address, written
 from gemm_tuner.surface.records import Call, Check, Config
 
 FUNCTIONS = ("build", "run", "reference", "outputs", "restore")
-# library, type, shape, device; or "value" and the value itself.
+# (library, type, shape, device), or ("value", the value).
 Input = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CallParts:
-    """As ``callables`` takes them. limits: of a Check, by name."""
+    """The arguments of ``callables``. limits: fields of Check by name."""
 
     build: Callable[..., Any]
     run: Callable[..., Any] | None = None
@@ -32,7 +32,7 @@ class CallParts:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def takes_args(self, args: Sequence[Any]) -> bool:
-        """Whether ``build`` takes the arguments beside the configuration."""
+        """Whether ``build`` takes the call's arguments in addition to the configuration."""
         return bool(args) and takes(self.build, 1 + len(args))
 
     def compile(self, config: Config, args: Sequence[Any]) -> Any:
@@ -55,7 +55,7 @@ class CallParts:
         )
 
     def addresses(self) -> dict[str, Address]:
-        """Raises UserError for a function that another process cannot import."""
+        """The addresses of the functions. Raises UserError for a function that another process cannot import."""
         found = {name: getattr(self, name) for name in FUNCTIONS}
         return {name: address(one, name) for name, one in found.items() if one is not None}
 
@@ -63,7 +63,7 @@ class CallParts:
 def rebuilt(
     functions: Mapping[str, Address], limits: Mapping[str, Any], inputs: Sequence[Input], config: Config
 ) -> Call:
-    """A call by its plain values: what another process builds."""
+    """Rebuilds a call in another process from plain values."""
     parts = CallParts(**{name: at_address(one) for name, one in functions.items()}, limits=limits)
     args = tuple(map(_made, inputs))
     call = parts.call(parts.compile(config, args), args)
@@ -71,7 +71,7 @@ def rebuilt(
 
 
 def described(args: Sequence[Any]) -> tuple[Input, ...]:
-    """Arguments as plain values. Raises UserError for those whose values cannot be rebuilt."""
+    """Describes arguments by plain values. Raises UserError for those that cannot be rebuilt."""
     return tuple(_described(arg, f"argument {number}") for number, arg in enumerate(args))
 
 
@@ -102,7 +102,7 @@ def _made(one: Input) -> Any:
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many positional arguments."""
+    """Whether a function can be called with ``count`` positional arguments."""
     try:
         inspect.signature(function).bind(*[None] * count)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""``gt.callables``: a function that tunes itself for what it is called with, and keeps what it found and compiled."""
+"""``gt.callables``: makes a function that tunes itself for its arguments, and caches results and compiled kernels."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gemm_tuner.surface.tuner import tune_callables
 
 Space = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 Derived = Mapping[str, Callable[..., Any]]
-# A benchmark of the user's repeats and averages as it likes: its number is taken once.
+# A user's benchmark does its own repetitions, so it is called once per configuration.
 BY_USER = Effort(warmup=1, screen_calls=1, rounds=0, early_stop_ratio=0)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValidation:
-    """What a shared key costs: a call whose key was known, tuned for itself.
+    """The cost of sharing a key, from tuning a call whose key was already known.
 
-    us: of the configuration that the key gave; best_us: of the best one for this very call. Both are of one run.
+    us: time of the key's configuration. best_us: time of the best one for this call. Both are from one run.
     """
 
     key: Hashable
@@ -68,25 +68,29 @@ def callables(
     seed: int = 0,
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
 ) -> Callables:
-    """A function that finds its fastest right configuration when it is called, and launches it from then on.
+    """Makes a function that finds its fastest correct configuration at its first call, and launches it from then on.
 
-    build:     build(config), or build(config, *args) where its parameters take that, compiles a configuration: it
-               returns what is launched, ``kernel(*args)``. run: run(kernel, *args) in the place of that.
-    space:     values by name, all combinations of which are tried; or the configurations themselves.
-    derived:   values that follow from a configuration, or from it and the device: f(config) or f(config, device). They
-               are in the configuration that ``build`` gets, and in its row.
-    benchmark: a function of yours that takes a function without arguments and returns its time, in ``benchmark_unit``
-               (s, ms, us, ns); its number is what counts, once a configuration, and rows say ``method: user``.
-    key:       of *args: calls of one key share a configuration. By default types and shapes.
-    validate_key: so many calls whose key is known and whose types and shapes are not are tuned for themselves;
-               ``validations`` says what the key cost.
-    compile_key: of (config, *args): what is compiled once. By default the configuration and the types of args, and
-               their shapes where ``build`` takes them.
-    reference: of *args: the expected outputs. outputs: of *args: tensors that a call writes, where it returns none.
-    restore:   of *args: runs before each call, outside of its time: for kernels that change what they read.
-    repeats:   so many further calls must give the same bits; 0 for kernels that add in any order.
-    profiler:  as for ``tune_callables``: all functions must be such that another process can import them; tensors and
-               arrays of floats are rebuilt there by type and shape, with normal random numbers by ``seed``.
+    build:     build(config), or build(config, *args) if its parameters allow that: compiles a configuration and returns
+               a kernel, which is launched by ``kernel(*args)``.
+    run:       run(kernel, *args), to launch differently.
+    space:     values by name, of which all combinations are tried; or a list of configurations.
+    derived:   values computed by f(config) or f(config, device). They are added to the configuration that ``build``
+               gets, and to its row.
+    benchmark: a function that takes a function without arguments and returns its time in ``benchmark_unit`` (s, ms, us,
+               ns). It is called once per configuration, and rows have ``method: user``.
+    key:       key(*args): calls with equal keys share a configuration. Default: types and shapes.
+    validate_key: tune this many calls that have a known key but new types and shapes; ``validations`` then has the cost
+               of sharing the key.
+    compile_key: compile_key(config, *args): configurations with equal keys are compiled once. Default: the
+                 configuration,
+               the types of args, and their shapes if ``build`` takes them.
+    reference: reference(*args) returns the expected outputs. outputs: outputs(*args) returns the tensors that a call
+               writes, if it returns none.
+    restore:   restore(*args) is called before each call, outside of the timed interval, for kernels that change inputs.
+    repeats:   this many additional calls must give the same bits; use 0 for kernels with a nondeterministic order of
+               sums.
+    profiler:  as for ``tune_callables``; another process must be able to import all functions. It recreates tensors and
+               arrays of floats from types and shapes, with normal random numbers.
     """
     if profiler and benchmark is not None:
         raise UserError("a benchmark of yours and a profiler are given", where="profiler=", accepted="one of them")
@@ -107,7 +111,7 @@ def callables(
 
 
 def combinations(space: Space) -> list[Config]:
-    """All combinations in the order of the names, or the list itself. Raises UserError for an empty one."""
+    """All combinations in the order of the names, or the list itself. Raises UserError if it is empty."""
     if isinstance(space, Mapping):
         values = [list(value) if not isinstance(value, (str, bytes)) else [value] for value in space.values()]
         found = [dict(zip(space, one, strict=True)) for one in itertools.product(*values)]
@@ -120,9 +124,9 @@ def combinations(space: Space) -> list[Config]:
 
 @dataclass
 class Callables:
-    """Made by ``callables``. found: by key. compiled: what ``build`` gave, by compile key.
+    """Created by ``callables``. found: results by key. compiled: kernels by compile key.
 
-    tunings, compiles: how often it tuned, and called ``build``.
+    tunings, compiles: number of tunings, and of calls of ``build``.
     """
 
     parts: CallParts
@@ -147,19 +151,19 @@ class Callables:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __call__(self, *args: Any) -> Any:
-        """Launches the best configuration of the key of these arguments; tunes first where there is none yet, once
-        whatever threads call.
+        """Launches the best configuration for the key of these arguments; the first call with a key tunes.
+        Thread-safe.
 
         Raises NoBestKernel, and what the kernel raises.
         """
         return self.parts.launch(self._kernel(self.tune(*args).config, args), args)
 
     def best(self, *args: Any) -> Any:
-        """What ``build`` gave for the best configuration: the compiled kernel. Raises NoBestKernel."""
+        """The compiled kernel of the best configuration. Raises NoBestKernel."""
         return self._kernel(self.tune(*args).config, args)
 
     def tune(self, *args: Any) -> Tuned:
-        """What is known for the key of these arguments; tunes where nothing is. Raises NoBestKernel."""
+        """The result for the key of these arguments; tunes if there is none. Raises NoBestKernel."""
         key, call = self.key(*args), signature(*args)
         with self._lock:
             if key not in self.found:
@@ -172,7 +176,7 @@ class Callables:
             return self.found[key]
 
     def _validate(self, key: Hashable, call: Hashable, args: tuple[Any, ...]) -> None:
-        """Tunes a call for itself; the time of the key's configuration is of the same finals, or of screening."""
+        """Tunes a call whose key is known, and compares the key's configuration in the same run."""
         shared = self.found[key].config
         beside = {} if self.profiler else {"of the key": self.parts.call(self._kernel(shared, args), args)}
         own = self._tuned(args, beside)
@@ -201,7 +205,7 @@ class Callables:
         )
 
     def complete(self, number: int) -> Config:
-        """A configuration with its derived values, which are computed once. Raises UserError where that fails."""
+        """A configuration with its derived values, which are computed once. Raises UserError if that fails."""
         if number not in self._completed:
             config = dict(self.configs[number])
             for name, function in self.derived.items():
@@ -214,7 +218,7 @@ class Callables:
         return self._completed[number]
 
     def _device_for(self, function: Callable[..., Any]) -> tuple[Any, ...]:
-        """The device, where the function takes a second parameter."""
+        """The device as an argument, if the function takes a second parameter."""
         if not takes(function, 2):
             return ()
         from gemm_tuner.surface.device import current
@@ -225,7 +229,7 @@ class Callables:
         return self.parts.call(self._kernel(config, args), args)
 
     def _kernel(self, config: Config, args: tuple[Any, ...]) -> Any:
-        """What ``build`` makes of a configuration, from memory where its compile key is known."""
+        """The compiled kernel of a configuration, cached by its compile key."""
         if self.compile_key is not None:
             key = self.compile_key(config, *args)
         else:

@@ -1,6 +1,6 @@
-"""What runs in a process of its own, alone or under a profiler: times functions.
+"""The main program of a child process that times functions, alone or under a profiler.
 
-It reads a job, and writes a journal as it goes: a crash loses nothing of what was known before.
+It reads a job and writes a journal as it proceeds, so that a crash does not lose earlier results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXIT_STICKY = 75
 
 
 class Journal:
-    """Events, each whole in the file before what follows it is begun."""
+    """Writes events; each is completely in the file before the next step begins."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Journal:
 
 
 def seeded(build: Callable[[Config], Any], seed: int) -> Callable[[Config], Any]:
-    """The same random numbers for each configuration, whatever libraries make them."""
+    """A ``build`` that seeds the random numbers of all libraries for each configuration."""
 
     def built(config: Config) -> Any:
         random.seed(seed)
@@ -57,8 +57,9 @@ def seeded(build: Callable[[Config], Any], seed: int) -> Callable[[Config], Any]
 
 
 def screen(job: Job, journal: Journal) -> bool:
-    """Each configuration alone, so that a crash is of the one begun last; False when the GPU's context is lost."""
-    clock = ChosenClock("auto", locks=False)  # the starter holds the GPU's lock
+    """Screens configurations in sequence, so that a crash is caused by the one begun last. Returns False if the GPU's
+    context is lost."""
+    clock = ChosenClock("auto", locks=False)  # the parent process holds the GPU's lock
     build = seeded(job.build.load(), job.seed)
     session = Session("", build, Judge(job.check.load()), clock, job.effort, SessionFolder(None))
     for name, config in job.configs.items():
@@ -74,7 +75,7 @@ def screen(job: Job, journal: Journal) -> bool:
 
 
 def finals(job: Job, journal: Journal) -> bool:
-    """Rounds over configurations and baselines, each round in another order."""
+    """Runs rounds over configurations and baselines, each round in a different order."""
     build = seeded(job.build.load(), job.seed)
     makers: dict[str, Callable[[], Any]] = {name: partial(build, config_of(one)) for name, one in job.configs.items()}
     makers |= {name: one.load for name, one in job.baselines.items()}
@@ -118,7 +119,7 @@ def _warm(made: Any, calls: int) -> Call:
 
 
 def _record(job: Job, turns: list[Call], round_size: int) -> None:
-    """Calls under a profiler, each behind a flush of L2, between marker kernels and in a scope of its own."""
+    """Makes calls under a profiler, each after a flush of L2, between marker kernels, and in its own scope."""
     from gemm_tuner.core.language import language_of
 
     gpu = Gpu()
@@ -157,6 +158,6 @@ def main(folder: Path) -> int:
     with (folder / JOURNAL).open("wb") as stream:
         journal = Journal(stream)
         if not (screen if job.stage == SCREEN else finals)(job, journal):
-            os._exit(EXIT_STICKY)  # what holds a lost context may hang at its end
+            os._exit(EXIT_STICKY)  # a normal exit may hang with a lost context
         journal.write(Finished())
     return 0

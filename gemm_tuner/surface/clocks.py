@@ -1,4 +1,4 @@
-"""The clocks of live functions: proton inside Triton, events of the GPU's stream, and the host's."""
+"""Clocks for functions in this process: proton (part of Triton), stream events, and the host's clock."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gemm_tuner.core.markers import FLUSH_SYMBOL
 from gemm_tuner.surface.gpu import flush_bytes, gpu_held, gpu_in_use, gpu_is_there
 from gemm_tuner.surface.records import IN_PROCESS, USER, Call
 
-# Of a call that was timed: microseconds, or why it could not run; None where the clock saw nothing of it.
+# The result of a timed call: microseconds, or the exception that it raised; None if the clock did not observe it.
 Sample = float | Exception | None
 
-# Calls between two waits for the GPU: events and outputs are held as long.
+# Number of calls between two waits for the GPU; their events and outputs are kept until then.
 BATCH = 64
 UNITS_US = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
@@ -31,11 +31,11 @@ class Clock(Protocol):
     name: str
 
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
-        """Makes one call of each turn, in this order, its ``before`` first, and returns the time of each."""
+        """Makes the calls in order, each preceded by its ``before``, and returns their times."""
 
 
 class HostClock:
-    """The host's clock: for functions that have ended when they return. Caches are as the calls leave them."""
+    """The host's clock, for functions that have ended when they return. Caches are not flushed."""
 
     name = "host"
 
@@ -54,7 +54,7 @@ class HostClock:
 
 
 class UserClock:
-    """A function of the user's that runs a function and returns its time."""
+    """A user's benchmark function, which runs a function and returns its time."""
 
     name = "user"
 
@@ -80,7 +80,7 @@ class UserClock:
 
 
 class _Flushes:
-    """Empties L2 before a call, and so gives the host the time to launch it while the GPU is busy."""
+    """Flushes L2 before a call, which also keeps the GPU busy while the host launches the call."""
 
     @cached_property
     def _flush(self) -> Callable[[], Any]:
@@ -101,8 +101,8 @@ class _Flushes:
 
 
 class EventClock(_Flushes):
-    """Events of the stream before and after each call. Shorter calls than the host needs to launch them read longer
-    than their kernels take."""
+    """Stream events before and after each call. The time of a call is too long if the host takes longer to launch it
+    than its kernels take."""
 
     name = "events"
 
@@ -128,12 +128,13 @@ class EventClock(_Flushes):
 
 
 class ProtonClock(_Flushes):
-    """Triton's profiler in this process (CUPTI, roctracer): the time of a call is the sum of its kernels' times."""
+    """Triton's profiler proton in this process (CUPTI, roctracer). The time of a call is the sum of its kernels'
+    times."""
 
     name = "proton"
 
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
-        """Raises ClockFault where proton cannot be started."""
+        """As Clock.measure. Raises ClockFault if proton cannot be started."""
         import torch
         import triton.profiler as proton
 
@@ -166,11 +167,11 @@ class ProtonClock(_Flushes):
 
 
 class ClockFault(Exception):
-    """A clock cannot be used here; another one may."""
+    """A clock cannot be used here; another one may be usable."""
 
 
 def _started(name: str) -> int:
-    """The number of a new session of proton. Raises ClockFault."""
+    """The number of a new proton session. Raises ClockFault."""
     import triton.profiler as proton
 
     try:
@@ -186,10 +187,10 @@ CLOCKS: dict[str, Callable[[], Clock]] = {"proton": ProtonClock, "events": Event
 
 
 class ChosenClock:
-    """The clock by name or object; for "auto" the first of proton, events and the host's that sees the calls.
+    """A clock given by name or as an object; for "auto" the first of proton, events and host that observes the calls.
 
-    Chosen when the first calls have run, so that a program without a GPU never imports torch. locks: holds the GPU's
-    lock while it times, so that no other run does; False where the starter of this process holds it.
+    It is chosen after the first calls, so that a program without a GPU never imports torch. locks: hold the GPU's lock
+    while timing; False if the parent process holds it.
     """
 
     def __init__(self, asked: str | Clock, *, locks: bool = True) -> None:
@@ -209,7 +210,7 @@ class ChosenClock:
         return USER if isinstance(self._chosen, UserClock) else IN_PROCESS
 
     def measure(self, turns: Sequence[Call]) -> list[Sample]:
-        """As Clock.measure. Raises UserError where the clock that was asked for cannot be used."""
+        """As Clock.measure. Raises UserError if the requested clock cannot be used."""
         if self._chosen is not None:
             return self._timed(self._chosen, turns)
         for name in self._candidates():
@@ -226,7 +227,7 @@ class ChosenClock:
             if self._asked == name or None not in seen:
                 self._chosen = clock
                 return found
-            if not any(seen):  # no kernel at all: functions of the CPU
+            if not any(seen):  # no kernels at all, so these are CPU functions
                 break
         self._chosen = HostClock()
         return self._chosen.measure(turns)

@@ -1,4 +1,4 @@
-"""Kernels that ``par_compile`` compiled, kept in a file and launched: on machines that have no compiler."""
+"""Saves kernels of ``par_compile`` to a file, and launches them on machines without a compiler."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gemm_tuner.surface.par_compile import Compiled
 
 
 def save_compiled(compiled: Iterable[Compiled], path: Path | str) -> None:
-    """Writes them with their machine code. Raises OSError."""
+    """Writes compiled kernels with their machine code. Raises OSError."""
     Path(path).write_bytes(msgspec.json.encode(list(compiled)))
 
 
 def read_compiled(path: Path | str) -> list[Compiled]:
-    """What ``save_compiled`` wrote; lists in configurations are tuples. Raises UserError for another file."""
+    """Reads what ``save_compiled`` wrote; lists in configurations become tuples. Raises UserError for another file."""
     try:
         found = msgspec.json.decode(Path(path).read_bytes(), type=list[Compiled])
     except (OSError, msgspec.MsgspecError) as error:
@@ -33,10 +33,10 @@ def read_compiled(path: Path | str) -> list[Compiled]:
 
 
 def load_compiled(compiled: Compiled) -> Callable[..., Any]:
-    """What launches a kernel of CuTe DSL: a function of the tensors and numbers that it was compiled for, on torch's
-    stream. It needs apache-tvm-ffi and the DSL's runtime library, not the DSL.
+    """A function that launches a CuTe DSL kernel on torch's stream; it takes the tensors and numbers for which the
+    kernel was compiled. It needs apache-tvm-ffi and the DSL's runtime library, but not the DSL.
 
-    Raises ValueError for one that did not compile, and EnvironmentFault.
+    Raises ValueError for a kernel that did not compile, and EnvironmentFault.
     """
     files = dict(compiled.artifact.files) if compiled.artifact else {}
     if set(files) != set(library.FILES):
@@ -44,4 +44,4 @@ def load_compiled(compiled: Compiled) -> Callable[..., Any]:
     with tempfile.TemporaryDirectory(prefix="gemm_tuner-") as folder:
         path = Path(folder, library.LIBRARY)
         path.write_bytes(files[library.LIBRARY])
-        return library.load(path, Needs.loads(files[library.NEEDS]).name)  # stays loaded without its file
+        return library.load(path, Needs.loads(files[library.NEEDS]).name)  # remains loaded after its file is deleted

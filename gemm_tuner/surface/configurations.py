@@ -1,4 +1,4 @@
-"""Configurations as users give them: mappings or triton.Config, in a list, a generator or a function of the call."""
+"""Converts configurations from users: mappings or triton.Config, in a list, a generator or a function of the call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import did_you_mean
 
-# Of a ``triton.Config``, beside its ``kwargs``.
+# Fields of ``triton.Config`` in addition to its ``kwargs``.
 TRITON_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
-# What else a launch of a Triton kernel takes by name.
+# Keyword arguments of a Triton launch that are not kernel parameters.
 LAUNCH_OPTIONS = (*TRITON_OPTIONS, "waves_per_eu", "matrix_instr_nonkdim", "kpack", "enable_fp_fusion")
-# A key of TileLang's that is no argument: options of its compiler.
+# A key in TileLang's configurations that is not an argument: compiler options.
 PASS_CONFIGS = "pass_configs"
 WHERE = "configs"
 
@@ -26,7 +26,7 @@ class NoConfigurations(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Candidate:
-    """values: by the names of the function's arguments. pre_hook: of a ``triton.Config``; gets all arguments."""
+    """A configuration. values: by argument name. pre_hook: of a ``triton.Config``; it gets all arguments."""
 
     values: Mapping[str, Any]
     pre_hook: Callable[[dict[str, Any]], Any] | None = None
@@ -35,13 +35,13 @@ class Candidate:
 def candidates(
     configs: Any, known: Collection[str], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> list[Candidate]:
-    """Each configuration once, in the order given.
+    """The configurations without duplicates, in the given order.
 
-    configs: a list or generator of them, a function of the call's arguments that returns or yields them, or a mapping
-             of lists, of which all combinations are taken.
-    known:   the names that a configuration may hold.
+    configs: a list or generator, a function of the call's arguments that returns or yields them, or a mapping of lists,
+             of which all combinations are used.
+    known:   the names that a configuration may contain.
 
-    Raises UserError for a name that is not known, and where there is no configuration.
+    Raises UserError for an unknown name, and if there is no configuration.
     """
     if callable(configs):
         try:

@@ -1,4 +1,4 @@
-"""The device of this process, for values that follow from it and for compiling without a GPU."""
+"""The device of this process, for derived values and for compilation without a GPU."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gemm_tuner.system.installation import data_folder
 
 @lru_cache(maxsize=1)
 def current() -> Device:
-    """The first GPU that torch sees, with what it says of itself; without one, the default architecture's."""
+    """The first GPU that torch sees, with its reported properties; without a GPU, the default architecture's device."""
     gpus = probe.gpus()
     return measured_device(of_arch(gpus[0]["arch"]), gpus[0]) if gpus else of_arch(DEFAULT_ARCH)
 
 
 @lru_cache(maxsize=8)
 def of_arch(arch: str) -> Device:
-    """The device that the architecture's space file, or its nearest relative's, describes. Raises UserError."""
+    """The device of the space file that is used for an architecture. Raises UserError."""
     return space.load(space.space_path(data_folder("rules"), arch), arch).device

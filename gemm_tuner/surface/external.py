@@ -1,6 +1,6 @@
-"""Functions that can be imported are tuned in processes of their own, the finals under an external profiler.
+"""Tunes importable functions in child processes, with finals under an external profiler.
 
-What ends a process, or hangs in it, costs the configuration that was running; the others are screened by a new process.
+If a process crashes or hangs, the configuration that was running fails, and a new process screens the others.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from gemm_tuner.system import gpu_lock
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, run_watched
 
-# Importing the user's modules and torch, with nothing begun; ending a recording and converting it.
+# Time limits for importing the user's modules and torch, and for ending and converting a recording.
 START_LIMIT_S = 180.0
 REPORT_LIMIT_S = 900.0
-# A build and all calls of one configuration, where the caller sets no limit.
+# Default time limit of the build and all calls of one configuration.
 LIMIT_S = 60.0
 MAX_PROCESSES = 25
 SCRIPT = """\
@@ -75,7 +75,7 @@ def tune_external(
     output_dir: Path | str | None,
     seed: int,
 ) -> Tuned:
-    """As ``tune_callables``. configs: by name. Raises UserError for what another process cannot import."""
+    """As ``tune_callables``. configs: by name. Raises UserError for functions that another process cannot import."""
     job = Job(
         stage=SCREEN,
         build=named(build, "build"),
@@ -105,7 +105,7 @@ def tune_external(
 
 @dataclass
 class _Run:
-    """rows: by name. order, ties: of the finals."""
+    """The state of a run. rows: by name. order, ties: of the finals."""
 
     job: Job
     configs: dict[str, Config]
@@ -124,7 +124,7 @@ class _Run:
         self.rows[row.name] = row
 
     def screen(self) -> None:
-        """Runs processes until each configuration has a row. Raises EnvironmentFault where they do not come so far."""
+        """Runs processes until each configuration has a row. Raises EnvironmentFault if they make no progress."""
         check = self.job.check
         alone = check.skip or check.manual is not None or check.reference is not None
         ended: set[str] = set()
@@ -152,7 +152,7 @@ class _Run:
             self.record(Row(self.configs[name], name, Status.CRASHED, reason))
 
     def finals(self) -> None:
-        """Times the best few and the baselines in several processes, and ranks them by what these agree on."""
+        """Times the best few and the baselines in several processes, and ranks them."""
         timed = sorted((row.us, row.name) for row in self.rows.values() if row.status is Status.OK and row.us)
         self.order = tuple(name for _, name in timed)
         effort = self.job.effort
@@ -168,7 +168,7 @@ class _Run:
             if samples:
                 found.append(samples)
         if not found:
-            return  # what was screened stands
+            return  # the screening results remain
         configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
         ranked = rank_processes(self.profiler.name, found, configs, twin)
         self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
@@ -178,7 +178,7 @@ class _Run:
             self.record(replace(row, finalist=name in configs))
 
     def _samples(self, job: Job) -> dict[str, tuple[float, ...]]:
-        """The times of one process of finals, by name; none of one that failed."""
+        """The times of one finals process, by name; empty if it failed."""
         tool = self.profiler
         how = {"host": tool.uses_clock, "scopes": tool.uses_scopes, "capture": tool.uses_capture_range}
         job = msgspec.structs.replace(job, **how)
@@ -194,7 +194,8 @@ class _Run:
         return samples_of_trace(tool, end.log_path.parent, turns.names)
 
     def _process(self, job: Job, under: Profiler | None) -> tuple[list[Event], Ended]:
-        """One process and what it told. Raises EnvironmentFault where a profiler's output cannot be converted."""
+        """Runs one process; returns (its events, how it ended). Raises EnvironmentFault if a profiler's output cannot
+        be converted."""
         where = self.raw / f"{self.starts:02d}-{job.stage}"
         where.mkdir(parents=True)
         self.starts += 1
@@ -229,7 +230,7 @@ class _Run:
         return events, ended
 
     def tuned(self, name: str, kernel: Any, seconds: float, stages: Mapping[str, float]) -> Tuned:
-        """kernel: the best configuration, built in this process."""
+        """The result. kernel: the best configuration, built in this process."""
         ranked = [self.rows[one] for one in self.order]
         others = [row for row in self.rows.values() if row.name not in self.order]
         tuned = Tuned(
@@ -261,7 +262,7 @@ def by_name(names: Sequence[str], samples_us: Sequence[float]) -> dict[str, tupl
 
 
 def samples_of_trace(profiler: Profiler, where: Path, turns: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """The times of the timed calls, by name: each is the sum of the kernels between its markers, or in its scope."""
+    """The times of the timed calls, by name: the sum of the kernels between the call's markers, or in its scope."""
     index = {name: number for number, name in enumerate(dict.fromkeys(turns))}
     calls = [
         journalled.Call(number, index[name], name, (), False, 1, number // len(index))

@@ -1,4 +1,4 @@
-"""What an exception of a configuration says of it."""
+"""Converts exceptions of configurations to statuses."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.records import WrongOutput
 from gemm_tuner.surface.time_limit import TimeLimit
 
-# Of Triton, by name: nothing here imports it.
+# Names of Triton's exceptions, so that Triton need not be imported.
 COMPILE_ERRORS = ("CompilationError", "PTXASError", "InterpreterError")
 
 
 def status_by(error: BaseException) -> Status:
-    """The end of a configuration whose call raised this."""
+    """The status of a configuration whose call raised this."""
     if isinstance(error, TimeLimit):
         return Status.TIMEOUT
     if isinstance(error, WrongOutput):
         return Status.WRONG
-    # Triton compiles when it launches.
+    # Triton compiles at the launch.
     did_not_compile = any(kind.__name__ in COMPILE_ERRORS for kind in type(error).__mro__)
     return Status.COMPILE_ERROR if did_not_compile else status_of(error)
 
 
 def status_of_build(error: BaseException) -> Status:
-    """The end of a configuration whose build raised this."""
+    """The status of a configuration whose build raised this."""
     if isinstance(error, TimeLimit):
         return Status.COMPILE_TIMEOUT
     status = status_of(error)

@@ -1,4 +1,4 @@
-"""What a tuned result depends on, as text: the source and closure of functions, values, and the machine."""
+"""Fingerprints of everything a tuned result depends on: sources and closures of functions, values, and the machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ VERSIONS = ("torch", "triton", "tilelang", "nvidia-cutlass-dsl")
 
 
 class NoFingerprint(Exception):
-    """A value whose effect on a result cannot be told from its content."""
+    """A value for which no fingerprint can be computed."""
 
 
 @dataclass(frozen=True)
 class Trail:
-    """path: the containers and functions that a value is part of. uses, numbers: functions that others use, which are
-    described once each, after the value: calls may go in circles, and deeper than Python recurses."""
+    """The state of a traversal. path: ids of the enclosing containers and functions. uses, numbers: functions that
+    others use; each is described once, after the value, because call graphs may be cyclic and deeper than Python's
+    recursion limit."""
 
     path: tuple[int, ...] = ()
     uses: list[Any] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Trail:
         return Trail((*self.path, id(value)), self.uses, self.numbers)
 
     def used(self, value: Any) -> Any:
-        """A function by its number, another value as it is."""
+        """The number of a function; other values unchanged."""
         if function_under(value) is None:
             return _of(value, self)
         if id(value) not in self.numbers:
@@ -46,10 +47,10 @@ class Trail:
 
 
 def of(value: Any) -> str:
-    """Equal for values that a tuned result cannot tell apart, also in another process.
+    """The fingerprint of a value, equal in every process for values that are equivalent for a tuned result.
 
-    Functions: their source, closure, defaults, and the same of all that they use (``used_globals``). Tensors: type,
-    shape and strides. Raises NoFingerprint naming the value.
+    Functions: source, closure, defaults, and the same for everything they use (``used_globals``). Tensors: type, shape
+    and strides. Raises NoFingerprint naming the value.
     """
     trail = Trail()
     found = [_of(value, trail)]
@@ -59,7 +60,7 @@ def of(value: Any) -> str:
 
 
 def source_of(function: Any) -> str:
-    """The text of a function with its decorators, "" where Python cannot find it."""
+    """The source of a function with its decorators; "" if Python cannot find it."""
     under = function_under(function)
     try:
         return textwrap.dedent(inspect.getsource(under)) if under else ""
@@ -68,7 +69,7 @@ def source_of(function: Any) -> str:
 
 
 def machine() -> dict[str, str]:
-    """The versions of what compiles, and the GPU."""
+    """The versions of compilers and libraries, and the GPU."""
     from gemm_tuner import __version__
 
     found = {"gemm-tuner": __version__}
@@ -85,7 +86,7 @@ def machine() -> dict[str, str]:
 
 
 def _of(value: Any, trail: Trail) -> Any:
-    """A JSON value; a second look at what this is part of ends there."""
+    """A JSON value; recursion ends at values that are part of themselves."""
     if isinstance(value, PLAIN):
         return [type(value).__name__, repr(value)]
     if id(value) in trail.path:
@@ -101,7 +102,7 @@ def _of(value: Any, trail: Trail) -> Any:
 
 
 def _of_named(value: Any) -> list[Any] | None:
-    """What is known by a name and a few facts."""
+    """The description of values that are identified by a name and a few facts; None for others."""
     if isinstance(value, Enum):
         return ["enum", type(value).__qualname__, value.name]
     if hasattr(value, "dtype") and hasattr(value, "shape"):
@@ -139,7 +140,7 @@ def _of_function(function: FunctionType, inside: Trail) -> Any:
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
         if _is_filled(cell)
     ]
-    # Python finds the whole line of a lambda, on which there may be others.
+    # Python returns the whole line of a lambda, which may contain others.
     source = source_of(function) if function.__name__ != "<lambda>" else ""
     text = source or _code(code)
     defaults = _of([function.__defaults__, function.__kwdefaults__], trail)

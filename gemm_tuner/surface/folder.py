@@ -1,4 +1,4 @@
-"""The folder of a run of live functions: its log, its table, and the winner as YAML."""
+"""The folder of a run of the Python API: its log, its table, and the winner as YAML."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOG, TABLE, RESULTS, SUMMARY = "tune.log", "table.csv", "tuned.yaml", "summary.j
 
 @dataclass(frozen=True, slots=True)
 class SessionFolder:
-    """path: None writes nothing."""
+    """path: None to write nothing."""
 
     path: Path | None
 
     @classmethod
     def make(cls, output_dir: Path | str | None, name: str) -> SessionFolder:
-        """A new folder. Raises EnvironmentFault when it cannot be made."""
+        """Creates a new folder. Raises EnvironmentFault if that fails."""
         if output_dir is None:
             return cls(None)
         label = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60] or "callables"
@@ -45,23 +45,23 @@ class SessionFolder:
                 return cls(path.resolve())
 
     def log(self, row: Row) -> None:
-        """One line of what became of a configuration."""
+        """Logs the result of a configuration, one line."""
         time_us = "" if row.us is None else f" {row.us:.6g} us"
         stage = "finals" if row.finalist else "baseline" if row.baseline else "screen"
         self.say(f"{stage} {row.name}: {row.status.value}{time_us} {row.reason}")
 
     def say(self, text: str) -> None:
-        """One line of the log."""
+        """Logs one line."""
         if self.path is None:
             return
         with (self.path / LOG).open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%H:%M:%S')} {text}".rstrip() + "\n")
 
     def write(self, tuned: Tuned, seed: int) -> None:
-        """The table as CSV, a summary as JSON, and the best configuration as a results file."""
+        """Writes the table as CSV, a summary as JSON, and the best configuration as a results file."""
         if self.path is None:
             return
-        from gemm_tuner.surface import results_row  # imports scipy, which a process that screens does without
+        from gemm_tuner.surface import results_row  # imports scipy, which screening processes do not need
 
         titles = list(dict.fromkeys(title for row in tuned.table for title in row))
         text = io.StringIO()
@@ -75,7 +75,7 @@ class SessionFolder:
 
 
 def _summary(tuned: Tuned) -> dict[str, Any]:
-    """What the stages did, and how long they took."""
+    """The numbers and times of the stages."""
     return {
         "name": tuned.name,
         "space": sum(not row.baseline for row in tuned.rows),

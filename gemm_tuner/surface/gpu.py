@@ -1,17 +1,17 @@
-"""The GPU that this process uses through torch, if any. Nothing here imports torch before it is used."""
+"""The GPU that this process uses through torch, if any. torch is not imported unless it is already in use."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 
-# The flush reads so many times the L2; at least this much also hides the host's work for a launch.
+# A flush reads this many times the size of L2, and at least this much, which also hides the host's launch overhead.
 FLUSH_L2_TIMES = 2
 LEAST_FLUSH_BYTES = 256 * 2**20
 
 
 def gpu_in_use() -> bool:
-    """Whether this process has used a GPU through torch; imports nothing."""
+    """Whether this process has used a GPU through torch, without importing it."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return bool(cuda is not None and cuda.is_initialized())
@@ -24,13 +24,13 @@ def gpu_is_there() -> bool:
 
 
 def wait() -> None:
-    """Until the GPU has done what this process launched; raises what its kernels raised."""
+    """Waits until the GPU has finished all launches of this process; raises errors of kernels."""
     if gpu_in_use():
         sys.modules["torch"].cuda.synchronize()
 
 
 def free_memory() -> None:
-    """Gives memory of the GPU back that nothing holds."""
+    """Frees unused GPU memory."""
     if gpu_in_use():
         sys.modules["torch"].cuda.empty_cache()
 
@@ -49,7 +49,7 @@ def gpu_held() -> contextlib.AbstractContextManager[None]:
 
 
 def flush_bytes() -> int:
-    """What a flush reads, so that the L2 of the current GPU holds nothing else."""
+    """The number of bytes that a flush reads to evict everything else from L2."""
     import torch
 
     l2_bytes = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0)

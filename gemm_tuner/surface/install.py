@@ -1,4 +1,5 @@
-"""``gt.install()``: triton.autotune that never tunes in the process: tuned results, else a fallback and a note."""
+"""``gt.install()``: replaces triton.autotune by one that never tunes in the process. It uses tuned results, else a
+fallback, and records the launch."""
 
 from __future__ import annotations
 
@@ -26,20 +27,20 @@ from gemm_tuner.surface.tuned_results import TunedResults, misfit
 
 NOTES = "launch_notes.jsonl"
 ORIGINAL = "_gemm_tuner_original"
-# Of Triton, by name: a configuration that raises one of these at its launch ran nothing.
+# Names of Triton's exceptions at a launch that mean that no kernel ran.
 DOES_NOT_FIT = ("OutOfResources", "CompileTimeAssertionFailure", "PTXASError", "CompilationError")
 TYPE_OF = {one.torch_name: name for name, one in DTYPES.items()}
-# Options of a launch that notes leave out where all configurations have these values.
+# Launch options that notes leave out if all configurations have these values.
 USUAL = {"num_ctas": 1}
 Fallback = Callable[[Sequence[Any], dict[str, Any]], Sequence[Any]]
 
 
 @dataclass
 class Installed:
-    """What ``install`` did. Also a context manager, which takes it back.
+    """The state of ``install``. Also a context manager, which uninstalls at its end.
 
-    served, fallbacks: keys of kernels that got a tuned configuration, and that did not. stale: kernels whose tuned
-    configurations do not fit their parameters; each is warned of once.
+    served, fallbacks: (kernel, key) that got a tuned configuration, and that did not. stale: kernels whose tuned
+    configurations do not match their parameters; there is one warning per kernel.
     """
 
     results: TunedResults
@@ -51,7 +52,7 @@ class Installed:
     stale: set[str] = field(default_factory=set)
 
     def uninstall(self) -> None:
-        """New kernels get triton's own autotuner again; those decorated meanwhile stay as they are."""
+        """Restores triton.autotune for new kernels; kernels that are already decorated do not change."""
         for place in _places():
             original = getattr(place.autotune, ORIGINAL, None)
             if original is not None:
@@ -64,7 +65,7 @@ class Installed:
         self.uninstall()
 
     def note(self, tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> None:
-        """Notes a launch. No fault of a note may cost the launch: it is a warning."""
+        """Records a launch. A failure only causes a warning, because it must not prevent the launch."""
         try:
             launch_notes.append(self.notes, _note(tuner, of_kernel, grid))
         except Exception as error:
@@ -79,16 +80,17 @@ def install(
     fallback: Fallback | None = None,
     verified: Collection[str] = ("true", "agreed"),
 ) -> Installed:
-    """Replaces triton.autotune, with its keywords, for kernels that are decorated from now on: call it before they are
-    imported. A launch takes the configuration that a results file has for its key. A key that none has is not tuned:
-    the first configuration that launches is taken, and the launch is noted for ``tune_gemm.py collect``.
+    """Replaces triton.autotune for kernels that are decorated afterwards, so call it before importing them. A launch
+    uses the configuration that a results file has for its key. For an unknown key nothing is tuned: the first
+    configuration that can be launched is used, and the launch is recorded for ``tune_gemm.py collect``.
 
-    results:  results files of ``tune_gemm.py kernel``. verified: how their rows must have been checked.
-    notes:    the file of notes; by default launch_notes.jsonl in the cache's folder (GEMM_TUNER_CACHE_DIR).
-    online:   unknown keys are tuned by triton's own autotuner, in the process.
-    fallback: gets the configurations and the arguments by name, returns them in the order to try.
+    results:  results files of ``tune_gemm.py kernel``. verified: accepted values of ``verified`` in their rows.
+    notes:    file for recorded launches; default: launch_notes.jsonl in the cache folder (GEMM_TUNER_CACHE_DIR).
+    online:   tune unknown keys with triton's own autotuner, in the process.
+    fallback: a function that takes the configurations and the arguments by name, and returns configurations in the
+              order to try.
 
-    Raises EnvironmentFault without triton, UserError for a file that is no results file.
+    Raises EnvironmentFault without triton, UserError for a file that is not a results file.
     """
     if not _places():
         raise EnvironmentFault("triton is not installed", where="gt.install", hint="pip install triton")
@@ -107,7 +109,7 @@ def _default_notes() -> Path:
 
 
 def _places() -> list[Any]:
-    """The modules that hold triton.autotune."""
+    """The modules that have the attribute triton.autotune."""
     try:
         import triton.runtime.autotuner
     except ImportError:
@@ -134,8 +136,8 @@ def _drop_in(original: Callable[..., Any], installed: Installed) -> Callable[...
 
 @functools.cache
 def _offline_class() -> type[Any]:
-    """A subclass of triton's Autotuner, whose instances become it after they were made: so all that the installed
-    version takes and keeps is as it makes it, and other decorators find what they look for."""
+    """A subclass of triton's Autotuner. Objects are created as Autotuner and then change their class, so that this
+    works with the constructor of any Triton version, and other decorators see the expected attributes."""
     from triton.runtime.autotuner import Autotuner
 
     class OfflineAutotuner(Autotuner):  # type: ignore[misc]
@@ -161,7 +163,7 @@ def _offline_class() -> type[Any]:
 
 
 def _key(names: Sequence[str], of_kernel: Mapping[str, Any]) -> Hashable:
-    """As triton's: values of the key, types of the tensors."""
+    """The key as in triton: values of the key's arguments, and types of tensors."""
     values = [of_kernel[name] for name in names if name in of_kernel]
     return (*values, *(str(one.dtype) for one in of_kernel.values() if hasattr(one, "dtype")))
 
@@ -176,7 +178,7 @@ def _launch(tuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 def _first_launch(
     tuner: Any, key: Hashable, of_kernel: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The tuned configuration, else the first that fits the GPU; the launch is noted where none is tuned."""
+    """Launches the tuned configuration, else the first that fits the GPU; in the latter case records the launch."""
     installed, name = tuner.installed, tuner.base_fn.__name__
     served = _served(tuner, of_kernel)
     configs = list(tuner.prune_configs(kwargs)) if len(tuner.configs) > 1 else list(tuner.configs)
@@ -205,10 +207,10 @@ def _first_launch(
 
 
 def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
-    """The configuration that the results have, with the hook of the kernel's own one like it; None for none."""
+    """The tuned configuration, with the hook of the kernel's own equal configuration; None if there is none."""
     case, _ = _scalars(tuner, of_kernel)
     types = {f"{name}_dtype": _dtype(one) for name, one in of_kernel.items() if is_tensor(one)}
-    # As triton does, which leaves out of the key what a launch does not have.
+    # As in triton, arguments that a launch does not have are not part of the key.
     key = [name for name in tuner.keys if name in {*of_kernel, *_defaults(tuner)}]
     found = tuner.installed.results.config(tuner.base_fn.__name__, {**case, **types}, key)
     if found is None or _is_stale(tuner, found, of_kernel):
@@ -225,7 +227,7 @@ def _served(tuner: Any, of_kernel: Mapping[str, Any]) -> Any:
 
 
 def _is_stale(tuner: Any, found: Mapping[str, Any], of_kernel: Mapping[str, Any]) -> bool:
-    """Whether a launch with this configuration cannot be made; warns once for each kernel."""
+    """Whether the configuration cannot be launched with this kernel; warns once per kernel."""
     from triton import Config
 
     options = {*inspect.signature(Config).parameters, *LAUNCH_OPTIONS}
@@ -267,7 +269,7 @@ def _note(tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> LaunchNote:
 
 
 def _scalars(tuner: Any, of_kernel: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Arguments that are no tensors, defaults among them, and those that no file can hold."""
+    """(arguments that are not tensors, including defaults; those that cannot be written to a file)."""
     of_configs = {name for one in tuner.configs for name in one.all_kwargs()}
     values = {name: one for name, one in {**_defaults(tuner), **of_kernel}.items() if not is_tensor(one)}
     scalars = {name: one for name, one in values.items() if isinstance(one, (bool, int, float, str))}
@@ -287,7 +289,7 @@ def _dtype(tensor: Any) -> str:
 
 
 def _elements(tensor: Any) -> int:
-    """From the pointer to the last element."""
+    """The number of elements from the pointer to the last element."""
     if not all(tensor.shape):
         return 0
     last = sum((size - 1) * abs(stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))

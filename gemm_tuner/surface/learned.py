@@ -1,4 +1,4 @@
-"""What one run of a candidate shows: its outputs, what kind of reference there is, and how all are checked."""
+"""Facts from the first run of a candidate: its outputs, the kind of reference, and how all candidates are checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFERENCE = "ref_prog"
 
 @dataclass(frozen=True)
 class Learned:
-    """expected: outputs of a reference that returns them; reference: its call. has_run: a candidate did."""
+    """expected: outputs of the reference, if it returns them. reference: its call. has_run: a candidate has run."""
 
     profile: ProfileArgs
     inputs: list[Any] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Learned:
         return program(outputs, self.expected)
 
     def _verdict(self, built: Built, inputs: list[Any], outputs: list[Any], check: Check) -> bool:
-        """Of a reference that looks at the outputs itself, or that failed for the candidate that ran first."""
+        """The verdict of a reference that checks the outputs itself, or that failed for the first candidate."""
         assert self.profile.ref_prog is not None
         call = built.arguments(inputs, outputs)
         found = self.profile.ref_prog(*call.args, **call.kwargs)
@@ -74,7 +74,7 @@ def _listed(outputs: Any) -> list[Any]:
 
 
 def is_verdict(value: Any) -> bool:
-    """Whether it is true or false, also as a tensor of one."""
+    """Whether a value is a bool, or a tensor with one bool."""
     return isinstance(value, bool) or ("bool" in str(getattr(value, "dtype", "")) and not tuple(value.shape))
 
 

@@ -1,4 +1,4 @@
-"""``gt.par_compile``: compiles the configurations of a kernel in parallel processes, for any target, no GPU."""
+"""``gt.par_compile``: compiles the configurations of a kernel in parallel processes, for any target, without a GPU."""
 
 from __future__ import annotations
 
@@ -36,15 +36,14 @@ TYPE_OF = {name: key for key, one in DTYPES.items() for name in (key, one.torch_
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A configuration of a kernel as it was compiled.
+    """The result of compiling a configuration.
 
-    status:       ok, compile_error, compile_timeout, or out_of_resources: it needs more shared memory than the device
-                  has. reason: why not ok.
-    registers:    of one thread. spills: bytes of stack (NVIDIA) or registers (AMD) that did not fit. shared_bytes: of
-                  one block.
-    binary_hash:  equal ones are the same machine code and launch.
-    seconds:      that the compiler took; cached: it had been compiled before.
-    artifact:     the compiled kernel as files by name; None where there is none.
+    status:       ok, compile_error, compile_timeout, or out_of_resources (it needs more shared memory than the device
+                  has). reason: why it is not ok.
+    registers:    per thread. spills: bytes of stack (NVIDIA) or number of registers (AMD). shared_bytes: per block.
+    binary_hash:  equal for equal machine code and launch.
+    seconds:      compile time. cached: it was compiled before.
+    artifact:     the compiled kernel as files by name; None if there is none.
     """
 
     config: dict[str, Any]
@@ -60,7 +59,7 @@ class Compiled:
 
     @property
     def binary(self) -> bytes:
-        """The cubin or hsaco; of CuTe DSL a library with the host code. Raises ValueError where it did not compile."""
+        """The cubin or hsaco; for CuTe DSL a library with the host code. Raises ValueError if it did not compile."""
         files = self.artifact.files if self.artifact else ()
         found = [content for name, content in files if name.endswith((".cubin", ".hsaco", ".so"))]
         if not found:
@@ -78,20 +77,20 @@ def par_compile(
     limit_s: float = 60.0,
     language: str = "triton",
 ) -> list[Compiled]:
-    """Compiles each configuration; the results are in the order of ``configs``.
+    """Compiles each configuration; results are in the order of ``configs``.
 
-    kernel:  a @triton.jit function at the top level of a file; triton.autotune and triton.heuristics above it are kept
-             out of it. configs: values of its constexprs and options such as num_warps.
-    language: "cute" for CuTe DSL: ``kernel`` is then a function whose parameters are those of ``configs`` and ``args``.
-             It returns (function, arguments, kernel): what cute.compile gets, with stand-ins for tensors, and the
-             function under @cute.kernel, of which there is one. It runs in the processes that compile; nothing of its
-             file but what it names is run.
-    args:    its other arguments, by name or in their order: tensors (of any device, the meta device too) and numbers.
-             Values of 1 and multiples of 16 are compiled for, as in a launch.
-    target:  such as sm_90 or gfx942; empty is this machine's GPU, or sm_90 without one.
-    limit_s: of one configuration; the compiler that takes longer is killed.
+    kernel:  a @triton.jit function at the top level of a file; triton.autotune and triton.heuristics above it are
+             ignored. configs: values of its constexprs and options such as num_warps.
+    language: "cute" for CuTe DSL. ``kernel`` is then a function with the parameters of ``configs`` and ``args`` that
+             returns (function, arguments, kernel): function and arguments, with placeholders for tensors, are passed to
+             cute.compile; kernel is the only @cute.kernel function. It runs in the compile processes, which execute
+             only the definitions of its file that it needs.
+    args:    the other arguments, by name or in order: tensors (on any device, also meta) and numbers. As in a launch,
+             kernels are specialized for values of 1 and multiples of 16.
+    target:  such as sm_90 or gfx942; "" for this machine's GPU, or sm_90 without a GPU.
+    limit_s: time limit per configuration.
 
-    Raises UserError for a kernel without a file, an argument that is no parameter, and without configurations.
+    Raises UserError for a kernel without a file, an argument that is not a parameter, and without configurations.
     """
     from gemm_tuner.surface.device import current, of_arch
 
@@ -126,7 +125,7 @@ def _results(
     workers: int,
     limit_s: float,
 ) -> dict[str, CompileResult]:
-    """By kernel symbol."""
+    """The compile results by kernel symbol."""
     log = folder / "compile.log"
     scripts = write_scripts(data_folder("templates"), folder, wanted, device.target)
     tasks = tasks_for(wanted, scripts, device.target)
@@ -141,7 +140,7 @@ def _results(
 def _wanted(
     kind: type[KernelProblem], source: Function, given: _Given, config: Mapping[str, Any], number: int
 ) -> tuple[KernelProblem, PlainConfig]:
-    """A spec of the kernel with the parameters of this configuration: configurations may have different ones."""
+    """The problem and configuration; each has its own spec, because configurations may have different parameters."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
     spec = KernelSpec(
         name=source.name,
@@ -171,9 +170,9 @@ def _compiled(
 
 
 def function_of(kernel: Any, language: str = "triton") -> Function:
-    """The kernel's definition with what it needs of its file, which is read and not run.
+    """The kernel's definition with the definitions of its file that it needs; the file is not executed.
 
-    Raises UserError for what is no kernel, or has no file.
+    Raises UserError if it is not a kernel or has no file.
     """
     function = kernel
     while hasattr(function, "fn"):
@@ -192,7 +191,7 @@ def function_of(kernel: Any, language: str = "triton") -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The arguments of a kernel that configurations do not give."""
+    """The arguments of a kernel that are not part of configurations."""
 
     tensors: tuple[Tensor, ...]
     case: Case
@@ -201,7 +200,7 @@ class _Given:
 def _arguments(
     kernel: Any, source: Function, args: Mapping[str, Any] | Sequence[Any], configs: Sequence[Mapping[str, Any]]
 ) -> _Given:
-    """Raises UserError for a name that is no parameter, and for parameters without a value."""
+    """The arguments. Raises UserError for a name that is not a parameter, and for parameters without a value."""
     in_configs = {name for config in configs for name in config}
     if isinstance(args, Mapping):
         named = dict(args)
@@ -235,7 +234,7 @@ def _defaults(kernel: Any) -> dict[str, Any]:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    """A tensor or an array by its type and its extent, which is that of its memory."""
+    """Describes a tensor or array by its type and the extent of its memory."""
     dtype = str(value.dtype).rpartition(".")[2]
     if dtype not in TYPE_OF:
         raise UserError(f"has the type {dtype}", where=name, accepted=", ".join(TYPE_OF))

@@ -1,4 +1,4 @@
-"""How candidates of an autotuned function are compiled, timed and checked, by TileLang's names."""
+"""How candidates of an autotuned function are compiled, timed and checked; names are those of TileLang."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from gemm_tuner.surface.configurations import PASS_CONFIGS
 from gemm_tuner.surface.records import Effort
 from gemm_tuner.surface.supply import Supply, TensorSupplyType
 
-# TileLang's names of clocks: what they measure, from this project's clocks.
+# TileLang's names of clocks -> equivalent clocks of this project.
 BACKENDS = {"auto": "auto", "event": "events", "cupti": "proton", "cudagraph": "proton"}
 EXTERNAL = ("nsys", "ncu", "rocprofv3", "rocprof")
-# Timed calls of a configuration before the finals are at most these.
+# Maximum number of timed calls per configuration before the finals.
 MOST_SCREEN_CALLS = 10
-# The median, and what triton.autotune asks for beside it.
+# The median, and the other quantiles that triton.autotune requests.
 QUANTILES = (0.5, 0.2, 0.8)
 DoBench = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class ProfileArgs:
-    """warmup, rep: calls of a configuration that are not timed, and of each finalist that are. timeout: seconds, of a
-    build and of a first call, each.
+    """How candidates are timed and checked.
 
     ref_prog:  gets the inputs; returns the expected outputs, or whether the outputs among its inputs are right, or
                raises. None: configurations are compared with each other.
@@ -56,7 +55,7 @@ class ProfileArgs:
     do_bench: DoBench | None = None
 
     def __post_init__(self) -> None:
-        """Raises UserError for values that no run can have."""
+        """Raises UserError for invalid values."""
         for name, least in (("warmup", 0), ("rep", 1), ("timeout", 0), ("rtol", 0), ("atol", 0)):
             if not getattr(self, name) >= least:
                 raise UserError(f"is {getattr(self, name)}", where=name, accepted=f"{least} or more")
@@ -72,7 +71,7 @@ class ProfileArgs:
         return Supply(self.supply_type, self.supply_prog, given)
 
     def effort(self) -> Effort:
-        from gemm_tuner.surface.callables import BY_USER  # which imports the whole tuner
+        from gemm_tuner.surface.callables import BY_USER  # imports the whole tuner
 
         if self.do_bench is not None:
             return replace(BY_USER, rounds=1, timeout_s=float(self.timeout))
@@ -98,14 +97,14 @@ class ProfileArgs:
 
 
 def _first_number(do_bench: DoBench, call: Callable[[], Any]) -> float:
-    """The median of ``do_bench(call, quantiles=...)``, which returns a number, or one for each quantile."""
+    """The median from ``do_bench(call, quantiles=...)``, which returns a number, or one per quantile."""
     found = do_bench(call, quantiles=QUANTILES)
     return float(found[0] if isinstance(found, Sequence) else found)
 
 
 @dataclass(frozen=True)
 class CompileArgs:
-    """Of ``tilelang.compile``, for functions that return a program of TileLang which is not compiled."""
+    """Arguments of ``tilelang.compile``, for functions that return an uncompiled TileLang program."""
 
     out_idx: Sequence[int] | int | None = None
     target: Any = "auto"
@@ -115,7 +114,7 @@ class CompileArgs:
     pass_configs: Mapping[str, Any] | None = None
 
     def compile_program(self, program: Any, pass_configs: Mapping[str, Any] | None = None) -> Any:
-        """A program's kernel. pass_configs: of one configuration, beside those of all."""
+        """Compiles a program. pass_configs: of one configuration, added to those of all."""
         import tilelang
 
         merged = {**(self.pass_configs or {}), **(pass_configs or {})}

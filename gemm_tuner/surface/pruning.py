@@ -1,4 +1,4 @@
-"""``prune_configs_by`` of triton.autotune: candidates that its functions leave out, or rank last."""
+"""``prune_configs_by`` of triton.autotune: removes candidates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KEYS = ("early_config_prune", "perf_model", "top_k")
 def pruned(
     candidates: Sequence[Candidate], prune: Mapping[str, Any] | None, named: Mapping[str, Any], is_jit: bool
 ) -> list[Candidate]:
-    """What is left of the candidates of a call.
+    """The remaining candidates of a call.
 
-    prune: ``early_config_prune(configs, named_args, **kwargs)`` returns those to keep; ``perf_model(**arguments)`` a
-           time, by which the ``top_k`` best are kept: a number of them, or a share.
-    named: the call's arguments. is_jit: the functions get triton.Config, else mappings.
+    prune: ``early_config_prune(configs, named_args, **kwargs)`` returns those to keep; ``perf_model(**arguments)``
+           returns an estimated time, by which the ``top_k`` best (a number or a share) are kept.
+    named: the call's arguments. is_jit: pass triton.Config to the functions instead of mappings.
 
-    Raises UserError for other keys and where nothing is left.
+    Raises UserError for other keys, and if nothing is left.
     """
     if not prune:
         return list(candidates)
@@ -39,7 +39,7 @@ def pruned(
 def _early(candidates: list[Candidate], early: Any, named: Mapping[str, Any], is_jit: bool) -> list[Candidate]:
     shown = [_as_config(one) if is_jit else dict(one.values) for one in candidates]
     kept = list(early(shown, dict(named)))
-    # By identity where the function returns what it got; it may also make configurations of its own.
+    # Compared by identity if the function returns objects that it got; it may also return new configurations.
     by_id = {id(one): candidate for one, candidate in zip(shown, candidates, strict=True)}
     left = [by_id.get(id(one)) or _as_candidate(one) for one in kept]
     if not left:

@@ -1,7 +1,7 @@
-"""Ranks the finalists of live functions, by the functions that rank those of GEMMs.
+"""Ranks the finalists of functions with ``decide.ranking``.
 
-Every second process publishes, the others choose. Of a single process, blocks of its rounds stand in their place: ties
-then say nothing of what another process would give.
+Every second process publishes, the others choose. A single process is divided into blocks of rounds that are used as
+processes; ties then do not account for differences between processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from gemm_tuner.launch.plan import AA_TEST
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """order: names, best first. ties: as in decide.ranking. times: to report, by name. noise_pct: of the A/A test."""
+    """order: names, best first. ties: as in decide.ranking. times: published times by name. noise_pct: of the A/A
+    test."""
 
     order: tuple[str, ...]
     ties: frozenset[str]
@@ -34,9 +35,9 @@ def rank(
     configs: Mapping[str, PlainConfig],
     twin: str = "",
 ) -> Ranked:
-    """Of one process. name: of what is tuned. samples_us: by name, one sample a round.
+    """Ranks the samples of one process. name: of the tuned function. samples_us: by name, one sample per round.
 
-    configs: of those that may be chosen. twin: the name of the configuration that ran a second time as AA_TEST.
+    configs: those that may be chosen. twin: the name of the configuration that was timed a second time as AA_TEST.
     """
     rounds = min((len(samples) for samples in samples_us.values()), default=0)
     blocks = max(1, min(PROCESSES, rounds // 2))
@@ -51,7 +52,7 @@ def rank_processes(
     configs: Mapping[str, PlainConfig],
     twin: str = "",
 ) -> Ranked:
-    """As ``rank``, of the samples of several processes."""
+    """As ``rank``, for samples of several processes."""
     plan, problem = FinalsPlan(), KernelProblem(name, "0" * SHA_DIGITS, ())
     timings = [
         Timing(problem, one, Status.OK, tuple(samples), twin * (one == AA_TEST), number, plan.role(number))

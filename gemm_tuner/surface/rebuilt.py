@@ -1,4 +1,4 @@
-"""Configurations of a factory in a process of their own, to be timed under an external profiler."""
+"""Rebuilds configurations of a factory in another process, to be timed under an external profiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBERS = ("warmup", "rep", "rtol", "atol", "max_mismatched_ratio", "skip_check"
 
 
 def build_of(tunable: Tunable, profile: ProfileArgs, given: Any) -> functools.partial[Call]:
-    """``build`` for ``tune_callables(profiler=)``. Raises UserError naming what another process cannot have."""
+    """The ``build`` for ``tune_callables(profiler=)``. Raises UserError naming what another process cannot import."""
     where = tunable.name
     if not isinstance(tunable, Function):
         hint = "tune_gemm.py kernel FILE.py:NAME tunes a Triton kernel under a profiler"
@@ -44,13 +44,13 @@ def build_of(tunable: Tunable, profile: ProfileArgs, given: Any) -> functools.pa
 
 
 def rebuilt(job: str, asked: str, config: Config) -> Call:
-    """A configuration as the other process builds it."""
+    """Builds a configuration in the other process."""
     return _tuning(job, asked).call(Candidate(config))
 
 
 @functools.lru_cache(maxsize=4)
 def _tuning(job: str, asked: str) -> Tuning:
-    """One for all configurations of a process: inputs and what a first run shows are shared."""
+    """The tuning that all configurations of a process share, with its inputs and the facts from the first run."""
     of_job: Mapping[str, Any] = json.loads(job)
     found: dict[str, Any] = json.loads(asked)
     found |= {name: at_address(where) for name, where in found.pop("programs").items()}

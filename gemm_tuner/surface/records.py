@@ -1,4 +1,4 @@
-"""What the tuner of live functions is given, and what it returns."""
+"""The records of the Python API: checks, calls, rows and results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig, Value
 from gemm_tuner.core.records import Status, Verified
 
-# Of results: timed in the caller's process by one of our clocks; by a function of the caller's.
+# Values of ``method``: timed in the caller's process by a clock of this package, or by a function of the caller.
 IN_PROCESS, USER = "in_process", "user"
 
 
@@ -20,15 +20,15 @@ Config = dict[str, Any]
 
 
 class NoBestKernel(UserError, ValueError):
-    """No configuration ran and was right."""
+    """No configuration ran and was correct."""
 
 
 class WrongOutput(AssertionError):
-    """What a call gave is not right."""
+    """The outputs of a call are wrong."""
 
 
 class Rejected(Exception):
-    """A configuration that failed elsewhere, and is not run here."""
+    """A configuration failed in another process, so it is not run here."""
 
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
@@ -37,15 +37,15 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """When the outputs of a call are right.
+    """How to check the outputs of a call.
 
-    reference: the expected outputs, or a function of no arguments that computes them once. None: configurations are
-               compared with each other, and those outside the largest group that agrees are wrong.
-    rtol, atol: an element is right within atol + rtol * |expected|; NaN is right where NaN is expected.
-    max_mismatched_ratio: the share of elements that may lie outside.
-    manual:    gets the outputs in the place of all that; returns False, or raises, for wrong ones.
-    skip:      nothing is checked: ``verified`` is false.
-    repeats:   so many further calls must give the same bits as the one that is checked, else it is ``unstable``.
+    reference: the expected outputs, or a function without arguments that computes them once. None: configurations are
+               compared with each other, and those outside of the largest group that agrees are wrong.
+    rtol, atol: an element is correct within atol + rtol * |expected|; NaN is correct if NaN is expected.
+    max_mismatched_ratio: share of elements that may exceed this.
+    manual:    a check that replaces all of the above: takes the outputs; returns False or raises for wrong ones.
+    skip:      do not check; ``verified`` is then false.
+    repeats:   this many additional calls must give the same bits; otherwise the configuration is ``unstable``.
     """
 
     reference: Any = None
@@ -58,7 +58,7 @@ class Check:
 
     @property
     def rms(self) -> float:
-        """Relative RMS errors have no bound here."""
+        """The bound of relative RMS errors: none."""
         return float("inf")
 
 
@@ -67,12 +67,12 @@ class Call:
     """A configuration that is ready to run.
 
     run:     makes one call and returns its outputs: a tensor, an array, a number, a sequence of these, or None.
-    check:   of these outputs; None takes that of all configurations.
-    outputs: tensors or arrays that the call writes; NaN is written to them before the call that is checked. They are
-             what is checked where ``run`` returns None.
-    before:  runs before each call and outside of its time: restores what a call changes.
-    kernel:  what the user wants in the end, such as a compiled kernel; None is ``run``.
-    details: columns of its row in the table, such as values derived from the configuration.
+    check:   for these outputs; None for the common check.
+    outputs: tensors or arrays that the call writes; they are filled with NaN before the checked call. They are checked
+             if ``run`` returns None.
+    before:  called before each call, outside of the timed interval, to restore what a call changes.
+    kernel:  what the user gets in the end, such as a compiled kernel; None for ``run``.
+    details: additional columns of its row in the table.
     """
 
     run: Callable[[], Any]
@@ -89,11 +89,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A configuration and what came of it. Times are in microseconds and None where it was not timed.
+    """A configuration and its result. Times are in microseconds, and None if it was not timed.
 
-    name:       of the configuration; unique.
-    us:         median of a call; where ``finalist``, the estimate of the rounds that did not choose.
-    method:     who timed it: in_process, user, or the profiler of finals in other processes.
+    name:   unique.
+    us:     median time of a call; for a ``finalist``, the estimate from the publishing rounds.
+    method: what timed it: in_process, user, or the profiler of finals in other processes.
     """
 
     config: Mapping[str, Any]
@@ -111,7 +111,7 @@ class Row:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
-        """The row for a table: the configuration's values among its columns."""
+        """The row as a mapping, with the configuration's values as columns."""
         return {
             "name": self.name,
             **self.config,
@@ -130,16 +130,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The outcome of tuning live functions.
+    """The result of tuning a function.
 
-    rows:      one for each configuration and baseline: the ranked ones first, best first, then the others in order.
-    best:      the row of the fastest right configuration, the simplest of those that are about as fast; None for none.
-    kernel:    what ``build`` gave for it: Call.product.
-    ties:      names of finalists that these rounds do not tell from the fastest, the fastest included.
-    clock:     what took the times: proton, events, host, user, or a profiler of another process.
-    folder:    holds the log, the table and the results file; None where nothing was written.
-    noise_pct: how far two runs of one configuration lay apart in the same finals; None where none ran twice.
-    stage_seconds: wall time of builds, of what else screening does, and of finals.
+    rows:      one per configuration and baseline: ranked ones first (best first), then the others in order.
+    best:      the row of the fastest correct configuration, the simplest among those that are about as fast; or None.
+    kernel:    its ``Call.product``.
+    ties:      names of finalists that cannot be distinguished from the fastest, including the fastest.
+    clock:     what measured the times: proton, events, host, user, or the profiler of another process.
+    folder:    contains the log, the table and the results file; None if nothing was written.
+    noise_pct: difference between two runs of one configuration in the finals (A/A test); None without one.
+    stage_seconds: wall time of builds, of the rest of screening, and of finals.
     """
 
     name: str
@@ -156,17 +156,17 @@ class Tuned:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Raises NoBestKernel."""
+        """The best configuration. Raises NoBestKernel."""
         return dict(self.winner.config)
 
     @property
     def latency_us(self) -> float:
-        """Of one call. Raises NoBestKernel."""
+        """The time of one call with the best configuration. Raises NoBestKernel."""
         return self.winner.us or 0.0
 
     @property
     def winner(self) -> Row:
-        """The best row. Raises NoBestKernel, with the commonest reason, where there is none."""
+        """The best row. Raises NoBestKernel, with the most common reason, if there is none."""
         if self.best is None:
             raise NoBestKernel(f"No best kernel found: {self.most_common_reason}", where=self.name)
         return self.best
@@ -177,7 +177,7 @@ class Tuned:
 
     @property
     def most_common_reason(self) -> str:
-        """Why configurations have no time: the status and the reason that most share."""
+        """The most common status and reason of configurations without a time."""
         failed = [row for row in self.rows if row.status is not Status.OK and not row.baseline]
         if not failed:
             return ""
@@ -187,17 +187,18 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is run.
+    """The extent of a run.
 
-    warmup:       untimed calls of each configuration, the checked one among them.
-    screen_calls: timed calls of each configuration, to select finalists.
-    finalists:    most configurations in the finals. rounds: of these.
-    early_stop_ratio: a configuration whose warm call takes so many times the best's is not timed further; 0 times all.
-    within:       of the best screened time; what is slower than that has no finals.
-    chunk:        configurations that are held, with their inputs, at once, beside the finalists.
-    processes:    of finals under a profiler.
-    timeout_s:    of the build and of the first call of a configuration, each; 0 is no limit. It interrupts Python code
-                  of the main thread, not a call into C that does not return.
+    warmup:       number of untimed calls per configuration, including the checked one.
+    screen_calls: number of timed calls per configuration, to select finalists.
+    finalists:    maximum number of configurations in the finals. rounds: number of rounds of the finals.
+    early_stop_ratio: a configuration whose warm call takes this many times the best one's is not timed further; 0:
+                      never.
+    within:       a configuration slower than this times the best screened time is not a finalist.
+    chunk:        number of configurations that are kept in memory with their inputs at once, besides the finalists.
+    processes:    number of finals processes under a profiler.
+    timeout_s:    time limit, separately for the build and the first call of a configuration; 0: none. It interrupts
+                  Python code of the main thread, but not a call into C that does not return.
     """
 
     warmup: int = 3
@@ -212,7 +213,7 @@ class Effort:
 
 
 def plain_config(config: Mapping[str, Any]) -> PlainConfig:
-    """A configuration as a record of the project: values that are none of its types as text."""
+    """A configuration as a PlainConfig; values of unsupported types become text."""
     return PlainConfig("callable", tuple((str(key), _plain(value)) for key, value in config.items()))
 
 
@@ -225,7 +226,7 @@ def _plain(value: Any) -> Value:
 
 
 def names_of(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A unique name for each configuration, made of its values."""
+    """A unique name for each configuration, made from its values."""
     found: list[str] = []
     seen: Counter[str] = Counter()
     for config in configs:

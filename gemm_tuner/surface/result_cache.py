@@ -1,4 +1,4 @@
-"""Results of tuned functions, kept between processes: a folder for each thing that they depend on."""
+"""Stores results of tuned functions for later processes: one folder per key."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gemm_tuner.surface.fingerprints import NoFingerprint
 from gemm_tuner.surface.profile_args import ProfileArgs
 
 FOLDER = "autotune"
-# Any of these, set to 1: nothing is read or kept. TileLang's are those of programs that are moved here.
+# If any of these is 1, nothing is read or stored. TileLang's variables are supported for ported programs.
 DISABLE = ("GEMM_TUNER_DISABLE_CACHE", "TILELANG_DISABLE_CACHE", "TILELANG_AUTO_TUNING_DISABLE_CACHE")
-# Attributes of TileLang's jit that change what it compiles.
+# Attributes of TileLang's jit that affect compilation.
 JIT_OPTIONS = ("out_idx", "target", "target_host", "execution_backend", PASS_CONFIGS, "compile_flags")
 
 
@@ -41,8 +41,8 @@ def folder() -> Path:
 def key(
     function: Any, call: Any, candidates: Sequence[Candidate], profile: ProfileArgs, others: Mapping[str, Any]
 ) -> str:
-    """Of everything that a result depends on: versions and GPU, the function, its call, the configurations, how it is
-    timed and checked. Raises NoFingerprint naming what cannot be told apart."""
+    """A hash over everything that a result depends on: versions, GPU, the function, its call, the configurations, and
+    how it is timed and checked. Raises NoFingerprint naming a value without a fingerprint."""
     facts: dict[str, Any] = {
         "machine": fingerprints.machine(),
         "function": function,
@@ -62,7 +62,7 @@ def key(
 
 
 def kept(key: str, candidates: Sequence[Candidate]) -> tuple[Candidate, AutotuneResult] | None:
-    """The result under a key, without a kernel, and the candidate that it names; None for a folder that says less."""
+    """(the candidate of a stored result, the result without a kernel); None if there is none or it is incomplete."""
     path = folder() / key
     if not is_enabled() or not path.is_dir():
         return None
@@ -77,12 +77,12 @@ def kept(key: str, candidates: Sequence[Candidate]) -> tuple[Candidate, Autotune
 
 
 def _plain(config: Mapping[str, Any]) -> Any:
-    """As it reads from JSON."""
+    """The configuration as it would be read from JSON."""
     return json.loads(json.dumps(dict(config), default=str))
 
 
 def keep(key: str, result: AutotuneResult) -> None:
-    """Keeps a result; warns where it cannot be written."""
+    """Stores a result; warns if it cannot be written."""
     if is_enabled():
         try:
             result.save_to_disk(folder() / key)

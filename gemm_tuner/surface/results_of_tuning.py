@@ -1,4 +1,4 @@
-"""The record of a tuned function, out of what the tuner of live functions found."""
+"""Converts the result of tuning to an AutotuneResult."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemm_tuner.surface.tunables import Arguments, TunedKernel
 
 
 def result_of(tuned: Tuned, function: Any, call: Arguments | None = None) -> AutotuneResult:
-    """Raises NoBestKernel, with the commonest reason, where no configuration ran and was right."""
+    """The AutotuneResult. Raises NoBestKernel, with the most common reason, if no configuration was correct."""
     winner, kernel = tuned.winner, tuned.kernel
     reference = next((row.us for row in tuned.rows if row.baseline and row.name == REFERENCE), None)
     compiled = kernel.compiled if isinstance(kernel, TunedKernel) else None
@@ -31,7 +31,7 @@ def result_of(tuned: Tuned, function: Any, call: Arguments | None = None) -> Aut
 
 
 def _generated(kernel: Any, compiled: Any) -> str:
-    """The text that the language's compiler made: TileLang's CUDA or HIP, Triton's assembly."""
+    """The generated source: CUDA or HIP for TileLang, assembly for Triton."""
     if callable(getattr(kernel, "get_kernel_source", None)):
         return str(kernel.get_kernel_source())
     texts = {name: one for name, one in binaries_of(compiled).items() if name in ("ptx", "amdgcn")}

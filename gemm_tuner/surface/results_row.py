@@ -1,4 +1,4 @@
-"""A winner of live functions as a results file of the project: readable by what reads those of GEMMs."""
+"""Writes the winner of a tuned function as a results file, in the same format as for GEMMs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemm_tuner.store.results import Header
 from gemm_tuner.surface.gpu import gpu_in_use
 from gemm_tuner.surface.records import Row, Tuned, plain_config
 
-# Keys of a row that are not of the configuration; parameters of such names have a line below behind them.
+# Keys of a row that are not configuration fields; parameters with such names get an underscore appended.
 RESERVED = frozenset({
     *("kind", "kernel", "spec", "case", "family", "name", "source", "verified", "derived", "reason", "served"),
     *("runner_up", "kept_from", "found_wrong", "overruled", "predicted_us", "max_abs_error", "error_over_bound"),
@@ -29,12 +29,12 @@ RESERVED = frozenset({
 
 
 def write(path: Path, tuned: Tuned, best: Row, seed: int) -> None:
-    """The header and one row. Raises EnvironmentFault."""
+    """Writes the header and one row. Raises EnvironmentFault."""
     results.write_rows(path, vars(header(tuned, seed)), [results.choice_row(choice(tuned, best))], ())
 
 
 def header(tuned: Tuned, seed: int) -> Header:
-    """Where it was measured: the GPU where this process uses one, or one under a profiler; else this CPU."""
+    """The header: the GPU if this process, or one under a profiler, used it; else this CPU."""
     uses_gpu = gpu_in_use() or tuned.clock not in ("host", "clock", "user", "none")
     gpus = probe.gpus() if uses_gpu else []
     device: Mapping[str, Any] = gpus[0] if gpus else host.look().gpu(0)

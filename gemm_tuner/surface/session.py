@@ -1,4 +1,4 @@
-"""The stages of a run of live functions: screening, agreement, finals."""
+"""The stages of tuning functions in this process: screening, agreement, finals."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from gemm_tuner.surface.time_limit import limited
 Ready = Call | Callable[[], Any]
 Build = Callable[[Config], Ready]
 
-# A call within this much of the best is never called a loser: the host's clock reads overhead too.
+# A call within this much of the best never stops a configuration, because the host's time includes overhead.
 SLACK_US = 100.0
 
 
 @dataclass
 class Session:
-    """One run of ``tune_callables``. rows: by name. held: what may have finals, by name."""
+    """One run of ``tune_callables``. rows: by name. held: calls that may become finalists, by name. lost: why the GPU's
+    context is lost; "" if it is not."""
 
     name: str
     build: Build
@@ -60,14 +61,14 @@ class Session:
         self.record(replace(row, status=status, reason=reason, verified=Verified.FALSE))
 
     def fail_by(self, row: Row, error: BaseException, status: Status | None = None) -> None:
-        """Records an exception; after one that took the GPU's context nothing more is run."""
+        """Records an exception; after one that destroyed the GPU's context nothing more is run."""
         status = status or status_by(error)
         self.fail(row, status, one_line(error))
         if status is Status.CRASHED:
             self.lost, self.held = row.name, {}
 
     def screen(self, names: Sequence[str], configs: Sequence[Config]) -> None:
-        """Builds, checks and times some configurations; of all so far those that may have finals stay held."""
+        """Builds, checks and times some configurations, and keeps those that may become finalists."""
         ready: dict[str, Call] = {}
         for name, config in zip(names, configs, strict=True):
             row = Row(config, name, Status.LAUNCH_ERROR, method=self.clock.method)
@@ -76,7 +77,7 @@ class Session:
                 continue
             call = self._built(row)
             if call is None and self.rows[name].status is Status.OUT_OF_RESOURCES and ready:
-                self._time_and_keep(ready)  # what is held may be what takes the memory
+                self._time_and_keep(ready)  # frees configurations that may occupy the memory
                 ready = {}
                 free_memory()
                 call = self._built(row)
@@ -85,14 +86,14 @@ class Session:
         self._time_and_keep(ready)
 
     def _time_and_keep(self, ready: Mapping[str, Call]) -> None:
-        """Times these, and holds what is among the best so far."""
+        """Times these, and keeps those among the best so far."""
         self._time(ready)
         times = {name: us for name in self.held if (us := self.rows[name].us) is not None}
         keep = sorted(times, key=lambda name: times[name])[: self.effort.finalists]
         self.held = {name: self.held[name] for name in keep}
 
     def _built(self, row: Row) -> Call | None:
-        """The configuration, built, called once and found right; None when it is not."""
+        """Builds a configuration, calls it once and checks it; None if it fails."""
         began = time.monotonic()
         try:
             with limited(self.effort.timeout_s):
@@ -134,7 +135,7 @@ class Session:
         return call
 
     def _judged(self, name: str, call: Call, returned: Any) -> Finding:
-        """Raises what took the GPU's context: the outputs were still being written."""
+        """Checks the outputs. Raises errors that destroyed the GPU's context, which may only appear now."""
         try:
             return self.judge.judge(name, call, returned)
         except UserError:
@@ -158,7 +159,7 @@ class Session:
         return returned
 
     def _time(self, ready: Mapping[str, Call]) -> None:
-        """Times a few calls of each; clear losers have been called twice, and are not."""
+        """Times a few calls of each, except of clearly slow ones, which were called twice."""
         for name, call in list(ready.items()):
             if self.lost:
                 self.fail(self.rows[name], Status.CRASHED, self.not_run)
@@ -170,7 +171,7 @@ class Session:
             self.record(replace(self.rows[name], status=Status.OK, samples_us=samples, us=statistics.median(samples)))
 
     def _warm_up(self, name: str, call: Call) -> None:
-        """Holds the configuration, unless it is a clear loser or fails."""
+        """Makes the warm-up calls, and keeps the configuration unless it is clearly slow or fails."""
         row = self.rows[name]
         try:
             least_us = float("inf")
@@ -185,7 +186,7 @@ class Session:
             self.fail_by(row, error)
             return
         limit_us = self.effort.early_stop_ratio * self.best_host_us + SLACK_US
-        stops = self.effort.early_stop_ratio and not self.judge.judges_later  # what is fast may yet be found wrong
+        stops = self.effort.early_stop_ratio and not self.judge.judges_later  # a fast one may later be found wrong
         if stops and least_us > limit_us:
             reason = f"{least_us:.6g} us by the host's clock, the best {self.best_host_us:.6g}"
             self.record(replace(row, status=Status.EARLY_STOPPED, reason=reason))
@@ -194,14 +195,14 @@ class Session:
         self.held[name] = call
 
     def _samples(self, turns: Sequence[tuple[str, Call]]) -> dict[str, tuple[float, ...]]:
-        """The samples of those that ran each time, by name; the others are recorded as failed."""
+        """The samples of those that always ran, by name; the others are recorded as failed."""
         if self.lost or not turns:
             return {}
         try:
             found = self.clock.measure([call for _, call in turns])
         except UserError:
             raise
-        except Exception as error:  # of no single call: a wait for all of them
+        except Exception as error:  # raised while waiting for all calls, so it belongs to no single call
             if status_of(error) is not Status.CRASHED:
                 raise
             self._lose(turns, error)
@@ -223,14 +224,14 @@ class Session:
         return sound
 
     def _lose(self, turns: Sequence[tuple[str, Call]], error: Exception) -> None:
-        """One of several calls took the GPU's context: nothing more can be run, and what had no time has none."""
+        """Handles an error of one of several calls that destroyed the GPU's context: nothing more can be run."""
         for name in dict.fromkeys(name for name, _ in turns if name != AA_TEST):
             if self.rows[name].us is None:
                 self.fail(self.rows[name], Status.CRASHED, f"one of a round took the GPU's context: {one_line(error)}")
         self.lost, self.held = "a round", {}
 
     def settle_agreement(self) -> None:
-        """Where there is no reference: those that agree are right, those that do not agree with most are wrong."""
+        """Without a reference: marks configurations that agree with most as correct, and others as wrong."""
         agreed, others = self.judge.agreed()
         for name, row in list(self.rows.items()):
             if name in others:
@@ -239,8 +240,8 @@ class Session:
                 self.rows[name] = replace(row, verified=Verified.AGREED)
 
     def finals(self, baselines: Mapping[str, Ready], seed: int) -> None:
-        """Rounds over the finalists and the baselines, each in another order; ranks them."""
-        from gemm_tuner.surface.ranking import rank  # imports scipy, which a process that screens does without
+        """Runs rounds over the finalists and the baselines, each in a different order, and ranks them."""
+        from gemm_tuner.surface.ranking import rank  # imports scipy, which screening processes do not need
 
         finalists = self._finalists()
         beside = self._baselines(baselines)
@@ -258,14 +259,14 @@ class Session:
             self.order, self.ties, self.noise_pct = ranked.order, ranked.ties, ranked.noise_pct
             for name, found in ranked.times.items():
                 self.record(replace(self.rows[name], us=found.us, samples_us=samples[name], finalist=name in configs))
-        if not self.order:  # the GPU's context is lost: what was screened stands
+        if not self.order:  # the GPU's context is lost; the screening results remain
             timed = [
                 row for row in self.rows.values() if row.us is not None and not row.baseline and row.status is Status.OK
             ]
             self.order = tuple(row.name for row in sorted(timed, key=lambda row: row.us or 0.0))
 
     def _finalists(self) -> dict[str, Call]:
-        """The best few that are right. Where faster ones were found wrong after all were built, some are built anew."""
+        """The best few correct ones. Some must be built again if faster ones were found wrong after they were freed."""
         timed = [row for row in self.rows.values() if row.status is Status.OK and row.us is not None]
         timed.sort(key=lambda row: row.us or 0.0)
         limit = self.effort.within * (timed[0].us or 0.0) if timed else 0.0
@@ -280,7 +281,7 @@ class Session:
         return found
 
     def _baselines(self, baselines: Mapping[str, Ready]) -> dict[str, Call]:
-        """Those that ran once; they are not checked."""
+        """The baselines that ran once without an error; they are not checked."""
         running = {}
         for name, made in baselines.items():
             if name in self.rows:

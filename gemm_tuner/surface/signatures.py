@@ -1,4 +1,4 @@
-"""What calls and configurations are told apart by."""
+"""Hashable signatures of calls and configurations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def signature(*args: Any) -> Hashable:
-    """Types and shapes of tensors and arrays, other values as they are."""
+    """Types and shapes of tensors and arrays; other values unchanged."""
     return tuple((*_type_of(arg), tuple(getattr(arg, "shape", ()))) for arg in args)
 
 
@@ -23,7 +23,7 @@ def _type_of(arg: Any) -> tuple[Hashable, ...]:
 
 
 def frozen(config: Mapping[str, Any]) -> Hashable:
-    """A configuration as a key."""
+    """A configuration as a hashable key."""
     return tuple((name, type(value).__name__, _hashable(value)) for name, value in config.items())
 
 

@@ -1,4 +1,4 @@
-"""The inputs that a kernel is tuned with: given tensors, a function of the user's, or random ones by type and shape."""
+"""The inputs for tuning a kernel: given tensors, a user's function, or random tensors by type and shape."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TensorSupplyType(Enum):
     """The distribution of random inputs.
 
     Auto:    uniform in [-1, 1) for 16 and 32 bit floats, small integers for the rest.
-    Integer: whole numbers from -2 to 2; 0 to 2 for unsigned, 0 and 1 for bool.
-    Uniform: [-1, 1). Normal: mean -1, deviation 1, as TileLang's. Randn: mean 0, deviation 1.
+    Integer: integers from -2 to 2; 0 to 2 for unsigned types, 0 and 1 for bool.
+    Uniform: [-1, 1). Normal: mean -1, standard deviation 1, as in TileLang. Randn: mean 0, standard deviation 1.
     """
 
     Integer = 1
@@ -37,8 +37,8 @@ class TensorSupplyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KernelParam:
-    """An argument of a kernel. dtype: torch's name for it, such as ``float16``. shape: of integers, and names where a
-    dimension is not known when it is compiled; empty for a scalar."""
+    """An argument of a kernel. dtype: torch's name, such as ``float16``. shape: integers, or names for dimensions that
+    are unknown at compile time; empty for a scalar."""
 
     name: str
     dtype: str
@@ -55,8 +55,8 @@ _blocks_lock = threading.Lock()
 
 @contextlib.contextmanager
 def set_autotune_inputs(*args: Any) -> Iterator[None]:
-    """All configurations tuned in the block get these very tensors: ``with set_autotune_inputs(a, b, c):``, or one
-    list of them. Threads that have no block of their own see the innermost that is open."""
+    """A context in which all configurations are tuned with these tensors: ``with set_autotune_inputs(a, b, c):``, or
+    one list of them. Threads without their own block use the innermost open one."""
     tensors = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
     token = _of_this_thread.set((*_of_this_thread.get(), tensors))
     with _blocks_lock:
@@ -66,12 +66,12 @@ def set_autotune_inputs(*args: Any) -> Iterator[None]:
     finally:
         _of_this_thread.reset(token)
         with _blocks_lock:
-            # By identity: comparing tensors compares their elements.
+            # By identity, because == on tensors compares elements.
             del _open_blocks[next(at for at in reversed(range(len(_open_blocks))) if _open_blocks[at] is tensors)]
 
 
 def given_inputs() -> tuple[Any, ...] | None:
-    """The tensors of the innermost ``set_autotune_inputs``, None outside of one."""
+    """The tensors of the innermost ``set_autotune_inputs``; None outside of one."""
     own = _of_this_thread.get()
     if own:
         return own[-1]
@@ -81,14 +81,14 @@ def given_inputs() -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Where inputs come from; ``given`` goes before ``program``, and that before ``kind``."""
+    """The source of inputs: ``given`` is preferred to ``program``, and that to ``kind``."""
 
     kind: TensorSupplyType = TensorSupplyType.Auto
     program: Callable[..., Sequence[Any]] | None = None
     given: tuple[Any, ...] | None = None
 
     def warn_of_unused(self) -> None:
-        """Says which of several sources of inputs is taken."""
+        """Warns if several sources of inputs are given, and says which is used."""
         taken = "set_autotune_inputs" if self.given is not None else "supply_prog" if self.program else ""
         unused = ["supply_prog"] if self.given is not None and self.program else []
         unused += ["supply_type"] if taken and self.kind is not TensorSupplyType.Auto else []
@@ -98,8 +98,8 @@ class Supply:
     def inputs(self, params: Sequence[KernelParam] | None, what: str, device: str = "") -> list[Any]:
         """The inputs of a kernel; random ones are equal from call to call.
 
-        params: its arguments without outputs that it makes itself; None where these are not known.
-        Raises UserError naming the argument that cannot be made.
+        params: its arguments, without outputs that it creates itself; None if unknown.
+        Raises UserError naming an argument that cannot be created.
         """
         if self.given is not None:
             return list(self.given)
@@ -119,12 +119,12 @@ def _takes_an_argument(program: Callable[..., Any]) -> bool:
         return True
     except TypeError:
         return False
-    except ValueError:  # a builtin that does not say
+    except ValueError:  # a builtin without a signature
         return True
 
 
 def random_inputs(params: Sequence[KernelParam], kind: TensorSupplyType, device: str = "") -> list[Any]:
-    """A tensor for each argument, on the current GPU where there is one."""
+    """A tensor for each argument, on the current GPU if there is one."""
     if not params:
         return []
     import torch
@@ -152,7 +152,7 @@ def _tensor(param: KernelParam, kind: TensorSupplyType, generator: Any) -> Any:
 
 
 def _values(kind: TensorSupplyType, dtype: str, shape: tuple[int, ...], generator: Any) -> Any:
-    """Numbers of the distribution, of a type that can hold them."""
+    """Numbers of the distribution, in a type that can represent them."""
     import torch
 
     device = generator.device
@@ -162,7 +162,7 @@ def _values(kind: TensorSupplyType, dtype: str, shape: tuple[int, ...], generato
     if kind is TensorSupplyType.Auto:
         kind = TensorSupplyType.Uniform if dtype in FLOATS else TensorSupplyType.Integer
     if not is_float and kind is not TensorSupplyType.Integer:
-        # Rounded towards zero, uniform numbers would all be 0.
+        # Uniform numbers would all be truncated to 0.
         kind = TensorSupplyType.Integer
     if kind is TensorSupplyType.Integer:
         low, high = (0, 2) if dtype == "bool" else (0, 3) if dtype.startswith("uint") else (-2, 3)

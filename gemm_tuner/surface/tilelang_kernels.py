@@ -1,4 +1,4 @@
-"""What TileLang's kernels say of themselves: their arguments, outputs and generated source. Imports no TileLang."""
+"""Reads the properties of TileLang kernels: arguments, outputs and generated source. Does not import TileLang."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gemm_tuner.surface.supply import KernelParam
 
 
 def is_program(value: Any) -> bool:
-    """Whether it is a program that TileLang has not compiled yet."""
+    """Whether a value is an uncompiled TileLang program."""
     return type(value).__name__ == "PrimFunc"
 
 
 def is_jit(function: Any) -> bool:
-    """Whether it is under tilelang.jit, also with arguments bound."""
+    """Whether a function is decorated by tilelang.jit, also with bound arguments."""
     while hasattr(function, "func") and hasattr(function, "keywords"):
         function = function.func
     return type(function).__module__.startswith("tilelang.")
@@ -25,14 +25,14 @@ def is_kernel(value: Any) -> bool:
 
 
 def outputs_made(kernel: Any) -> tuple[int, ...]:
-    """The places, among all arguments, of the outputs that the kernel makes and returns."""
+    """The positions, among all arguments, of the outputs that the kernel creates and returns."""
     found, count = kernel.out_idx, len(kernel.params)
     places = () if found is None else (found,) if isinstance(found, int) else tuple(found)
     return tuple(place % count for place in places)
 
 
 def params_of(kernel: Any) -> tuple[KernelParam, ...]:
-    """Its inputs, without the outputs that it makes."""
+    """The kernel's inputs, without the outputs that it creates."""
     names, made = _names(kernel), outputs_made(kernel)
     return tuple(
         KernelParam(names[place], _dtype(param), tuple(_size(size) for size in param.shape))
@@ -42,7 +42,7 @@ def params_of(kernel: Any) -> tuple[KernelParam, ...]:
 
 
 def call(kernel: Any, inputs: Sequence[Any]) -> Any:
-    """Runs it. Inputs may hold the outputs too, as in ``kernel(A, B, C)`` where C is one that the kernel makes."""
+    """Calls the kernel. Inputs may include outputs, as in ``kernel(A, B, C)`` for an output C that it creates."""
     made = outputs_made(kernel)
     if made and len(inputs) == len(kernel.params):
         return kernel(*(one for place, one in enumerate(inputs) if place not in made))
@@ -50,7 +50,7 @@ def call(kernel: Any, inputs: Sequence[Any]) -> Any:
 
 
 def with_outputs(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """The inputs, in which the outputs that the kernel made stand where they were given."""
+    """All arguments: the inputs, with the outputs that the kernel created in their positions."""
     made = outputs_made(kernel)
     if not made or len(inputs) != len(kernel.params) or len(outputs) != len(made):
         return list(inputs)
@@ -59,7 +59,7 @@ def with_outputs(kernel: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
 
 
 def _names(kernel: Any) -> list[str]:
-    """Of its arguments, in the program; numbered where it does not say."""
+    """The names of the kernel's arguments in the program; numbered if unknown."""
     program = getattr(kernel, "prim_func", None)
     params, buffers = getattr(program, "params", None), getattr(program, "buffer_map", {})
     if params is None or len(params) != len(kernel.params):
@@ -68,7 +68,7 @@ def _names(kernel: Any) -> list[str]:
 
 
 def _dtype(param: Any) -> str:
-    """Torch's name of the type; the kernel's own where torch has none."""
+    """Torch's name of the type, else the kernel's."""
     try:
         return str(param.torch_dtype()).removeprefix("torch.")
     except Exception:

@@ -1,4 +1,4 @@
-"""A limit on the time of Python code in this process."""
+"""A time limit for Python code in this process."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import FrameType
 
 
 class TimeLimit(Exception):
-    """The block took longer than it may."""
+    """The time limit was exceeded."""
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raises TimeLimit in the block after so many seconds; 0 is no limit.
+    """A context that raises TimeLimit in the block after ``seconds``; 0 for no limit.
 
-    By the alarm signal: only the main thread can be limited, where nothing else has set an alarm, and a call into C
-    ends first. A compiler or a kernel that hangs is ended by ``kernel`` and ``spec`` of the command line only.
+    It uses the alarm signal, so it works only in the main thread, if no other alarm is set, and only after a call into
+    C returns. Only the commands ``kernel`` and ``spec`` can end a hanging compiler or kernel.
     """
     is_possible = seconds > 0 and threading.current_thread() is threading.main_thread()
     if not is_possible or signal.getitimer(signal.ITIMER_REAL)[0]:

@@ -1,4 +1,4 @@
-"""The grid of a launch as expressions of a kernel's parameters, found by calling it with symbols."""
+"""Finds the grid of a launch as expressions of the kernel's parameters, by calling the grid function with symbols."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ CONSTANT = "grid_"
 
 
 class Untraceable(Exception):
-    """The grid does more with a parameter than arithmetic."""
+    """The grid function does something other than arithmetic with a parameter."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """texts: expressions of parameters and grid_0, grid_1 ..., whose values are ``constants``."""
+    """A traced grid. texts: expressions of parameters and of grid_0, grid_1 ..., whose values are ``constants``."""
 
     texts: tuple[str, ...]
     constants: tuple[int, ...]
 
 
 def traced(grid: Any, named: Mapping[str, Any], params: frozenset[str]) -> Grid | None:
-    """A grid that is a tuple or a function of the arguments by name; None where it cannot be expressed."""
+    """Traces a grid: a tuple, or a function of the arguments by name. None if it cannot be expressed."""
     constants: list[int] = []
     symbols = {name: Symbol(name, constants) for name in params}
     try:
         sizes = grid({**named, **symbols}) if callable(grid) else grid
         sizes = sizes if isinstance(sizes, (tuple, list)) else (sizes,)
         texts = tuple(one.text if isinstance(one, Symbol) else _constant(one, constants) for one in sizes)
-    except Exception:  # whatever a user's function does when it meets a symbol
+    except Exception:  # a user's function may raise anything for a symbol
         return None
     return Grid(texts, tuple(constants))
 
@@ -42,7 +42,7 @@ def _constant(value: Any, constants: list[int]) -> str:
 
 
 class Symbol:
-    """A parameter, or arithmetic of parameters and whole numbers."""
+    """A parameter, or an arithmetic expression of parameters and integers."""
 
     def __init__(self, text: str, constants: list[int]) -> None:
         self.text, self._constants = text, constants

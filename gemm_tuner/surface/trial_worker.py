@@ -1,8 +1,8 @@
 """``python -m gemm_tuner.surface.trial_worker``: builds and launches configurations that may hang or crash.
 
-Reads JSON lines: first what to tune, then a configuration each. Answers with a line when it has the function, when a
-configuration is built, when its inputs are there, and at its end. Of a script only what the function needs is run; a
-module is imported.
+Reads JSON lines: first the job, then one configuration per line. Writes a line when it has the function, when a
+configuration is built, when its inputs exist, and when it has ended. Modules are imported; of a script only the
+definitions that the function needs are executed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READY, BUILT, READY_TO_LAUNCH, DONE = "ready", "built", "ready to launch", "done
 def main() -> None:
     exit_with_tuner()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # compilers print
+    os.dup2(2, 1)  # compilers print to standard output
     job = json.loads(sys.stdin.readline())
     sys.path[:0] = [one for one in job["path"] if one not in sys.path]
     tunable = Function(load(job), Arguments(tuple(job["args"]), job["kwargs"]), CompileArgs(**job["compile_args"]))
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def try_one(tunable: Function, values: Mapping[str, Any], supply: Supply | None, answers: TextIO) -> dict[str, Any]:
-    """Builds a configuration, and launches it once where inputs can be made."""
+    """Builds a configuration, and launches it once if inputs can be created."""
     try:
         built = tunable.build(Candidate({name: _plain(value) for name, value in values.items()}))
     except Exception as error:
@@ -72,7 +72,7 @@ def tell(answers: TextIO, answer: Mapping[str, Any]) -> None:
 
 
 def load(job: Mapping[str, Any]) -> Any:
-    """The function, without gt.autotune over it."""
+    """The function, without the gt.autotune decorator."""
     name = job["qualname"]
     if job["module"]:
         found: Any = importlib.import_module(job["module"])

@@ -1,4 +1,5 @@
-"""Configurations tried in processes of their own before any runs here: what hangs or crashes costs that one."""
+"""Tries configurations in other processes before any runs here, so that a hang or crash only affects that
+configuration."""
 
 from __future__ import annotations
 
@@ -27,19 +28,19 @@ from gemm_tuner.surface.records import Rejected
 from gemm_tuner.surface.tunables import Arguments, Function, Kernel, Tunable, name_of
 from gemm_tuner.system.processes import MARK, OWNER, guarded_command, how_it_ended, identity, kill_family
 
-# To import a user's module, torch and a compiler.
+# Time limit for importing the user's module, torch and a compiler.
 START_LIMIT_S = 300.0
-# Of a compile that has no limit.
+# The time limit that stands for "no limit".
 MOST_S = 24 * 3600.0
-# TileLang's variables: a share of the CPUs, a number of them, and the most.
+# TileLang's environment variables: share of the CPUs, number of CPUs, and maximum.
 SHARE, COUNT, MOST = (f"TILELANG_AUTO_TUNING_{name}" for name in ("CPU_UTILITIES", "CPU_COUNTS", "MAX_CPU_COUNT"))
 DEFAULT_SHARE = 0.9
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker tunes. module: "" loads what the function needs of ``file``. supply: the distribution of inputs; ""
-    launches nothing. path: where Python looks for modules."""
+    """The job of a worker. module: "" to load only what the function needs from ``file``. supply: distribution of
+    inputs; "" to launch nothing. path: sys.path."""
 
     module: str
     file: str
@@ -56,10 +57,10 @@ def by_default(tunable: Tunable) -> bool:
 
 
 def tried(tunable: Tunable, candidates: Sequence[Candidate], profile: ProfileArgs, given: Any) -> dict[int, Rejected]:
-    """Those that failed, by their place. Kernels under triton.jit are compiled; what factories make is built, and
-    launched where inputs are random. given: inputs that are not.
+    """The candidates that failed, by index. @triton.jit kernels are compiled; kernels of factories are built, and
+    launched if inputs are random. given: inputs that are not random.
 
-    Raises UserError for what another process cannot build.
+    Raises UserError for functions that another process cannot build.
     """
     if isinstance(tunable, Kernel):
         return _not_compiled(tunable, candidates, profile.timeout)
@@ -69,7 +70,7 @@ def tried(tunable: Tunable, candidates: Sequence[Candidate], profile: ProfileArg
 
 
 def _not_compiled(tunable: Kernel, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:
-    """For this machine's GPU, or for sm_90 without one."""
+    """The candidates that do not compile for this machine's GPU, or for sm_90 without a GPU."""
     from gemm_tuner.surface.par_compile import par_compile
 
     configs = [one.values for one in candidates]
@@ -80,7 +81,7 @@ def _not_compiled(tunable: Kernel, candidates: Sequence[Candidate], timeout_s: f
 
 
 def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
-    """Raises UserError naming what another process cannot build again."""
+    """The job of a factory. Raises UserError naming what another process cannot rebuild."""
     name = name_of(tunable.function)
     origin, call = _unbound(tunable)
     under = used_globals.function_under(origin)
@@ -110,7 +111,7 @@ def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
 
 
 def _unbound(tunable: Function) -> tuple[Any, Arguments]:
-    """The function without partials, and its call with what they bind."""
+    """(the function without partials, its call including what they bind)."""
     function, args, kwargs = tunable.function, tunable.call.args, dict(tunable.call.kwargs)
     while hasattr(function, "func") and hasattr(function, "keywords"):
         args, kwargs, function = (*function.args, *args), {**function.keywords, **kwargs}, function.func
@@ -118,7 +119,7 @@ def _unbound(tunable: Function) -> tuple[Any, Arguments]:
 
 
 def count_workers(configurations: int) -> int:
-    """As many processes as TileLang would have threads. Raises UserError for a variable that is no number."""
+    """The number of processes: that of TileLang's threads. Raises UserError for a variable that is not a number."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count, most = int(_variable(COUNT, -1)), int(_variable(MOST, -1))
     wanted = min(count, cpus) if count > 0 else int(cpus * _variable(SHARE, DEFAULT_SHARE))
@@ -134,9 +135,10 @@ def _variable(name: str, default: float) -> float:
 
 
 def rejected(job: Job, candidates: Sequence[Candidate], timeout_s: float) -> dict[int, Rejected]:
-    """Tries all configurations of a factory. timeout_s: of a build and of a launch, each; 0 is no limit.
+    """Tries all configurations of a factory; returns those that failed. timeout_s: separately for a build and a launch;
+    0 for no limit.
 
-    Raises UserError where no worker starts.
+    Raises UserError if no worker starts.
     """
     places: queue.SimpleQueue[int] = queue.SimpleQueue()
     for place in range(len(candidates)):
@@ -174,7 +176,7 @@ def rejected(job: Job, candidates: Sequence[Candidate], timeout_s: float) -> dic
 
 
 class _Worker:
-    """A process that tries configurations, started anew after one that ended it."""
+    """A process that tries configurations; it is restarted after a crash."""
 
     def __init__(self, job: Job, timeout_s: float) -> None:
         self._job, self._timeout_s = job, timeout_s or None
@@ -190,13 +192,13 @@ class _Worker:
         self.stop()
 
     def try_one(self, candidate: Candidate) -> None:
-        """Raises Rejected for a configuration that failed, UserError where the process cannot begin."""
+        """Tries a configuration. Raises Rejected if it fails, UserError if the process cannot start."""
         process = self._process or self._start()
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the answer tells
+        with contextlib.suppress(BrokenPipeError):  # reported when the answer is read
             process.stdin.write(json.dumps(dict(candidate.values), default=str).encode() + b"\n")
             process.stdin.flush()
-        # A build; inputs, for which torch is imported; a launch.
+        # Limits of the steps: the build, the inputs (which import torch), the launch.
         limits = (self._timeout_s, START_LIMIT_S, self._timeout_s)
         for limit_s, stage in zip(limits, (Status.COMPILE_TIMEOUT, Status.TIMEOUT, Status.TIMEOUT), strict=True):
             answer = self._answer(limit_s, stage)
@@ -232,7 +234,7 @@ class _Worker:
         return os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH", "")])])
 
     def _answer(self, limit_s: float | None, stage: Status) -> dict[str, Any]:
-        """The next line. Raises Rejected when none comes in time, or the process ends."""
+        """The next line. Raises Rejected if none arrives in time, or if the process ends."""
         process = self._process
         assert process is not None and process.stdout is not None
         ends = None if limit_s is None else time.monotonic() + limit_s
@@ -251,7 +253,7 @@ class _Worker:
         return found
 
     def _how_it_ended(self) -> str:
-        """Of a process that closed its pipe: how, and what it said last."""
+        """How the process ended, and its last output."""
         assert self._process is not None
         exit_status = self._process.wait()
         said = [one.strip() for one in self._log.read_text("utf-8", "replace").splitlines() if one.strip()]

@@ -1,4 +1,4 @@
-"""The kinds of functions that are autotuned: one under triton.jit, a factory of kernels, any other function."""
+"""The kinds of functions that can be autotuned: @triton.jit kernels, factories of kernels, and other functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Arguments:
         return [one for one in (*self.args, *self.kwargs.values()) if is_tensor(one)]
 
     def with_tensors(self, tensors: Sequence[Any]) -> Arguments:
-        """The same call of other tensors, in their order."""
+        """The same call with other tensors, in order."""
         left = iter(tensors)
         args = tuple(next(left) if is_tensor(one) else one for one in self.args)
         return Arguments(args, {name: next(left) if is_tensor(one) else one for name, one in self.kwargs.items()})
@@ -34,14 +34,14 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Built:
-    """A configuration that can be called.
+    """A built configuration.
 
-    kernel:  what the user gets in the end.
-    run:     calls it with inputs; returns its outputs, or None where it writes them to its inputs.
-    inputs:  of the user's own call; None where the caller has to supply them.
-    params:  of the inputs; None where they are not known.
-    arguments: what a reference gets, of inputs and of the outputs that were returned.
-    is_direct: the function does the work itself; building it was a call, which gave ``returned``.
+    kernel:    what the user gets in the end.
+    run:       calls it with inputs; returns its outputs, or None if it writes them to its inputs.
+    inputs:    of the user's call; None if they must be supplied.
+    params:    describe the inputs; None if unknown.
+    arguments: makes the arguments of a reference from the inputs and the returned outputs.
+    is_direct: the function does the work itself, so building it was a call, which returned ``returned``.
     """
 
     kernel: Any
@@ -54,7 +54,7 @@ class Built:
 
 
 class Tunable(Protocol):
-    """A function to be tuned in one call. parameters: what a configuration may hold."""
+    """A function being tuned for one call. parameters: names that a configuration may contain."""
 
     name: str
 
@@ -62,10 +62,10 @@ class Tunable(Protocol):
     def parameters(self) -> tuple[str, ...]: ...
 
     def named(self, call: Arguments) -> dict[str, Any]:
-        """The arguments of a call by name, as far as they have one."""
+        """The arguments of a call by name, without those that have no name."""
 
     def build(self, candidate: Candidate) -> Built:
-        """Raises what the user's function raises."""
+        """Builds a candidate. Raises what the user's function raises."""
 
 
 def is_tensor(value: Any) -> bool:
@@ -73,7 +73,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_jit(function: Any) -> bool:
-    """Whether it is a kernel under triton.jit, also with heuristics over it."""
+    """Whether a function is a @triton.jit kernel, also with heuristics."""
     return hasattr(function, "arg_names") and hasattr(function, "run") and hasattr(function, "__getitem__")
 
 
@@ -87,7 +87,7 @@ def name_of(function: Any) -> str:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """Raises UserError for what has none."""
+    """The signature of a function. Raises UserError if it has none."""
     own = getattr(function, "signature", None)
     if isinstance(own, inspect.Signature):
         return own
@@ -98,7 +98,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 class Kernel:
-    """A kernel under triton.jit, launched on a grid. Its tensors are the inputs; what it writes are its outputs."""
+    """A @triton.jit kernel with a grid. Its tensors are the inputs; those that it writes are also the outputs."""
 
     def __init__(self, function: Any, grid: Any, call: Arguments) -> None:
         self.function, self.grid, self.call = function, grid, call
@@ -129,8 +129,8 @@ class Kernel:
 
 @dataclass
 class TunedKernel:
-    """A kernel under triton.jit with its configuration: ``kernel[grid](*arguments)``. compiled: what Triton made of it
-    at the last launch."""
+    """A @triton.jit kernel with its configuration, launched by ``kernel[grid](*arguments)``. compiled: Triton's
+    compiled kernel of the last launch."""
 
     function: Any
     config: Mapping[str, Any]
@@ -145,7 +145,7 @@ class TunedKernel:
 
 
 class Function:
-    """A function of tunable parameters: a factory when it returns something to call, else it does the work itself."""
+    """A function with tunable parameters: a factory if it returns a callable, else it does the work itself."""
 
     def __init__(self, function: Any, call: Arguments, compile_args: CompileArgs | None = None) -> None:
         self.function, self.call, self.compile_args = function, call, compile_args or CompileArgs()
@@ -175,7 +175,8 @@ class Function:
         return self._direct(values, made)
 
     def _call(self, values: Mapping[str, Any], pass_configs: Mapping[str, Any] | None) -> Any:
-        """TileLang's jit takes options of its compiler for a kernel as an attribute only."""
+        """Calls the function. TileLang's jit accepts compiler options only as an attribute, which is set for the
+        call."""
         if not pass_configs or not hasattr(self.function, PASS_CONFIGS):
             return self.function(*self.call.args, **{**self.call.kwargs, **values})
         before = self.function.pass_configs
@@ -195,12 +196,12 @@ class Function:
 
         tensors = self.call.tensors()
         params = [_param(name, one) for name, one in self.named(self.call).items() if is_tensor(one)]
-        known = params if len(params) == len(tensors) else None  # tensors in *args have no names
+        known = params if len(params) == len(tensors) else None  # unknown if tensors are in *args
         return Built(functools.partial(self.function, **values), run, tensors, known, arguments, True, returned)
 
 
 class _Any(tuple[str, ...]):
-    """The names of a function that takes any keyword."""
+    """The parameter names of a function with ``**kwargs``: contains every name."""
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str)

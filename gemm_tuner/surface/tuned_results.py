@@ -1,4 +1,4 @@
-"""Tuned configurations of kernels, looked up by a launch."""
+"""Looks up the tuned configuration of a kernel for a launch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DTYPE = "dtype"
 
 
 def misfit(config: Collection[str], accepted: Collection[str], needed: Collection[str], given: Collection[str]) -> str:
-    """Why a kernel cannot be launched with a configuration of these names, "" if it can: it was tuned for another
-    kernel of the same name, or before its parameters were changed.
+    """Why a kernel cannot be launched with a configuration of these names; "" if it can. The configuration may be for
+    another kernel of the same name, or older than a change of its parameters.
 
-    accepted: parameters of the kernel and launch options. needed: parameters that nothing else sets. given: those that
-    the launch itself sets.
+    accepted: parameters of the kernel and launch options. needed: parameters that the configuration must set. given:
+    those that the launch sets.
     """
     faults = {
         "no parameters of it": sorted(set(config) - set(accepted)),
@@ -37,7 +37,7 @@ class TunedResults:
 
     @classmethod
     def read(cls, paths: Iterable[str | os.PathLike[str]], verified: Collection[str]) -> TunedResults:
-        """Of results files of ``tune_gemm.py kernel``: the rows that were checked in one of these ways. Raises
+        """Reads results files of ``tune_gemm.py kernel``. verified: accepted values of ``verified``. Raises
         UserError."""
         from gemm_tuner.store import results
 
@@ -49,8 +49,8 @@ class TunedResults:
         return cls({name: tuple(rows) for name, rows in found.items()})
 
     def config(self, kernel: str, case: Mapping[str, Scalar], key: Collection[str]) -> dict[str, Any] | None:
-        """Of the row whose case has the launch's values of ``key``, and its types: a type for each tensor, or one, as
-        ``dtype``, for all. A key that the case or the row lacks is no match: nothing says what the value was."""
+        """The configuration of the row whose case has the same values of ``key`` and the same types (a type per tensor,
+        or one ``dtype`` for all); None for none. A key that the case or the row lacks does not match."""
         dtypes = {name: value for name, value in case.items() if name.endswith(f"_{DTYPE}")}
         for values, config in self.of_kernel.get(kernel, ()):
             same_key = all(name in values and name in case and values[name] == case[name] for name in key)

@@ -1,7 +1,7 @@
-"""Tunes live functions in this process: each is built, checked and screened alone; the best have finals in rounds.
+"""Tunes functions in this process: each configuration is built, checked and screened; the best are compared in finals.
 
-An error of one configuration costs that one. What ends the process, or the GPU's context, ends the run: what is given a
-``profiler``, and ``kernel`` and ``spec`` of the command line, survive that.
+An error only affects its configuration. A crash of the process or of the GPU's context ends the run; to survive
+crashes use ``profiler``, or the commands ``kernel`` and ``spec``.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ def tune_callables(
     output_dir: Path | str | None = DEFAULT_OUTPUT_DIR,
     seed: int = 0,
 ) -> Tuned:
-    """Finds the fastest right configuration of a function.
+    """Finds the fastest correct configuration of a function.
 
-    configs:   what to try. names: of these; by default made of their values.
-    build:     makes a configuration ready: a Call, or a function of no arguments.
-    check:     of outputs, for calls that bring none of their own.
+    configs:   the configurations to try. names: their names; by default made from their values.
+    build:     takes a configuration; returns a Call, or a function without arguments.
+    check:     for calls without their own check.
     clock:     "auto", "proton", "events", "host", or an object with ``name`` and ``measure``.
-    baselines: functions that stand in the finals and are never chosen, by name.
-    profiler:  such as "nsys" or "auto": configurations run in processes of their own, the finals under this profiler;
-               a crash costs one configuration. ``build``, the reference and baselines must then be functions that
-               another process can import; their random inputs are the same in each, by ``seed``. "clock" is for
-               functions of the CPU.
-    output_dir: where the folder of this run is made; None writes nothing.
+    baselines: functions by name that are timed in the finals but never chosen.
+    profiler:  such as "nsys" or "auto": configurations run in other processes, the finals under this profiler, and a
+               crash only affects one configuration. Another process must then be able to import ``build``, the
+               reference and the baselines; ``seed`` makes their random inputs equal. "clock" is for CPU functions.
+    output_dir: where the folder of this run is created; None to write nothing.
 
-    Raises UserError without configurations, or where the reference fails. That none is right is told by ``Tuned.best``.
+    Raises UserError without configurations, or if the reference fails. ``Tuned.best`` is None if none is correct.
     """
     given = [dict(config) for config in configs]
     if not given:
@@ -82,7 +81,7 @@ def tune_callables(
 
 @contextmanager
 def shown(title: str, total: int, chunk: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, for what takes more than one chunk; the program's own output is left alone elsewhere."""
+    """A progress bar on a terminal if there is more than one chunk; otherwise nothing is printed."""
     if total <= chunk or not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -95,7 +94,7 @@ def shown(title: str, total: int, chunk: int) -> Iterator[Callable[[int], None]]
 
 
 def result(session: Session, seconds: float, stage_seconds: Mapping[str, float]) -> Tuned:
-    """What a session found."""
+    """The result of a session."""
     ranked = [session.rows[name] for name in session.order]
     others = [row for row in session.rows.values() if row.name not in session.order]
     best = ranked[0] if ranked else None

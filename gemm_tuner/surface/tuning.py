@@ -1,4 +1,4 @@
-"""Tunes one call of an autotuned function: inputs, what is checked, and the tuner of live functions."""
+"""Tunes one call of an autotuned function: prepares inputs and checks for ``tuner``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from gemm_tuner.surface.written import Written, written_by
 
 @dataclass(frozen=True)
 class SideEffects:
-    """What a kernel does to its inputs, by triton.autotune's names: arguments to be set to zero, or put back, before
-    each call; functions of all arguments that are called before and after each."""
+    """Side effects of a kernel, by triton.autotune's names: arguments to zero or to restore before each call, and hooks
+    that are called with all arguments before and after each call."""
 
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
@@ -36,11 +36,11 @@ class SideEffects:
 
 @dataclass
 class Tuning:
-    """One call that is tuned.
+    """The tuning of one call.
 
-    given:   the tensors of ``set_autotune_inputs``.
-    isolate: candidates are tried in other processes first (``trials.tried``); None does so for TileLang's, which
-             compile for seconds.
+    given:    the tensors of ``set_autotune_inputs``.
+    isolate:  first try candidates in other processes (``trials.tried``); None: only for TileLang, whose compilation
+              takes seconds.
     profiler: such as "nsys": candidates run in other processes, the finals under this profiler.
     """
 
@@ -57,7 +57,7 @@ class Tuning:
     _known: Learned | None = None
 
     def tune(self, candidates: Sequence[Candidate]) -> Tuned:
-        """Raises UserError; that no candidate is right is told by ``Tuned.best``."""
+        """Tunes the candidates. Raises UserError. ``Tuned.best`` is None if no candidate is correct."""
         self.supply.warn_of_unused()
         if self.profiler:
             return self._external(candidates)
@@ -99,13 +99,13 @@ class Tuning:
         )
 
     def call(self, candidate: Candidate) -> Call:
-        """A candidate that is ready to run; the first that runs shows what all are checked by."""
+        """A candidate that is ready to run; the first one that runs determines how all are checked."""
         if self._known is None or not self._known.has_run:
             self._known = self._learn([candidate])
         return self._call(candidate, self._known)
 
     def _tried(self, candidates: Sequence[Candidate]) -> dict[int, Rejected]:
-        """Those that failed in processes of their own, by id."""
+        """The candidates that failed in other processes, by id."""
         tunable = self.tunable
         if not (trials.by_default(tunable) if self.isolate is None else self.isolate):
             return {}
@@ -122,7 +122,8 @@ class Tuning:
         return self.profile.supply(self.given)
 
     def _inputs(self, built: Built) -> list[Any]:
-        """The call's own, unless others are given or asked for; all configurations share those of a distribution."""
+        """The inputs: those of the call, unless others are given or requested. All configurations share random
+        inputs."""
         supply = self.supply
         if supply.given is None and supply.program is None:
             if built.inputs is not None and supply.kind is TensorSupplyType.Auto:
@@ -140,14 +141,14 @@ class Tuning:
         return self._from_program
 
     def _learn(self, candidates: Sequence[Candidate]) -> Learned:
-        """What the first candidate that runs shows: which inputs are outputs, and what kind of reference there is."""
+        """The facts from the first candidate that runs: which inputs are outputs, and the kind of reference."""
         for candidate in candidates:
             try:
                 with limited(self.profile.timeout):
                     built = self.tunable.build(candidate)
             except UserError:
                 raise
-            except Exception:  # the tuner meets it again and records it
+            except Exception:  # occurs again during tuning, and is recorded there
                 continue
             inputs = self._inputs(built)
             names = [one.name for one in built.params or ()]
@@ -160,7 +161,7 @@ class Tuning:
                 continue
             self._built[id(candidate)] = built
             outputs = flat(returned) if returned is not None else [inputs[place] for place in written.places]
-            # A reference that returns outputs computes them from what the inputs were.
+            # A reference that returns outputs needs the original inputs.
             outputs = [one.clone() if hasattr(one, "clone") else one for one in outputs]
             written.restore(inputs)
             learned = Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs), True)
@@ -169,8 +170,8 @@ class Tuning:
         return Learned(self.profile)
 
     def _expected(self, built: Built, inputs: list[Any], outputs: list[Any]) -> tuple[Any, Any]:
-        """(the expected outputs or None, the reference's call or None). A reference that returns a verdict, or raises,
-        is asked again for each candidate."""
+        """(the expected outputs or None, the reference's call or None). A reference that returns a verdict or raises is
+        called for each candidate."""
         program = self.profile.ref_prog
         if program is None or self.profile.skip_check:
             return None, None
@@ -181,7 +182,7 @@ class Tuning:
             return None, None
         if found is None or is_verdict(found):
             return None, None
-        # Not the outputs themselves: the reference may return one of its inputs.
+        # Copies, because the reference may return one of its inputs.
         copies = [one.clone() if hasattr(one, "clone") else one for one in flat(found)]
         return copies, functools.partial(program, *call.args, **call.kwargs)
 

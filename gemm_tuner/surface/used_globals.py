@@ -1,4 +1,4 @@
-"""What a function uses of its module and of others that may be edited: functions and plain values."""
+"""Finds the functions and plain values that a function uses from its module and from other modules of the user."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from pathlib import Path
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-# Where a decorated function keeps the one below: functools, triton.jit, tilelang.jit.
+# Attributes in which decorators keep the decorated function: functools, triton.jit, tilelang.jit.
 INNER = ("__wrapped__", "fn", "func", "orig_func")
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-# Others may be long, or do something when they are read.
+# Other containers may be large, or execute code when they are read.
 CONTAINERS = (list, tuple, set, frozenset)
 CHANGES = ("append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "remove", "discard", "clear")
-# Packages that a fingerprint has by their versions, wherever they lie.
+# Packages that fingerprints identify by version, wherever they are installed.
 BY_VERSION = ("gemm_tuner", "torch", "triton", "tilelang", "cutlass")
 INSTALLED = ("site-packages", "dist-packages")
 
 
 def used(function: FunctionType) -> dict[str, Any]:
-    """By name what counts of what it and its nested functions name: functions of its module and of those that are not
-    installed, plain values and containers of both, also as attributes of such modules. What a function imports in its
-    body is not among them, nor a container that functions of the module fill: a register or a cache."""
+    """The relevant globals that a function and its nested functions use, by name: functions, plain values and
+    containers from its module and from modules that are not installed packages, also as attributes of such modules.
+
+    Not included are imports inside function bodies, and containers that functions of the module modify, such as
+    registries and caches.
+    """
     names = sorted(_names(function.__code__))
     held = {name: function.__globals__[name] for name in names if name in function.__globals__}
     filled = _filled(function.__code__.co_filename)
@@ -37,7 +40,7 @@ def used(function: FunctionType) -> dict[str, Any]:
 
 
 def function_under(function: Any) -> FunctionType | None:
-    """The Python function under decorators, None for what is none."""
+    """The Python function below decorators; None if there is none."""
     seen: list[Any] = []
     while not isinstance(function, FunctionType):
         if isinstance(function, functools.partial):
@@ -53,18 +56,18 @@ def function_under(function: Any) -> FunctionType | None:
 
 
 def _attributes(value: Any) -> Set[str]:
-    """Names that the object or its class hold: asking a proxy by getattr may answer anything."""
+    """The names that the object or its class defines; getattr on a proxy object may succeed for any name."""
     slots = {name for kind in type(value).__mro__ for name in kind.__dict__}
     return slots | set(getattr(value, "__dict__", {}))
 
 
 def _names(code: CodeType) -> set[str]:
-    """Globals and attributes, those of nested functions, too."""
+    """The names of globals and attributes, including those of nested functions."""
     return set(code.co_names).union(*(_names(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _counts(value: Any, module: str, path: tuple[int, ...]) -> bool:
-    """path: the containers that this is part of."""
+    """Whether a value is relevant. path: ids of the enclosing containers."""
     if isinstance(value, PLAIN) or id(value) in path:
         return True
     inside = (*path, id(value))
@@ -83,7 +86,7 @@ def _counts(value: Any, module: str, path: tuple[int, ...]) -> bool:
 def _of_module(
     label: str, module: ModuleType, names: Sequence[str], path: tuple[int, ...]
 ) -> Iterator[tuple[str, Any]]:
-    """Those attributes that the function may mean: its code has their names."""
+    """The attributes of a module that the function may use, because its code contains their names."""
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     if id(module) in path or not _is_own(module.__name__, next(filter(None, places), "<frozen>")):
         return
@@ -98,7 +101,7 @@ def _of_module(
 
 @functools.cache
 def _filled(file: str) -> frozenset[str]:
-    """Names that functions of a module's file change in place; none where the file cannot be read."""
+    """The names that functions in a module's file modify in place; empty if the file cannot be read."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -108,7 +111,7 @@ def _filled(file: str) -> frozenset[str]:
 
 
 def _changed(node: ast.AST) -> str:
-    """The name that this changes in place, or ""."""
+    """The name that a statement modifies in place; "" for none."""
     target: ast.AST | None = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
         target = node.func.value
@@ -123,7 +126,7 @@ def _may_change(function: FunctionType) -> bool:
 
 @functools.cache
 def _is_own(module: str, file: str) -> bool:
-    """Whether it is of the user: not of Python or of an installed package, whose versions tell what they are."""
+    """Whether a module belongs to the user, and not to Python or an installed package (which versions identify)."""
     if module.partition(".")[0] in BY_VERSION or file.startswith("<frozen"):
         return False
     path = Path(file)

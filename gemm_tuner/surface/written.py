@@ -1,4 +1,4 @@
-"""Which of its inputs a call writes to, and what was in them."""
+"""Finds which inputs a call writes to, and keeps their previous contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemm_tuner.surface.gpu import wait
 
 @dataclass(frozen=True)
 class Written:
-    """places: of the inputs that a call writes to. before: their contents until then."""
+    """places: indices of the inputs that a call writes to. before: their previous contents."""
 
     places: tuple[int, ...] = ()
     before: tuple[Any, ...] = ()
@@ -23,11 +23,11 @@ class Written:
 
 
 def written_by(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> tuple[Any, Written]:
-    """Calls ``run`` with the inputs; what it returned, and which inputs it changed. Their contents are put back when
-    they have been looked at: ``restore`` does it.
+    """Calls ``run`` with the inputs; returns (its return value, the inputs that it wrote). ``restore`` restores their
+    contents.
 
-    A call that writes what was there already changes nothing: then each input of floats is filled with NaN in turn, to
-    see what becomes of it. The very tensors are used and no copies, whose strides could be others.
+    If no input changed, the call may have written the same values; then each float input is filled with NaN in turn to
+    see whether it is overwritten. The original tensors are used, because copies could have other strides.
     """
     before = [one.clone() for one in inputs]
     returned = run(inputs)
@@ -41,7 +41,7 @@ def written_by(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> tu
 
 
 def _is_filled_in(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], place: int, before: Any) -> bool:
-    """Whether an input of NaN comes back as it was."""
+    """Whether a call overwrites an input that was filled with NaN by its previous values."""
     one = inputs[place]
     if not one.is_floating_point() or bool(before.isnan().any()):
         return False
@@ -55,7 +55,7 @@ def _is_filled_in(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], pl
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether the values are equal, NaN to NaN."""
+    """Whether the values are equal, with NaN equal to NaN."""
     import torch
 
     if one.dtype.is_floating_point:
