@@ -14,13 +14,14 @@ from types import ModuleType
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language, language_of
 from gemm_tuner.core.records import Problem
-from gemm_tuner.core.workload import FIRST_KIND, Jury, workload_of
+from gemm_tuner.core.workload import FIRST_KIND, Jury, launch_all, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
+from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
 from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process, Ran
-from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Plan, Work
+from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
 from gemm_tuner.launch.timing import finals, screen
 from gemm_tuner.launch.turn import Turn
@@ -141,6 +142,8 @@ def run(
     journal.write(DeviceUsed(processor.name, processor.torch_version))
     bench = Bench(plan, journal, stop, language, processor, clock)
     warm_vendor(plan, processor)
+    if plan.capture_range:
+        load_kernels(plan, journal, scripts, processor)
     bench.spin_up()
     if plan.capture_range:
         processor.start_recording()
@@ -174,6 +177,26 @@ def warm_vendor(plan: Plan, processor: Processor) -> None:
                     call()
     processor.wait()
     processor.free_memory()
+
+
+def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], processor: Processor) -> None:
+    """Calls each kernel whose machine code is loaded by its first call, before recording begins.
+
+    CuTe DSL loads by cudaLibraryLoadData, a runtime call of CUDA 12.8, and sets attributes by another new one. nsys
+    stops its import at the first call that it does not know, so that a trace with such a call has no kernel.
+    """
+    for index, work in enumerate(plan.work):
+        entries = [entry for entry in work.entries if getattr(scripts[entry[0]], "LOADS_WHEN_CALLED", False)]
+        if not entries:
+            continue
+        with contextlib.suppress(Exception):  # reported by the stage itself
+            operands = WorkOperands(work, Method(), plan.device, processor.placement(plan.method.seed, plan.process))
+            for script, name in entries:
+                journal.write(Begin(index, name))
+                with contextlib.suppress(Exception):
+                    launch_all(operands.launches(scripts[script], name)[0])
+                    processor.wait()
+        processor.free_memory()
 
 
 def verify(plan: Plan, journal: Journal, scripts: list[ModuleType], stop: Path, *, interpreted: bool) -> None:

@@ -17,11 +17,12 @@ from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.launch import bench as bench_module
+from gemm_tuner.launch import main as main_module
 from gemm_tuner.launch import timing as timing_module
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.failures import StickyError
 from gemm_tuner.launch.journal import Event, Journal, event_of
-from gemm_tuner.launch.plan import AA_TEST, SCREEN, STOP_FILE, Method, Plan, Work
+from gemm_tuner.launch.plan import AA_TEST, FINALS, SCREEN, STOP_FILE, Method, Plan, Work
 from gemm_tuner.launch.processor import Cpu
 from gemm_tuner.launch.timing import LEAST_ROUNDS, finals, screen
 from gemm_tuner.measure.attribution import calls_of
@@ -332,3 +333,33 @@ def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
     with pytest.raises(StickyError):
         screen(launcher.bench, 0, work(*NAMES), [Script(b=loses_the_gpu)])
     assert launcher.events("fail") == [("fail", "b")] and ("begin", "c") not in launcher.events("begin")
+
+
+@pytest.mark.parametrize("loads_when_called", [True, False])
+def test_what_the_first_call_loads_is_loaded_before_recording_begins(
+    loads_when_called: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has no call of that: none is in the trace. One that fails there fails in its finals."""
+    heard: list[str] = []
+
+    class Recorded(Cpu):
+        def start_recording(self) -> None:
+            heard.append("recording")
+
+    def broken() -> None:
+        heard.append("b")
+        raise ValueError("broken")
+
+    script = Script(a=lambda: heard.append("a"), b=broken)
+    script.LOADS_WHEN_CALLED = loads_when_called  # type: ignore[attr-defined]
+    monkeypatch.setattr(main_module, "processor_of", lambda device: Recorded())
+    method = Method(warmup_calls=0, timed_calls=1)
+    plan = Plan(FINALS, (), (work("a", "b"),), method, device="cpu", capture_range=True)
+    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda: None))
+    written = io.StringIO()
+    main_module.run(plan, Journal(written), [script], tmp_path / STOP_FILE, language, None)
+    before = heard[: heard.index("recording")]
+    assert before == (["a", "b"] if loads_when_called else [])
+    rows = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
+    assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
