@@ -31,6 +31,8 @@ EXAMPLES = """\
 examples:
   tune_gemm.py check
   tune_gemm.py check --json
+  the machines of a cluster
+    tune_gemm.py check --cluster ray:10.0.0.1:6379
   what a run with these flags would find
     tune_gemm.py check --profiler ncu --output_dir /data/results
 
@@ -48,6 +50,8 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--profiler", metavar="NAME", type=one_of(names), default=AUTO,
                         help=f"one of {', '.join(names)} (default: %(default)s)")  # fmt: skip
     parser.add_argument("--arch", metavar="ARCH", default="", help="tune for this architecture (default: the GPU's)")
+    parser.add_argument("--cluster", metavar="ray[:ADDRESS]",
+                        help="look at the machines of this cluster instead (docs/cluster.md)")  # fmt: skip
     parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
                         help="where runs would make their folders (default: %(default)s)")  # fmt: skip
     parser.add_argument("--rules", metavar="DIR", type=Path, default=data_folder("rules"),
@@ -56,6 +60,8 @@ def add_flags(parser: Parser) -> None:
 
 
 def main(arguments: argparse.Namespace, shown: Consoles) -> int:
+    if arguments.cluster is not None:
+        return check_cluster(arguments, shown)
     known = facts.gather(arguments.output_dir, arguments.rules, arguments.profiler, arguments.arch)
     found = findings.judge(known)
     document = {
@@ -67,6 +73,18 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
     if not arguments.json:
         show(known, found, shown.out)
     return EXIT_OK if findings.measurable(found) else EXIT_ENVIRONMENT
+
+
+def check_cluster(arguments: argparse.Namespace, shown: Consoles) -> int:
+    """Lists the machines of a cluster, their GPUs and versions, and what is wrong with each."""
+    from gemm_tuner.pipeline import cluster_check
+
+    found = cluster_check.look(arguments.cluster)
+    put_document({"machines": [asdict(one) for one in found]}, arguments)
+    if not arguments.json:
+        for text in cluster_check.lines(found):
+            print_line(shown.out, text)
+    return EXIT_OK if any(one.compiles or one.times for one in found) else EXIT_ENVIRONMENT
 
 
 def show(known: Facts, found: list[Finding], console: Console) -> None:

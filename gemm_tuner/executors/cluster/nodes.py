@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import gemm_tuner
 from gemm_tuner.system.installation import PACKAGE
@@ -68,7 +67,7 @@ def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
     ]
 
 
-def gpu_files(names: Mapping[str, Any]) -> dict[str, str]:
+def gpu_files(names: Iterable[str]) -> dict[str, str]:
     """For each GPU model, a word for the name of its results file: unlike the others', and safe in a file's name."""
     safe = {name: "".join(c if c.isalnum() else "_" for c in name.lower()).strip("_") for name in names}
     words = list(safe.values())

@@ -1,0 +1,65 @@
+"""Looks at the machines of a cluster: what they have, what of a run they can do, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.executors.cluster import ray_cluster
+from gemm_tuner.executors.cluster.nodes import Node, Versions, faults, look_here
+from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, RayCluster
+from gemm_tuner.executors.cluster.worker import WorkerLost
+
+
+@dataclass(frozen=True)
+class MachineFound:
+    """A machine of a cluster. gpus: "MODEL, ARCH" of each that could be looked at. compiles, times: whether a run that
+    is started here would give it such work. wrong: what keeps it from more."""
+
+    node: Node
+    gpus: tuple[str, ...]
+    compiles: bool
+    times: bool
+    wrong: tuple[str, ...]
+
+
+def look(text: str) -> list[MachineFound]:
+    """text: the value of --cluster. Raises UserError without Ray, EnvironmentFault when no cluster answers."""
+    cluster = ray_cluster.connect(text, cpus=1)
+    try:
+        here = look_here()
+        return [_look_at(cluster, node, here) for node in cluster.nodes()]
+    finally:
+        cluster.close()
+
+
+def _look_at(cluster: RayCluster, node: Node, here: Versions) -> MachineFound:
+    wrong = faults(node, here, times=node.gpus > 0)
+    gpus = []
+    for number in range(node.gpus if node.versions else 0):
+        station = cluster.station(GpuActor, f"GPU {number}", node.id, "", gpus=1)
+        try:
+            gpu = station.call("look").result(ANSWER_LIMIT_S).gpu(0)
+            gpus.append(f"{gpu['name']}, {gpu['arch']}")
+        except TimeoutError:
+            wrong.append(f"GPU {number}: another job has it")
+        except (EnvironmentFault, WorkerLost) as error:
+            wrong.append(f"GPU {number}: {error}")
+    compiles = not faults(node, here, times=False) and node.cpus > node.gpus
+    return MachineFound(node, tuple(gpus), compiles, bool(gpus) and not faults(node, here, times=True), tuple(wrong))
+
+
+def lines(found: Sequence[MachineFound]) -> Iterator[str]:
+    """For people."""
+    for one in found:
+        does = " and ".join(word for word, can in (("compiles", one.compiles), ("times", one.times)) if can)
+        yield f"{one.node.address}: {one.node.cpus} cores, {one.node.gpus} GPUs; {does or 'is given no work'}"
+        if one.node.versions:
+            of = one.node.versions
+            told = ((name, getattr(of, name) or "not installed") for name in ("tuner", "python", "triton", "torch"))
+            yield f"  {', '.join(' '.join(pair) for pair in told)}"
+        yield from (f"  GPU: {gpu}" for gpu in one.gpus)
+        yield from (f"  wrong: {text}" for text in one.wrong)
+    compiling, timing = sum(one.compiles for one in found), sum(len(one.gpus) for one in found if one.times)
+    yield f"{compiling} of {len(found)} machines compile, {timing} GPUs time"
