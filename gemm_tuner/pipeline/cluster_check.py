@@ -40,7 +40,8 @@ def _look_at(cluster: RayCluster, node: Node, here: Versions) -> MachineFound:
     for number in range(node.gpus if node.versions else 0):
         station = cluster.station(GpuActor, f"GPU {number}", node.id, "", gpus=1)
         try:
-            gpu = station.call("look").result(ANSWER_LIMIT_S).gpu(0)
+            machine, _ = station.call("look").result(ANSWER_LIMIT_S)
+            gpu = machine.gpu(0)
             gpus.append(f"{gpu['name']}, {gpu['arch']}")
         except TimeoutError:
             wrong.append(f"GPU {number}: another job has it")

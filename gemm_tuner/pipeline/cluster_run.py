@@ -1,29 +1,138 @@
-"""Tunes on a cluster."""
+"""Tunes on a cluster: one run for each GPU model there, all at once, each with a results file and a store of its own."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
 from rich.console import Console
 
+from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault
 from gemm_tuner.executors.cluster.cluster_executor import Stations
-from gemm_tuner.executors.cluster.ray_cluster import listed
+from gemm_tuner.executors.cluster.nodes import Node, gpu_files
+from gemm_tuner.executors.cluster.ray_cluster import RayCluster, listed
 from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import Machine, lock_name
 from gemm_tuner.pipeline import cluster_work, run
-from gemm_tuner.pipeline.cluster_work import OnCluster
+from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.settings import Settings
+from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.terminal_table import print_line
+
+# For the run of one GPU model: the model, and how many such runs divide the cores among them.
+MODEL, SHARE = "GEMM_TUNER_CLUSTER_MODEL", "GEMM_TUNER_CLUSTER_SHARE"
 
 
 def tune(settings: Settings, console: Console, out: Console) -> int:
-    """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted."""
-    with cluster_work.connected(settings, console) as cluster:
+    """``run.tune`` with the GPUs and the cores of a cluster; without a GPU there, times are predicted. With several GPU
+    models, a process for each; the exit status is then the largest of theirs."""
+    with cluster_work.connected(settings) as cluster:
         nodes = cluster_work.fit_nodes(cluster, console)
-        recording = str(settings.replay_dir.resolve()) if settings.replay_dir else ""
-        gpus = cluster_work.find_gpus(cluster, nodes, console, recording)
-        farm = cluster_work.find_farm(cluster, nodes)
         print_line(console, f"cluster: {listed(nodes)}")
-        # One run has a recorded GPU once for each station, and nothing of these may be locked.
-        locks = ["" if recording else lock_name(one.machine.gpu(0), one.station.name) for one in gpus]
-        stations = Stations(tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True)), tuple(farm))
-        machine = cluster_work.machine_of(gpus) if gpus else Machine((), probe.versions(), "")
-        return run.tune(settings, console, out, OnCluster(machine, stations))
+        wanted, recording = os.environ.get(MODEL, ""), str(settings.replay_dir.resolve()) if settings.replay_dir else ""
+        mine = [node for node in nodes if node.id in wanted.split(",")] if wanted else nodes
+        gpus = cluster_work.find_gpus(cluster, mine, console, recording)
+        models = by_model(gpus)
+        if len(models) > 1:
+            require_one_model_a_machine(models)
+            cluster.close()
+            return tune_each(settings, models, nodes, console, out)
+        return tune_one(settings, cluster, nodes, gpus, console, out)
+
+
+def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:
+    """The GPUs by model, in the order of their names."""
+    names = sorted({gpu.model for gpu in gpus})
+    return {name: [gpu for gpu in gpus if gpu.model == name] for name in names}
+
+
+def tune_one(
+    settings: Settings,
+    cluster: RayCluster,
+    nodes: Sequence[Node],
+    gpus: Sequence[FoundGpu],
+    console: Console,
+    out: Console,
+) -> int:
+    """The run of one GPU model, or of none."""
+    if gpus and gpus[0].recording:
+        settings = replace(settings, profiler="replay", replay_dir=Path(gpus[0].recording))
+    farm = cluster_work.find_farm(cluster, nodes, int(os.environ.get(SHARE, "1")))
+    # Nothing of a recording may be locked: its GPU is there once for each station.
+    locks = ["" if one.recording else lock_name(one.machine.gpu(0), one.station.name) for one in gpus]
+    stations = Stations(tuple((one.station, lock) for one, lock in zip(gpus, locks, strict=True)), tuple(farm))
+    machine = cluster_work.machine_of(gpus) if gpus else Machine((), probe.versions(), "")
+    return run.tune(settings, console, out, OnCluster(machine, stations, cluster.keep_logs))
+
+
+def require_one_model_a_machine(models: Mapping[str, Sequence[FoundGpu]]) -> None:
+    """Raises EnvironmentFault for a machine that has GPUs of several models: a run is given whole machines."""
+    homes: dict[str, str] = {}
+    for model, gpus in models.items():
+        for gpu in gpus:
+            other = homes.setdefault(gpu.station.node, model)
+            if other != model:
+                what = f"a machine has both {other} and {model}"
+                raise EnvironmentFault(what, where="--cluster", hint="start Ray there with the GPUs of one model only")
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """The run of one GPU model. results: its file."""
+
+    model: str
+    results: Path
+    argv: list[str]
+    environment: Mapping[str, str]
+
+
+def runs_of(settings: Settings, models: Mapping[str, Sequence[FoundGpu]], words: Sequence[str]) -> list[ModelRun]:
+    """words: of the command line; ``-o NAME.yaml`` becomes ``NAME.<gpu>.yaml``, also where it is the default."""
+    asked, files = settings.results_file or settings.output_dir / "tuned.yaml", gpu_files(models)
+    runs = []
+    for model, gpus in models.items():
+        path = asked.with_name(f"{asked.stem}.{files[model]}{asked.suffix}")
+        argv = [sys.executable, "-m", "gemm_tuner.cli", *words, "-o", str(path)]
+        mine = ",".join(sorted({gpu.station.node for gpu in gpus}))
+        paths = os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))
+        runs.append(ModelRun(model, path, argv, {MODEL: mine, SHARE: str(len(models)), "PYTHONPATH": paths}))
+    return runs
+
+
+def tune_each(
+    settings: Settings, models: Mapping[str, Sequence[FoundGpu]], nodes: Sequence[Node], console: Console, out: Console
+) -> int:
+    """A run for each GPU model; their lines have the model in front, and the last lines name their results files."""
+    runs, statuses = runs_of(settings, models, sys.argv[1:]), list[int]()
+    settings.output_dir.mkdir(parents=True, exist_ok=True)
+    started = []
+    for one in runs:
+        environment = {**os.environ, **one.environment}
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(one.argv, env=environment, **pipe)  # type: ignore[call-overload]
+        thread = threading.Thread(target=pass_on, args=(process.stdout, one.model, console), daemon=True)
+        thread.start()
+        started.append((process, thread))
+    try:
+        for process, thread in started:
+            statuses.append(process.wait())
+            thread.join()
+    except KeyboardInterrupt:  # a terminal's Ctrl-C has reached them too: they save what they have
+        for process, thread in started:
+            process.wait()
+            thread.join()
+        raise
+    for one, status in zip(runs, statuses, strict=True):
+        print_line(out, f"{one.model}: {one.results}" + (f" (exit status {status})" if status != EXIT_OK else ""))
+    return max(statuses)
+
+
+def pass_on(lines: IO[str], model: str, console: Console) -> None:
+    for line in lines:
+        print_line(console, f"[{model}] {line.rstrip()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,11 @@ from gemm_tuner.system.terminal_table import print_line
 
 @dataclass(frozen=True)
 class FoundGpu:
-    """A station and what it says of its GPU."""
+    """A station and what it says of its GPU. recording: the folder of one that answers in its place."""
 
     station: Worker
     machine: Machine
+    recording: str = ""
 
     @property
     def model(self) -> str:
@@ -38,14 +39,16 @@ class FoundGpu:
 
 @dataclass(frozen=True)
 class OnCluster:
-    """machine: the GPUs of the run, as if they were one machine's. stations: in the same order, and what compiles."""
+    """machine: the GPUs of the run, as if they were one machine's. stations: in the same order, and what compiles.
+    on_folder: hears the run's folder."""
 
     machine: Machine
     stations: Stations
+    on_folder: Callable[[Path], None] = lambda _: None
 
 
 @contextmanager
-def connected(settings: Settings, console: Console) -> Iterator[RayCluster]:
+def connected(settings: Settings) -> Iterator[RayCluster]:
     """Raises UserError without Ray, EnvironmentFault when no cluster answers."""
     cluster = ray_cluster.connect(settings.cluster, settings.compile_workers)
     try:
@@ -83,7 +86,7 @@ def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, reco
     found = []
     for station, answer in started:
         try:
-            found.append(FoundGpu(station, answer.result(ANSWER_LIMIT_S)))
+            found.append(FoundGpu(station, *answer.result(ANSWER_LIMIT_S)))
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)

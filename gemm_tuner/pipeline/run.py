@@ -54,6 +54,8 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
         recorded.require_all(settings, environment.device, environment.recording, servers)
     stations = cluster.stations if cluster else None
     with opened(settings, environment, console, out, stations=stations) as (launchers, session):
+        if cluster:
+            cluster.on_folder(session.folder.root)
         if run_start.is_finished(session.store):
             return say_finished(session)
         total, sizes = serving_space.cut_sizes(settings, environment.device, servers)

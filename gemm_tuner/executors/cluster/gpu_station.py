@@ -27,6 +27,9 @@ from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import Heard
 from gemm_tuner.system import gpu_lock
 
+# The folder of a recording that the stations of a machine play back in place of its GPUs: to try a cluster out.
+REPLAY_VARIABLE = "GEMM_TUNER_REPLAY"
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -79,16 +82,17 @@ class GpuStation:
         self._stack = ExitStack()
         self._root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gemm_tuner-")))
         self._boxes: dict[str, Mailbox] = {}
-        self._winds_down, self._recording = False, recording
+        self._winds_down, self._recording = False, recording or os.environ.get(REPLAY_VARIABLE, "")
         self._launcher: Launcher | None = None
         self._scripts, self._cache = self._root / "scripts", self._root / "cache"
 
-    def look(self) -> Machine:
-        """The GPU and the versions here. Raises EnvironmentFault when there is none."""
+    def look(self) -> tuple[Machine, str]:
+        """The GPU and the versions here, and the folder of the recording that answers for it, if one does. Raises
+        EnvironmentFault without a GPU."""
         machine = replay.load(Path(self._recording)).machine if self._recording else device.look()
         if not machine.gpus:
             raise EnvironmentFault("torch sees no GPU there")
-        return machine
+        return machine, self._recording
 
     def open(self, setup: Setup) -> bool:
         """Prepares for the plans of a run; whether several may be under way at once."""

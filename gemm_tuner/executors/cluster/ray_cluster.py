@@ -21,6 +21,7 @@ from gemm_tuner.executors.cluster.worker import WorkerLost
 from gemm_tuner.system.installation import IMPORT_ROOT
 
 LOOPBACK = "127.0.0.1"
+LOGS = "ray_logs"
 FLAG = "--cluster"
 # For a task that asks a machine what it is; a station that starts may have to wait for a process of Ray.
 ANSWER_LIMIT_S = 60.0
@@ -78,13 +79,13 @@ class RayWorker:
 
 @dataclass
 class RayCluster:
-    """A connection to a cluster. started: this process has started it, and ends it. logs: its folder of logs, where
-    it was started here."""
+    """A connection to a cluster. folder: Ray's own, of one that this process has started and ends. logs: where its logs
+    go at the end."""
 
     ray: Any
     address: str
-    started: bool
     folder: Path | None = None
+    logs: Path | None = None
     _actors: list[RayWorker] = field(default_factory=list)
 
     def nodes(self) -> list[Node]:
@@ -126,15 +127,19 @@ class RayCluster:
         self._actors.append(RayWorker(self.ray, actor.remote(*arguments), name, node))
         return self._actors[-1]
 
-    def close(self, logs: Path | None = None) -> None:
-        """Ends the stations, and a cluster that was started for this run. logs: where its logs go."""
+    def keep_logs(self, run: Path) -> None:
+        """The logs of a cluster that was started for this run go into its folder."""
+        self.logs = run / LOGS
+
+    def close(self) -> None:
+        """Ends the stations, and a cluster that was started for this run."""
         for worker in self._actors:
             worker.kill()
         self.ray.shutdown()
         if self.folder is not None:
-            for found in self.folder.glob("session_2*/logs") if logs is not None else ():
-                with suppress(OSError):
-                    shutil.copytree(found, logs / found.parent.name, dirs_exist_ok=True)  # type: ignore[operator]
+            for found in self.folder.glob("session_2*/logs") if self.logs else ():
+                with suppress(OSError, shutil.Error):
+                    shutil.copytree(found, self.logs or found, dirs_exist_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -162,23 +167,21 @@ def connect(text: str, cpus: int) -> RayCluster:
     address, ray = address_of(text), load_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-    environment = {
-        "env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))}
-    }
     try:
-        ray.init(address=address or "auto", runtime_env=environment if not address else None, **quiet)
-        return RayCluster(ray, address or "auto", started=False)
+        ray.init(address=address or "auto", **quiet)
+        return RayCluster(ray, address or "auto")
     except (ConnectionError, ValueError, RuntimeError) as error:
         if address:
             what = f"no Ray cluster answers: {' '.join(str(error).split())[:200]}"
             hint = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
             raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=hint) from error
-    folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))
+    folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))  # short: Ray's sockets are in it
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))
     ray.init(
         address="local", num_cpus=cpus, include_dashboard=False, _node_ip_address=LOOPBACK, _temp_dir=str(folder),
-        runtime_env=environment, **quiet,
+        **quiet,
     )  # fmt: skip
-    return RayCluster(ray, "local", started=True, folder=folder)
+    return RayCluster(ray, "local", folder=folder)
 
 
 def listed(nodes: Sequence[Node]) -> str:

@@ -1,0 +1,49 @@
+"""Several GPU models in one command: a run and a results file for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from samples import gpu
+from thread_workers import ThreadWorker
+from tuning import settings
+
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.measure.device import Machine
+from gemm_tuner.pipeline.cluster_run import MODEL, SHARE, by_model, require_one_model_a_machine, runs_of
+from gemm_tuner.pipeline.cluster_work import FoundGpu, machine_of
+
+
+def found(name: str, node: str) -> FoundGpu:
+    return FoundGpu(ThreadWorker(None, node=node), Machine(({**gpu(0), "name": name},), {"triton": "3"}, "570"))
+
+
+GPUS = [found("NVIDIA H200", "b"), found("AMD Instinct MI300X", "c"), found("NVIDIA H200", "a")]
+
+
+def test_each_model_has_its_file_its_machines_and_a_share_of_the_cores(tmp_path: Path) -> None:
+    asked = settings(tmp_path, GemmProblem(64, 64, 64), results_file=tmp_path / "tuned.yaml")
+    words = ["-m", "64", "-o", "tuned.yaml"]
+    amd, nvidia = runs_of(asked, by_model(GPUS), words)
+    assert (amd.results.name, nvidia.results.name) == ("tuned.amd_instinct_mi300x.yaml", "tuned.nvidia_h200.yaml")
+    assert (amd.environment[MODEL], nvidia.environment[MODEL]) == ("c", "a,b")
+    assert amd.environment[SHARE] == "2"
+    assert nvidia.argv[-2:] == ["-o", str(nvidia.results)] and nvidia.argv[3:7] == words
+
+
+def test_without_a_results_file_theirs_lie_in_the_output_folder(tmp_path: Path) -> None:
+    asked = settings(tmp_path, GemmProblem(64, 64, 64))
+    assert [one.results.parent for one in runs_of(asked, by_model(GPUS), [])] == [asked.output_dir] * 2
+
+
+def test_a_machine_with_two_models_is_refused() -> None:
+    require_one_model_a_machine(by_model(GPUS))
+    with pytest.raises(EnvironmentFault, match="both AMD Instinct MI300X and NVIDIA H200"):
+        require_one_model_a_machine(by_model([*GPUS, found("NVIDIA H200", "c")]))
+
+
+def test_gpus_of_many_machines_are_numbered_as_one_machines() -> None:
+    machine = machine_of(by_model(GPUS)["NVIDIA H200"])
+    assert [row["id"] for row in machine.gpus] == [0, 1]
