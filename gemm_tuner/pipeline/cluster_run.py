@@ -1,4 +1,4 @@
-"""Tunes on a cluster: one run for each GPU model there, all at once, each with a results file and a store of its own."""
+"""Tunes on a cluster: one run for each GPU model there, all at once, with a results file and a store of its own."""
 
 from __future__ import annotations
 
