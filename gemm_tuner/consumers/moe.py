@@ -19,11 +19,13 @@ from gemm_tuner.consumers.block_fp8 import Vllm
 from gemm_tuner.consumers.consumer import Body, Consumer, Entry, Offer, Served, SizeFile, Target, file_safe
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.moe import tuned_file
-from gemm_tuner.moe.launch import DOWN, UP, part_config
+from gemm_tuner.moe.launch import DOWN, OF_DOWN, UP, part_config
 from gemm_tuner.moe.problem import SCALINGS_OF, SIXTEEN_BIT, MoeProblem
 from gemm_tuner.moe.servers import AMD_FIELDS, FIELDS, GRID, SERVERS
 from gemm_tuner.system.documents import show
 
+# Beside BLOCK_SIZE_M, of integers in groups.
+GROUPED_DEFAULT = {"GROUP_SIZE_M": 1, "SPLIT_K": 1}
 # vLLM uses the same file name for all devices whose names contain one of these.
 FAMILIES_OF_ONE_NAME = ("H200",)
 NAME = re.compile(
@@ -55,7 +57,10 @@ class _Named:
 def ordered(offer: Offer, part: str) -> Entry:
     """The entry of one GEMM, with keys in the order of the servers' own files."""
     own = part_config(dict(offer.config.options()), part)
-    return {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
+    found = {name: own[name] for name in (*FIELDS, *AMD_FIELDS) if name in own}
+    # vLLM's launcher of the kernel for integers in groups gives it what the entry holds, and nothing else.
+    needs = offer.problem.grouped and offer.problem.server == "vllm"
+    return {**found, "SPLIT_K": 1} if needs else found
 
 
 class MoeFiles(Consumer, Served):
@@ -93,7 +98,10 @@ class MoeFiles(Consumer, Served):
         dtype = named.dtype if named.dtype in SCALINGS_OF else "bf16"
         scaling = "block" if all(named.block_shape) else SCALINGS_OF[dtype][0]
         sizes = m, named.E, named.N, 1, 1
-        layer = MoeProblem(self.server, *sizes, dtype, scaling=scaling, block_shape=named.block_shape)
+        shape = (0, 1) if scaling == "group" else named.block_shape
+        layer = MoeProblem(self.server, *sizes, dtype, scaling=scaling, block_shape=shape)
+        if layer.grouped and self.server == "vllm":  # what the launcher chooses itself is not said
+            return {"BLOCK_SIZE_M": SERVERS["vllm"].default(layer, target.arch)["BLOCK_SIZE_M"], **GROUPED_DEFAULT}
         return SERVERS[self.server].default(layer, target.arch)
 
     def load(self, path: Path) -> Body:
@@ -137,6 +145,11 @@ class VllmMoe(MoeFiles):
     name, server = "vllm-moe", "vllm"
     folder = PurePosixPath("vllm/model_executor/layers/fused_moe/configs")
     takes = "fused MoE layers that were tuned in vLLM's kernel"
+
+    def config_fault(self, problem: MoeProblem, config: Any, arch: str) -> str:
+        """The default of integers in groups may have two tiles."""
+        pair = any(name.startswith(OF_DOWN) for name in config.options())
+        return "has a tile for each GEMM, which vLLM launches without a file only" if pair else ""
 
     def device_name(self, name: str) -> str:
         spelt = Vllm().device_name(name)

@@ -42,5 +42,7 @@ DTYPES = {
         DType("int32", "int32", "int32", 4, 0.0),
     )
 }
+# Also bytes, in which packed weights lie: no type of a GEMM.
+STORED = {**DTYPES, "uint8": DType("uint8", "uint8", "uint8", 1, 0.0)}
 INPUT_DTYPES = tuple(name for name in DTYPES if name != "int32")
 OUTPUT_DTYPES = ("fp16", "bf16", "fp32", "int32")

@@ -18,7 +18,7 @@ from gemm_tuner.gemm.reference import (
 )
 from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.moe.launch import DOWN, PARTS, extent
-from gemm_tuner.moe.operands import MoeOperands, make
+from gemm_tuner.moe.operands import Gemm, MoeOperands, make
 from gemm_tuner.moe.problem import MoeProblem
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
             found = given.gemms[part].c
             if turn == 0:
                 first[part] = found.clone()
-                verdict = compared(problem, operands, part, name, found.to(operands.gemms[part].c.dtype))
+                verdict = compared(
+                    problem, operands, part, name, found.to(operands.gemms[part].c.dtype), wide=given.wide
+                )
                 worst = verdict if verdict.error_over_bound > worst.error_over_bound or not verdict.ok else worst
             elif first_difference(first[part], found) is not None:
                 text = f"call {turn + 1} of the {part} GEMM gave other bits"
@@ -52,8 +54,9 @@ def check(workload: MoeWorkload, script: ModuleType, problem: MoeProblem, name: 
     return worst
 
 
-def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any) -> Verdict:
-    """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong."""
+def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, found: Any, *, wide: bool) -> Verdict:
+    """The verdict on C of one GEMM: errors are relative to their bounds; a row that was not written is wrong. wide: the
+    kernel multiplied in fp32."""
     import torch
 
     worst, at, most = 0.0, (0, 0), 0.0
@@ -61,7 +64,7 @@ def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, f
     flat = torch.from_numpy(operands.ids.reshape(-1).astype("int64")).to(found.device)
     for expert in torch.unique(flat).tolist():
         rows = torch.nonzero(flat == expert).flatten()
-        expected, bound = reference(problem, operands, part, a, rows, expert)
+        expected, bound = reference(problem, operands, part, a, rows, expert, wide=wide)
         error = (found[rows].double() - expected).abs()
         score = (error / bound).nan_to_num(nan=math.inf, posinf=math.inf)
         place = int(score.argmax())
@@ -74,7 +77,7 @@ def compared(problem: MoeProblem, operands: MoeOperands, part: str, name: str, f
 
 
 def reference(
-    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int
+    problem: MoeProblem, operands: MoeOperands, part: str, wide_a: Any, rows: Any, expert: int, *, wide: bool
 ) -> tuple[Any, Any]:
     """(values in float64, error bound) of the rows of C that one expert makes. wide_a: A in float32.
 
@@ -82,14 +85,15 @@ def reference(
     scales, bias and router weight in fp32, and one rounding to the type of C.
     """
     one, of = operands.gemms[part], extent(problem, part)
-    a, w = wide_a[rows // of.divisor].double(), one.w[expert].double()
+    a = wide_a[rows // of.divisor].double()
+    w = dequantised(problem, one, expert, wide=wide) if problem.grouped else one.w[expert].double()
     if one.a_scale is not None:
         a = a * _stretched(one.a_scale if problem.scaling == "tensor" else one.a_scale[rows // of.divisor], a.shape[1],
                            problem.block_shape[1], 1)  # fmt: skip
     if problem.scaling == "block":
         scales = _stretched(one.w_scale[expert], w.shape[1], problem.block_shape[1], 1)
         w = w * _stretched(scales, w.shape[0], problem.block_shape[0], 0)
-    elif one.w_scale is not None:
+    elif one.w_scale is not None and not problem.grouped:
         w = w * (one.w_scale[expert].double().reshape(-1, 1))
     expected = a @ w.t()
     spread = (a.square() @ w.square().t()).sqrt()
@@ -106,6 +110,22 @@ def reference(
         expected, slack = expected * weight, slack * weight
     rounding = DTYPES[problem.out].unit_roundoff
     return expected, slack + rounding * (expected.abs() + slack) + (2.0**-24 if problem.out == "fp16" else 1e-30)
+
+
+def dequantised(problem: MoeProblem, gemm: Gemm, expert: int, *, wide: bool) -> Any:
+    """w of an expert in float64, of integers in groups: the kernel rounds it to 16 bits before it multiplies."""
+    import torch
+
+    bits, group = gemm.w[expert], problem.block_shape[1]
+    zero = 8.0 if problem.packed > 1 else 128.0
+    if problem.packed > 1:
+        bits = torch.stack((bits & 15, bits >> 4), dim=-1).flatten(1)  # an even column is in the low half
+    if gemm.zero is not None:
+        packed = gemm.zero[expert]
+        unpacked = torch.stack((packed & 15, packed >> 4), dim=1).flatten(0, 1) if problem.packed > 1 else packed
+        zero = unpacked.float().repeat_interleave(group, dim=1)
+    values = (bits.float() - zero) * gemm.w_scale[expert].float().repeat_interleave(group, dim=1)
+    return values.double() if wide else values.to(gemm.w_scale.dtype).double()
 
 
 def _stretched(scales: Any, length: int, group: int, axis: int) -> Any:

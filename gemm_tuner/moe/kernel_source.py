@@ -16,6 +16,8 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.input_files import printable, read_text
 
 FUNCTION = "fused_moe_kernel"
+# For integers with scales of groups.
+GROUPED = "fused_moe_kernel_gptq_awq"
 FLAG = "--kernel_from"
 MAX_BYTES = 8 * 2**20
 # Arguments of every version; a kernel without one of these is another kernel.
@@ -25,10 +27,17 @@ NEEDED = (
     *("group_n", "group_k", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M"),
     *("MUL_ROUTED_WEIGHT", "top_k", "compute_type", "use_fp8_w8a8", "use_int8_w8a16"),
 )
+NEEDED_OF_GROUPED = (
+    *("a_ptr", "b_ptr", "c_ptr", "b_scale_ptr", "b_zp_ptr", "topk_weights_ptr", "sorted_token_ids_ptr"),
+    *("expert_ids_ptr", "num_tokens_post_padded_ptr", "N", "K", "EM", "num_valid_tokens", "group_size"),
+    *("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "MUL_ROUTED_WEIGHT", "top_k", "compute_type"),
+    *("has_zp", "use_int4_w4a16", "use_int8_w8a16"),
+)
 
 
-def read_all(given: Sequence[str]) -> dict[str, TakenKernel]:
-    """The kernels by server. given: texts [SERVER=]PATH_OR_PACKAGE. Raises UserError."""
+def read_all(given: Sequence[str], *, grouped: bool = False) -> dict[str, TakenKernel]:
+    """The kernels by server. given: texts [SERVER=]PATH_OR_PACKAGE. grouped: those for integers with scales of groups.
+    Raises UserError."""
     found: dict[str, TakenKernel] = {}
     for text in given:
         name, equals, place = text.partition("=")
@@ -36,23 +45,24 @@ def read_all(given: Sequence[str]) -> dict[str, TakenKernel]:
             name, place = "", text
         elif name not in SERVERS:
             raise UserError(f"{show(name)} is no server", where=FLAG, accepted=", ".join(SERVERS))
-        server, kernel = read(place, SERVERS.get(name))
+        server, kernel = read(place, SERVERS.get(name), grouped=grouped)
         if server.name in found:
             raise UserError(f"two kernels of {server.name} are given", where=FLAG, accepted="one of each server")
         found[server.name] = kernel
     return found
 
 
-def read(place: str, of: Server | None = None) -> tuple[Server, TakenKernel]:
+def read(place: str, of: Server | None = None, *, grouped: bool = False) -> tuple[Server, TakenKernel]:
     """(server, kernel) from a file, a folder or an installed package; the server follows from the kernel's arguments.
     Raises UserError."""
     file = _file(place, of)
     source = read_text(file, "fused MoE kernel", "Python", MAX_BYTES)
     module = parsed(source, file)
-    function = functions_of(module).get(FUNCTION)
+    name = GROUPED if grouped else FUNCTION
+    function = functions_of(module).get(name)
     if function is None:
-        accepted = f"source that defines {FUNCTION}, or a package that has it"
-        raise UserError(f"defines no {FUNCTION}", where=printable(file), accepted=accepted)
+        accepted = f"source that defines {name}, or a package that has it"
+        raise UserError(f"defines no {name}", where=printable(file), accepted=accepted)
     kernel = taken(source, module, function, file, "give the server's source file as it is")
     server = of or _server_of(kernel, file)
     check_arguments(kernel, server, file)
@@ -84,11 +94,12 @@ def _file(place: str, of: Server | None) -> Path:
 
 
 def _server_of(kernel: TakenKernel, file: Path) -> Server:
-    fitting = [one for one in SERVERS.values() if set(one.marks) <= set(kernel.arguments)]
+    fitting = [one for one in SERVERS.values() if set(marks(one, kernel)) <= set(kernel.arguments)]
     if len(fitting) == 1:
         return fitting[0]
-    accepted = "; ".join(f"{one.name}: has {' and '.join(one.marks)}" for one in SERVERS.values())
-    raise UserError("is of no server by its arguments", where=f"{printable(file)}, {FUNCTION}", accepted=accepted,
+    accepted = "; ".join(f"{one.name}: has {' and '.join(marks(one, kernel))}" for one in SERVERS.values())
+    where = f"{printable(file)}, {kernel.function}"
+    raise UserError("is of no server by its arguments", where=where, accepted=accepted,
                     hint=f"{FLAG} SERVER=PATH says whose it is")  # fmt: skip
 
 
@@ -96,14 +107,19 @@ def check_arguments(kernel: TakenKernel, server: Server, file: Path) -> None:
     """Raises UserError for an unknown argument without a default, and for a missing argument."""
     known = known_arguments(server)
     unknown = [name for name in kernel.arguments if name not in known and name not in kernel.optional]
-    missing = [name for name in (*NEEDED, *server.marks) if name not in kernel.arguments]
+    needed = NEEDED_OF_GROUPED if kernel.function == GROUPED else NEEDED
+    missing = [name for name in (*needed, *marks(server, kernel)) if name not in kernel.arguments]
     if unknown or missing:
         parts = [f"{word} {', '.join(names)}" for word, names in (("lacks", missing), ("has", unknown)) if names]
         raise UserError(
             f"is of a version that cannot be launched: it {' and '.join(parts)}",
-            where=f"{printable(file)}, {FUNCTION}",
+            where=f"{printable(file)}, {kernel.function}",
             accepted=f"the arguments of {server.name}'s kernel as of vLLM 0.33 and SGLang 0.5.23",
         )
+
+
+def marks(server: Server, kernel: TakenKernel) -> tuple[str, ...]:
+    return server.marks_of_grouped if kernel.function == GROUPED else server.marks
 
 
 def known_arguments(server: Server) -> Mapping[str, object]:

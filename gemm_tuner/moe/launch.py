@@ -45,6 +45,7 @@ class Tensors:
     c: Any = None
     a_scale: Any = None
     w_scale: Any = None
+    zero: Any = None
     bias: Any = None
     router: Any = None
     row_ids: Any = None
@@ -79,6 +80,9 @@ def scale_strides(problem: MoeProblem, part: str) -> dict[str, int]:
         rows, columns = problem.block_shape
         groups = -(-of.depth // columns)
         found |= {"asm": groups, "ask": 1, "bse": -(-of.columns // rows) * groups, "bsk": 1, "bsn": groups}
+    elif problem.grouped:
+        groups = of.depth // problem.block_shape[1]
+        found |= {"bse": of.columns * groups, "bsk": 1, "bsn": groups}
     elif problem.scaling == "channel":
         found |= {"bse": of.columns, "bsn": 1}
         if problem.dtype == "fp8_w8a8":
@@ -100,6 +104,8 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
     # The instructions are there and wait for nothing: served, another kernel runs between the GEMMs, which would
     # overlap here if they were launched to.
     waits = server.waits_for_earlier_kernels(arch) and not tensors.wide
+    zeros = (strides["stride_bse"] // problem.packed, 1, strides["stride_bsn"]) if problem.zero_points else (0, 0, 0)
+    row = of.depth // problem.packed
     bias_strides = (of.columns, 1) if problem.bias else (0, 0)
     return {
         "a_ptr": tensors.a, "b_ptr": tensors.w, "c_ptr": tensors.c,
@@ -109,7 +115,10 @@ def values(problem: MoeProblem, config: dict[str, Any], part: str, tensors: Tens
         "num_tokens_post_padded_ptr": tensors.total, "a_desc": None, "b_desc": None, "add_mask_ptr": None,
         "N": of.columns, "K": of.depth, "EM": server.ids_read(problem, block_m), "num_valid_tokens": problem.rows,
         "stride_am": of.depth, "stride_ak": 1,
-        "stride_be": of.columns * of.depth, "stride_bk": 1, "stride_bn": of.depth,
+        "stride_be": of.columns * row, "stride_bk": 1, "stride_bn": row,
+        "b_zp_ptr": tensors.zero, "has_zp": problem.zero_points, "group_size": group_k,
+        "stride_bze": zeros[0], "stride_bzk": zeros[1], "stride_bzn": zeros[2],
+        "use_int4_w4a16": problem.dtype == "int4_w4a16", "block_k_diviable": of.depth % block_k == 0,
         "stride_cm": of.columns, "stride_cn": 1, **strides,
         "stride_bbe": bias_strides[0], "stride_bbn": bias_strides[1],
         "stride_bias_e": bias_strides[0], "stride_bias_n": bias_strides[1],
@@ -138,14 +147,15 @@ def grid(problem: MoeProblem, config: dict[str, Any], part: str) -> tuple[int]:
 def specialization(problem: MoeProblem, block_m: int) -> str:
     """A name for what Triton specializes in addition to the configuration: classes of integers, and constants."""
     server = SERVERS[problem.server]
-    types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk)
+    types = (problem.dtype, problem.fp8, problem.out, problem.scaling, problem.block_shape, problem.bias, problem.topk,
+             problem.zero_points, (problem.N, problem.K, problem.gates) if problem.grouped else "")  # fmt: skip
     classes = [_class_of(one) for one in (server.ids_read(problem, block_m), problem.rows)]
     a_bytes = 1 if problem.dtype == "fp8_w8a8" else 2
     for part in PARTS:
         of = extent(problem, part)
         strides = (of.columns * of.depth, *scale_strides(problem, part).values())
         classes += [_class_of(one) for one in (of.columns, of.depth, *strides)]
-        weights = problem.E * of.columns * of.depth * problem.weight_bytes
+        weights = int(problem.E * of.columns * of.depth * problem.weight_bytes)
         sizes = of.rows_a * of.depth * a_bytes, weights, problem.rows * of.columns * 2
         classes += ["wide" if size >= 2**31 else "" for size in sizes]
         if server.waits_for_earlier_kernels("sm_90"):

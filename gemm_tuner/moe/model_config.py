@@ -48,6 +48,7 @@ class Layer:
     activation: str
     bias: bool
     reason: str = ""
+    zero_points: bool = False
 
 
 def read(path: Path) -> Layer:

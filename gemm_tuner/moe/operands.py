@@ -6,10 +6,11 @@ separately.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.dtypes import DTYPES, STORED
 from gemm_tuner.moe import alignment, model
 from gemm_tuner.moe.launch import DOWN, PARTS, UP, Tensors, extent
 from gemm_tuner.moe.problem import MoeProblem
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 WEIGHT_STD = 1 / 16
 # Approximate standard deviation of quantized values before rounding to int8.
 INT8_STD = 40.0
+# Of integers of 4 and of 8 bits, all equally likely.
+INTEGER_STD = {"int4_w4a16": 4.6, "int8_w8a16": 74.0}
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,12 @@ class Gemm:
     a_scale: Any
     w_scale: Any
     bias: Any
+    zero: Any = None
+
+    def converted(self, widened: Callable[[Any], Any]) -> Gemm:
+        """With a result of fp32."""
+        inputs = {name: widened(getattr(self, name)) for name in ("a", "w", "w_scale", "bias")}
+        return replace(self, **inputs, c=self.c.float())
 
 
 @dataclass(frozen=True)
@@ -55,20 +64,19 @@ class MoeOperands:
     def interpretable(self) -> MoeOperands:
         """The same values in types that Triton's interpreter multiplies correctly (``gemm.operands.interpretable``)."""
         wider = {name: interpretable_type(name) for name in (self.problem.out, self.problem.fp8)}
+        if self.problem.dtype.startswith("int"):  # integers are multiplied in the type of the result
+            wider[self.problem.out] = "fp32"
         types = {_torch(name): _torch(wide) for name, wide in wider.items()}
 
         def widened(tensor: Any) -> Any:
             return None if tensor is None else tensor.to(types.get(tensor.dtype, tensor.dtype))
 
-        gemms = {
-            part: replace(one, a=widened(one.a), w=widened(one.w), c=one.c.float(), bias=widened(one.bias))
-            for part, one in self.gemms.items()
-        }
+        gemms = {part: one.converted(widened) for part, one in self.gemms.items()}
         return replace(self, gemms=gemms, wide=True)
 
     def tensors(self, part: str, block_m: int) -> Tensors:
         one, (row_ids, experts, total) = self.gemms[part], self.alignment(block_m)
-        given = one.a, one.w, one.c, one.a_scale, one.w_scale, one.bias, self.router, row_ids, experts, total
+        given = one.a, one.w, one.c, one.a_scale, one.w_scale, one.zero, one.bias, self.router, row_ids, experts, total
         return Tensors(*given, wide=self.wide)
 
     def alignment(self, block_m: int) -> tuple[Any, Any, Any]:
@@ -102,8 +110,11 @@ def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
     of, out = extent(problem, part), _torch(problem.out)
     a_type = out if problem.dtype != "fp8_w8a8" else _torch(problem.fp8)
     a = torch.randn(of.rows_a, of.depth, generator=generator, device=device).to(a_type)
-    w = torch.empty(problem.E, of.columns, of.depth, dtype=weight_type(problem), device=device)
+    w = torch.empty(problem.E, of.columns, of.depth // problem.packed, dtype=weight_type(problem), device=device)
     for expert in range(problem.E):  # one at a time, because all of them would not fit in fp32
+        if problem.grouped:
+            w[expert] = torch.randint(0, 256, w.shape[1:], generator=generator, device=device, dtype=torch.uint8)
+            continue
         values = torch.randn(of.columns, of.depth, generator=generator, device=device)
         w[expert] = quantised(problem, values)
     c = torch.full((problem.rows, of.columns), float("nan"), dtype=out, device=device)
@@ -112,11 +123,33 @@ def _gemm(problem: MoeProblem, part: str, generator: Any, device: str) -> Gemm:
         for name, shape in scale_shapes(problem, part).items()
     }
     bias = torch.randn(problem.E, of.columns, generator=generator, device=device).to(out) if problem.bias else None
-    return Gemm(a, w, c, scales.get("a"), scales.get("w"), bias)
+    zero = None
+    if problem.grouped:
+        scales["w"] = (scales["w"] * (WEIGHT_STD / INTEGER_STD[problem.dtype])).to(out)
+    if problem.zero_points:
+        low, high = (0, 256) if problem.packed > 1 else (120, 137)
+        shape = zero_shape(problem, part)
+        zero = torch.randint(low, high, shape, generator=generator, device=device, dtype=torch.uint8)
+    return Gemm(a, w, c, scales.get("a"), scales.get("w"), bias, zero)
 
 
 def weight_type(problem: MoeProblem) -> Any:
-    return _torch({"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype))
+    return _torch(weight_name(problem))
+
+
+def weight_name(problem: MoeProblem) -> str:
+    """A key of ``core.dtypes``."""
+    return (
+        "uint8"
+        if problem.grouped
+        else {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
+    )
+
+
+def zero_shape(problem: MoeProblem, part: str) -> tuple[int, int, int]:
+    """Of zero points: 4-bit ones lie two in a byte along the rows of w."""
+    of = extent(problem, part)
+    return problem.E, of.columns // problem.packed, of.depth // problem.block_shape[1]
 
 
 def interpretable_type(name: str) -> str:
@@ -126,7 +159,7 @@ def interpretable_type(name: str) -> str:
 def _torch(name: str) -> Any:
     import torch
 
-    return getattr(torch, DTYPES[name].torch_name)
+    return getattr(torch, STORED[name].torch_name)
 
 
 def quantised(problem: MoeProblem, values: Any) -> Any:
@@ -146,6 +179,8 @@ def scale_shapes(problem: MoeProblem, part: str) -> dict[str, tuple[int, ...]]:
         rows, columns = problem.block_shape
         groups = -(-of.depth // columns)
         return {"a": (of.rows_a, groups), "w": (problem.E, -(-of.columns // rows), groups)}
+    if problem.grouped:
+        return {"w": (problem.E, of.columns, of.depth // problem.block_shape[1])}
     of_a: dict[str, tuple[int, ...]] = {} if problem.dtype == "int8_w8a16" else {"a": (of.rows_a, 1)}
     return {**of_a, "w": (problem.E, of.columns)}
 
@@ -154,16 +189,17 @@ def blank(problem: MoeProblem, part: str, block_m: int, make_blank: Any) -> Tens
     """As ``MoeOperands.tensors``, with placeholders."""
     of = extent(problem, part)
     a_type = problem.fp8 if problem.dtype == "fp8_w8a8" else problem.out
-    w_type = {"fp8_w8a8": problem.fp8, "int8_w8a16": "int8"}.get(problem.dtype, problem.dtype)
+    w_type = weight_name(problem)
     sizes = {name: _count(shape) for name, shape in scale_shapes(problem, part).items()}
     server = SERVERS[problem.server]
     room = server.room(problem, block_m)
     return Tensors(
         a=make_blank(a_type, of.rows_a * of.depth),
-        w=make_blank(w_type, problem.E * of.columns * of.depth),
+        w=make_blank(w_type, problem.E * of.columns * of.depth // problem.packed),
         c=make_blank(problem.out, problem.rows * of.columns),
         a_scale=make_blank("fp32", sizes["a"]) if "a" in sizes else None,
-        w_scale=make_blank("fp32", sizes["w"]) if "w" in sizes else None,
+        w_scale=make_blank(problem.out if problem.grouped else "fp32", sizes["w"]) if "w" in sizes else None,
+        zero=make_blank("uint8", _count(zero_shape(problem, part))) if problem.zero_points else None,
         bias=make_blank(problem.out, problem.E * of.columns) if problem.bias else None,
         router=make_blank("fp32", problem.rows),
         row_ids=make_blank("int32", room) if server.sorts(problem) else None,
@@ -184,6 +220,6 @@ def bytes_of(problem: MoeProblem) -> int:
     total = 0
     for part in (UP, DOWN):
         of = extent(problem, part)
-        total += problem.E * of.columns * of.depth * problem.weight_bytes + 4 * of.columns * of.depth
+        total += int(problem.E * of.columns * of.depth * problem.weight_bytes) + 4 * of.columns * of.depth
         total += 6 * of.rows_a * of.depth + 2 * problem.rows * of.columns
     return total

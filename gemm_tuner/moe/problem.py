@@ -15,9 +15,10 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.taken import TakenKernel
 
 MAX_DIMENSION = 2**24
-DTYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a16")
+DTYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a16", "int4_w4a16")
 SIXTEEN_BIT = ("bf16", "fp16")
-SCALINGS = ("none", "tensor", "channel", "block")
+INTEGERS = ("int8_w8a16", "int4_w4a16")
+SCALINGS = ("none", "tensor", "channel", "block", "group")
 FP8 = ("fp8_e4m3", "fp8_e4m3_fnuz")
 # Without the suffix "_no_mul", the up-projection computes a gate and a value for each intermediate element.
 ACTIVATIONS = (
@@ -39,7 +40,9 @@ class MoeProblem:
     N:           intermediate size on this rank. K: hidden size.
     dtype:       of weights and activations, one of DTYPES. out: type of tokens and results, bf16 or fp16.
     fp8:         encoding of 8-bit floats for fp8_w8a8.
-    block_shape: (rows, columns) of w that share a scale; (0, 0) unless scaling is "block".
+    block_shape: (rows, columns) of w that share a scale, of scaling "block"; (0, columns) of "group", where a row of
+                 integers has a scale for each group of columns; else (0, 0).
+    zero_points: groups have one each, beside their scale.
     routing:     distributions (see ``routing``); calls alternate between ``seeds`` draws of each.
     kernel_sha:  hash of the kernel; "" without one. kernel: its text; None for a problem from a results row.
     """
@@ -61,6 +64,7 @@ class MoeProblem:
     routing: tuple[str, ...] = (UNIFORM,)
     seeds: int = SEEDS
     kernel_sha: str = ""
+    zero_points: bool = False
     kernel: TakenKernel | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -79,14 +83,25 @@ class MoeProblem:
         return self.M * self.topk
 
     @property
-    def weight_bytes(self) -> int:
+    def packed(self) -> int:
+        """Elements of w in a byte or a 16-bit float."""
+        return 2 if self.dtype == "int4_w4a16" else 1
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the server's other kernel multiplies it, which is for integers with scales of groups."""
+        return self.scaling == "group"
+
+    @property
+    def weight_bytes(self) -> float:
         """Bytes of one weight element."""
-        return 2 if self.dtype in SIXTEEN_BIT else 1
+        return 2 if self.dtype in SIXTEEN_BIT else 1 / self.packed
 
     @property
     def key(self) -> str:
         quantised = "" if self.scaling == "none" else f"_{self.scaling}"
-        block = "x".join(map(str, self.block_shape)) if self.scaling == "block" else ""
+        block = "x".join(str(one) for one in self.block_shape if one)
+        block += "zero" if self.zero_points else ""
         extras = [self.activation] * (self.activation != "silu") + ["bias"] * self.bias
         other = [] if self.routing == (UNIFORM,) else [re.sub("[^A-Za-z0-9.]+", "-", "-".join(self.routing))]
         out = [self.out] if self.out != self.dtype else []
@@ -167,6 +182,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     routing: tuple[str, ...] = (UNIFORM,)
     seeds: Size = SEEDS
     kernel_sha: str = ""
+    zero_points: bool = False
     kernel: dict[str, Any] | None = None
 
 
@@ -187,12 +203,18 @@ def check(problem: MoeProblem, where: str) -> None:
     if problem.scaling not in SCALINGS_OF[problem.dtype]:
         accepted = f"scaling {' or '.join(SCALINGS_OF[problem.dtype])}"
         raise UserError(f"{problem.dtype} has no scaling {problem.scaling}", where=where, accepted=accepted)
-    if (problem.scaling == "block") != all(problem.block_shape) or min(problem.block_shape) < 0:
+    given = tuple(map(bool, problem.block_shape))
+    if given != SHAPES.get(problem.scaling, (False, False)) or min(problem.block_shape) < 0:
         raise UserError(f"block_shape is {list(problem.block_shape)}", where=where, accepted="ROWS,COLUMNS of a scale")
-    if problem.scaling == "block":
-        rows, columns = problem.block_shape
+    if problem.zero_points and not problem.grouped:
+        raise UserError(f"{problem.dtype} has no zero points", where=where, accepted="integers in groups")
+    if problem.grouped and problem.bias:
+        raise UserError("integers in groups have no bias", where=where, accepted="no bias")
+    if any(problem.block_shape):
+        rows, columns = problem.block_shape[0] or 1, problem.block_shape[1]
         if problem.N % rows or problem.N % columns or problem.K % rows or problem.K % columns:
-            what = f"N {problem.N} or K {problem.K} is no multiple of block_shape {rows},{columns}"
+            share = f"block_shape {rows},{columns}" if problem.block_shape[0] else f"the group size {columns}"
+            what = f"N {problem.N} or K {problem.K} is no multiple of {share}"
             raise UserError(what, where=where, accepted="whole blocks", hint="a smaller --tp leaves a larger N")
     for one in problem.routing:
         routing.parse(one)
@@ -202,8 +224,11 @@ SCALINGS_OF = {
     "bf16": ("none",),
     "fp16": ("none",),
     "fp8_w8a8": ("tensor", "channel", "block"),
-    "int8_w8a16": ("channel",),
+    "int8_w8a16": ("channel", "group"),
+    "int4_w4a16": ("group",),
 }
+# Which of block_shape's numbers a scaling has.
+SHAPES = {"block": (True, True), "group": (False, True)}
 
 
 def sha_of(*texts: str) -> str:

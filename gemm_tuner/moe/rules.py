@@ -29,6 +29,12 @@ def of_the_server(c: Any, p: Problem, d: Device) -> Any:
     return c.family == SERVERS[of(p).server].family
 
 
+def launched_in_triton(c: Any, p: Problem, d: Device) -> Any:
+    """the server launches a kernel in CUDA for so few rows, of which a tuned file sets nothing but BLOCK_SIZE_M"""
+    launches = SERVERS[of(p).server].launches_it(of(p), d.target.backend)
+    return (c.BLOCK_SIZE_M > 0) & launches
+
+
 def tiles_fit_the_scales(c: Any, p: Problem, d: Device) -> Any:
     """the server's kernel reads one scale for several blocks of scales, which is wrong"""
     return SERVERS[of(p).server].can_launch(of(p), c)
@@ -106,5 +112,12 @@ def _next_smaller(groups: Any) -> Any:
     return np.concatenate([[1], values])[np.searchsorted(values, groups)]
 
 
-VALID = (of_the_server, tiles_fit_the_scales, launches_another_kernel, orders_alike, shared_memory_fits)
+VALID = (
+    of_the_server,
+    launched_in_triton,
+    tiles_fit_the_scales,
+    launches_another_kernel,
+    orders_alike,
+    shared_memory_fits,
+)
 LIKELY = (pads_too_much, wider_than_both, groups_of_one, too_small_for_a_large_gemm, instruction_fits)

@@ -20,6 +20,8 @@ from gemm_tuner.moe.problem import SIXTEEN_BIT, MoeProblem
 GRID = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 FIELDS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 AMD_FIELDS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+# What vLLM's kernel in CUDA for 4-bit integers takes: sizes of groups, and most rows an expert.
+CUDA_GROUPS, CUDA_ROWS = (32, 64, 128), 6
 Axes = dict[str, list[int]]
 
 
@@ -30,7 +32,8 @@ class Server(ABC):
     family:    family of its configurations.
     has_pairs: the two GEMMs may have different configurations with the same BLOCK_SIZE_M.
     places:    paths of its kernel below site-packages, newest version first.
-    marks:     arguments that only this server's kernel has.
+    marks:     arguments that only this server's kernel has; marks_of_grouped: those of its kernel for integers in
+               groups.
     """
 
     name: str
@@ -40,15 +43,17 @@ class Server(ABC):
     marks: tuple[str, ...]
     cuda_k: tuple[int, ...]
     has_pairs: bool = False
+    marks_of_grouped: tuple[str, ...] = ()
 
     def axes(self, problem: MoeProblem, backend: str) -> Axes:
         """The search space of the server's own tuner. On NVIDIA it also has blocks of 8 rows for fp8, which occur in
         files that servers ship, and tiles smaller than a scale block for block-scaled fp8."""
         if backend == "cuda":
+            columns = [32, *self.cuda_k] if problem.grouped and 32 not in self.cuda_k else self.cuda_k
             return {
                 "BLOCK_SIZE_M": [*([8] if problem.dtype == "fp8_w8a8" else []), 16, 32, 64, 128, 256],
                 "BLOCK_SIZE_N": [32, 64, 128, 256],
-                "BLOCK_SIZE_K": list(self.cuda_k),
+                "BLOCK_SIZE_K": list(columns),
                 "GROUP_SIZE_M": [1, 16, 32, 64],
                 "num_warps": [4, 8],
                 "num_stages": [2, 3, 4, 5],
@@ -69,6 +74,10 @@ class Server(ABC):
     @abstractmethod
     def launched_k(self, problem: MoeProblem, block_k: Any) -> Any:
         """The BLOCK_SIZE_K that the server passes to the kernel."""
+
+    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
+        """Whether it launches the kernel in Triton at all."""
+        return True
 
     @abstractmethod
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
@@ -106,12 +115,17 @@ class Vllm(Server):
 
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
         if problem.scaling != "block":
-            return c.BLOCK_SIZE_K > 0
+            return whole_groups(problem, c)
         columns = problem.block_shape[1]
         return columns % self.launched_k(problem, c.BLOCK_SIZE_K) == 0
 
     def sorts(self, problem: MoeProblem) -> bool:
-        return not alignment.is_sparse(problem.rows, problem.E)
+        return problem.grouped or not alignment.is_sparse(problem.rows, problem.E)
+
+    def launches_it(self, problem: MoeProblem, backend: str) -> bool:
+        """Of few rows of 4-bit integers it launches a kernel in CUDA."""
+        in_cuda = problem.dtype == "int4_w4a16" and problem.block_shape[1] in CUDA_GROUPS and backend == "cuda"
+        return not in_cuda or problem.rows > CUDA_ROWS * problem.E
 
     def ids_read(self, problem: MoeProblem, block_m: int) -> int:
         if not self.sorts(problem):
@@ -121,6 +135,12 @@ class Vllm(Server):
 
     def default(self, problem: MoeProblem, arch: str) -> dict[str, int]:
         m, amd = problem.M, arch.startswith("gfx")
+        if problem.grouped:  # num_warps and num_stages are Triton's own
+            of_one, of_more = (32, 64), (64, 32)
+            block_m, stages = 16 if m <= 20 else 32 if m <= 40 else 64, 2 if amd else 3
+            up, down = of_one if m == 1 else of_more, of_one if problem.rows == 1 else of_more
+            other = {"down_BLOCK_SIZE_N": down[0], "down_BLOCK_SIZE_K": down[1]} if up != down else {}
+            return {**entry(block_m, *up, 1, 4, stages), **other}
         if problem.scaling == "block":
             rows, columns = problem.block_shape
             narrow = not amd and m <= 8 and rows % 64 == 0
@@ -143,7 +163,7 @@ class Sglang(Server):
 
     def can_launch(self, problem: MoeProblem, c: Any) -> Any:
         if problem.scaling != "block":
-            return c.BLOCK_SIZE_K > 0
+            return whole_groups(problem, c)
         rows, columns = problem.block_shape
         return (columns % c.BLOCK_SIZE_K == 0) & ((c.BLOCK_SIZE_N % rows == 0) | (rows % c.BLOCK_SIZE_N == 0))
 
@@ -169,6 +189,12 @@ class Sglang(Server):
         return entry(16, 32, 64, 1, 4, stages) if few else entry(64, 64, 32, 8, 4, stages)
 
 
+def whole_groups(problem: MoeProblem, c: Any) -> Any:
+    """Kernels read integers in groups without a mask along K."""
+    fits = c.BLOCK_SIZE_K > 0
+    return fits & (problem.N % c.BLOCK_SIZE_K == 0) & (problem.K % c.BLOCK_SIZE_K == 0) if problem.grouped else fits
+
+
 def entry(*values: int) -> dict[str, int]:
     return dict(zip(FIELDS, values, strict=True))
 
@@ -183,6 +209,7 @@ SERVERS: Mapping[str, Server] = {
             ("vllm/model_executor/layers/fused_moe/fused_moe.py",),
             ("naive_block_assignment", "SPLIT_K"),
             (64, 128, 256),
+            marks_of_grouped=("block_k_diviable",),
         ),
         Sglang(
             "sglang",
@@ -195,6 +222,7 @@ SERVERS: Mapping[str, Server] = {
             ("a_desc", "even_Ks"),
             (32, 64, 128, 256),
             has_pairs=True,
+            marks_of_grouped=("even_Ks",),
         ),
     )
 }

@@ -129,6 +129,9 @@ class MoeWorkload(PlainWorkload):
         """The layer (made small for the interpreter), and a ragged one whose extents no tile divides and in which some
         experts get no rows."""
         one, block = of(problem), max(of(problem).block_shape) or 1
+        if one.grouped:  # read without a mask along K
+            depths = [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS]
+            block = math.lcm(block, *depths)
         if not interpreted:
             odd = (block, 3 * block) if block > 1 else (80, 144)
             return one, replace(one, M=RAGGED_TOKENS, E=min(one.E, 16), topk=min(one.topk, 16), N=odd[0], K=odd[1])

@@ -126,3 +126,18 @@ def test_other_consumers_refuse_layers(tmp_path: Path, capsys: pytest.CaptureFix
     assert "kind moe" in capsys.readouterr().err
     assert export(ROOT / "tests" / "golden" / "export" / "h20.yaml", "--to", "vllm-moe", "-o", tmp_path) == 2
     assert files(tmp_path) == {}
+
+
+def test_integers_in_groups_have_what_their_launcher_needs(tmp_path: Path) -> None:
+    """vLLM's launcher of that kernel adds no SPLIT_K; where it launches in CUDA, the entry leaves tiles to it."""
+    of_groups = {"dtype": "int4_w4a16", "out": "bf16", "scaling": "group", "block_shape": [0, 64]}
+    results = edited(H200, tmp_path / "int4.yaml", configs=lambda found: [
+        {**row, **json.loads(json.dumps(of_groups))} for row in found if row["server"] == "vllm" and row["E"] == 128
+    ])  # fmt: skip
+    export(results, "--to", "vllm-moe", "-o", tmp_path / "out")
+    (path,) = (tmp_path / "out" / VLLM).glob("E=*.json")
+    assert path.name == "E=128,N=768,device_name=NVIDIA_H200,dtype=int4_w4a16.json"
+    body = json.loads(path.read_text())
+    tuned = next(row for row in rows(H200) if row["server"] == "vllm" and row["E"] == 128 and row["verified"] is True)
+    assert body[str(tuned["M"])] == {**{key: tuned[key] for key in TILE}, "SPLIT_K": 1}
+    assert body["24"] == {"BLOCK_SIZE_M": 32, "GROUP_SIZE_M": 1, "SPLIT_K": 1}

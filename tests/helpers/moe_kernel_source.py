@@ -80,6 +80,56 @@ def launch_it():
 '''
 
 
+GROUPED = """
+
+@triton.jit
+def fused_moe_kernel_gptq_awq(
+    a_ptr, b_ptr, c_ptr, b_scale_ptr, b_zp_ptr, topk_weights_ptr, sorted_token_ids_ptr, expert_ids_ptr,
+    num_tokens_post_padded_ptr, N: tl.constexpr, K: tl.constexpr, EM, num_valid_tokens, stride_am, stride_ak, stride_be,
+    stride_bk, stride_bn, stride_cm, stride_cn, stride_bse, stride_bsk, stride_bsn, stride_bze, stride_bzk, stride_bzn,
+    block_k_diviable: tl.constexpr, group_size: tl.constexpr, BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_K: tl.constexpr, GROUP_SIZE_M: tl.constexpr, SPLIT_K: tl.constexpr, MUL_ROUTED_WEIGHT: tl.constexpr,
+    top_k: tl.constexpr, compute_type: tl.constexpr, has_zp: tl.constexpr, use_int4_w4a16: tl.constexpr,
+    use_int8_w8a16: tl.constexpr,
+):
+    pid = tl.program_id(0)
+    blocks_n = tl.cdiv(N, BLOCK_SIZE_N)
+    block_m, block_n = pid // blocks_n, pid % blocks_n
+    if block_m * BLOCK_SIZE_M >= tl.load(num_tokens_post_padded_ptr):
+        return
+    rows = tl.load(sorted_token_ids_ptr + block_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)).to(tl.int64)
+    real = rows < num_valid_tokens
+    columns = block_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
+    wrapped = (columns % N)[None, :]
+    expert = tl.load(expert_ids_ptr + block_m).to(tl.int64)
+    total = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), tl.float32)
+    for step in range(0, tl.cdiv(K, BLOCK_SIZE_K)):
+        depth = step * BLOCK_SIZE_K + tl.arange(0, BLOCK_SIZE_K)
+        a_at = a_ptr + (rows // top_k)[:, None] * stride_am + depth[None, :] * stride_ak
+        a = tl.load(a_at, mask=real[:, None] & (depth < K)[None, :], other=0.0)
+        at, group = depth[:, None], (depth // group_size)[:, None]
+        b_at = b_ptr + expert * stride_be + wrapped * stride_bn
+        if use_int4_w4a16:
+            b = (tl.load(b_at + at // 2 * stride_bk) >> (at % 2 * 4)) & 15
+            zero = 8.0
+        else:
+            b = tl.load(b_at + at * stride_bk)
+            zero = 128.0
+        if has_zp:
+            zero_at = b_zp_ptr + expert * stride_bze + group * stride_bzk
+            if use_int4_w4a16:
+                zero = ((tl.load(zero_at + wrapped // 2 * stride_bzn) >> (wrapped % 2 * 4)) & 15).to(tl.float32)
+            else:
+                zero = tl.load(zero_at + wrapped * stride_bzn).to(tl.float32)
+        scale = tl.load(b_scale_ptr + expert * stride_bse + wrapped * stride_bsn + group * stride_bsk)
+        total += tl.dot(a, ((b.to(tl.float32) - zero) * scale.to(tl.float32)).to(compute_type))
+    if MUL_ROUTED_WEIGHT:
+        total *= tl.load(topk_weights_ptr + rows, mask=real, other=0.0)[:, None]
+    inside = real[:, None] & (columns < N)[None, :]
+    tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :] * stride_cn, total.to(compute_type), mask=inside)
+"""
+
+
 def sglang() -> str:
     """The same kernel with the arguments of SGLang 0.5.23's."""
     start, end = VLLM.index("    a_ptr, b_ptr, c_ptr, b_bias"), VLLM.index("):\n    pid = tl.program_id(0)")
@@ -103,4 +153,9 @@ def sglang() -> str:
     ):
         assert old in text
         text = text.replace(old, new)
-    return text
+    of_vllm = "block_k_diviable: tl.constexpr, "
+    assert of_vllm in GROUPED
+    grouped = GROUPED.replace(of_vllm, "").replace("SPLIT_K: tl.constexpr, ", "")
+    return text + grouped.replace(
+        "use_int8_w8a16: tl.constexpr,\n)", "use_int8_w8a16: tl.constexpr, even_Ks: tl.constexpr,\n)"
+    )

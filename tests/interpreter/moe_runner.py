@@ -59,7 +59,7 @@ def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
     call.run()
     call.run()
     x, routed = call.x.double(), given.router.double().reshape(one.M, one.topk)
-    weights = {part: given.gemms[part].w.double() * _scale(one, given.gemms[part]) for part in (UP, DOWN)}
+    weights = {part: _weights(one, given.gemms[part]) for part in (UP, DOWN)}
     expected = torch.zeros(one.M, one.K, dtype=torch.float64)
     for token in range(one.M):
         for place, expert in enumerate(given.ids[token].tolist()):
@@ -75,8 +75,18 @@ def run_operator(script: str, problem: dict[str, Any], name: str) -> float:
     return float((call.out.double() - expected).abs().max() / expected.abs().max())
 
 
+def _weights(problem: MoeProblem, gemm: Any) -> Any:
+    """In float64."""
+    import torch
+
+    from gemm_tuner.moe.check import dequantised
+
+    if problem.grouped:
+        return torch.stack([dequantised(problem, gemm, expert, wide=True) for expert in range(problem.E)])
+    return gemm.w.double() * _scale(problem, gemm)
+
+
 def _scale(problem: MoeProblem, gemm: Any) -> Any:
-    """Of w, in float64."""
     if problem.scaling == "block":
         rows, columns = problem.block_shape
         return gemm.w_scale.double().repeat_interleave(rows, 1).repeat_interleave(columns, 2)

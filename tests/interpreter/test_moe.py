@@ -21,7 +21,7 @@ from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {"vllm": moe_kernel_source.VLLM, "sglang": moe_kernel_source.sglang()}
+SOURCES = {"vllm": moe_kernel_source.VLLM + moe_kernel_source.GROUPED, "sglang": moe_kernel_source.sglang()}
 BF16 = MoeProblem("vllm", 5, 4, 48, 80, 2, seeds=1)
 FP8 = replace(BF16, N=64, K=96, dtype="fp8_w8a8", scaling="block", block_shape=(32, 32))
 TILES = ((16, 32, 32, 1, 4, 2), (32, 64, 64, 16, 4, 2))
@@ -31,7 +31,7 @@ def written(folder: Path, source: str, problem: MoeProblem, configs: Iterable[Pl
     """(the path of a script with these configurations, the problem with its kernel)."""
     file = folder / "kernel.py"
     file.write_text(source)
-    _, kernel = kernel_source.read(str(file))
+    _, kernel = kernel_source.read(str(file), grouped=problem.grouped)
     problem = replace(problem, kernel=kernel, kernel_sha=kernel.sha)
     family, target = SERVERS[problem.server].family, device("sm_90").target
     script = codegen.write_script(ROOT / "templates", folder, family, problem, configs, target)
@@ -53,6 +53,13 @@ CASES = {
     "fp8, a scale a row": replace(FP8, scaling="channel", block_shape=(0, 0)),
     "fp8, a scale a tensor": replace(FP8, scaling="tensor", block_shape=(0, 0)),
     "int8 weights": replace(BF16, dtype="int8_w8a16", scaling="channel"),
+}
+INT4 = replace(BF16, N=64, K=128, dtype="int4_w4a16", scaling="group", block_shape=(0, 32))
+CASES |= {
+    "4 bits in groups": INT4,
+    "4 bits, zero points": replace(INT4, zero_points=True, dtype="int4_w4a16"),
+    "8 bits in groups, fp16": replace(INT4, dtype="int8_w8a16", out="fp16"),
+    "8 bits, zero points": replace(INT4, dtype="int8_w8a16", zero_points=True, M=1, E=16),
 }
 
 
@@ -97,14 +104,19 @@ def script_config(script: str, name: str) -> dict[str, Any]:
         ("real = rows < num_valid_tokens", "real = rows < num_valid_tokens - 1"),
         ("tl.cdiv(K, BLOCK_SIZE_K)", "K // BLOCK_SIZE_K"),
         ("wrapped // group_n * stride_bsn", "wrapped * 0"),
+        (">> (at % 2 * 4)", ">> (4 - at % 2 * 4)"),
+        ("zero = 8.0", "zero = 7.0"),
+        ("group = depth[:, None], (depth // group_size)", "group = depth[:, None], (depth // group_size * 0)"),
     ],
 )
 def test_a_wrong_kernel_is_found(old: str, new: str, tmp_path: Path) -> None:
-    """A row of another token, a weight or an expert left out, a row not written, a rest of K, a scale."""
-    problem = FP8 if "group_n" in old else BF16
-    assert old in moe_kernel_source.VLLM
+    """A row of another token, a weight or an expert left out, a row not written, a rest of K, a scale; of 4 bits the
+    other half of a byte, another zero, the first group's scales."""
+    source = SOURCES["vllm"]
+    problem = FP8 if "group_n" in old else BF16 if old in moe_kernel_source.VLLM else INT4
+    assert old in source
     configs = configs_of(problem, TILES[0])
-    script, problem = written(tmp_path, moe_kernel_source.VLLM.replace(old, new), problem, configs)
+    script, problem = written(tmp_path, source.replace(old, new), problem, configs)
     found = checked(script, problem, configs[0])
     assert not found.ok and ("down" in found.message or old != "if MUL_ROUTED_WEIGHT:")
     assert found.message.startswith("the ") and "GEMM is wrong in row" in found.message
@@ -133,6 +145,7 @@ OPERATORS = {
     "fp8, a scale a row": CASES["fp8, a scale a row"],
     "fp8, a scale a tensor": CASES["fp8, a scale a tensor"],
     "int8 weights": CASES["int8 weights"],
+    "4 bits in groups": INT4,
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from moe_kernel_source import VLLM
+from moe_kernel_source import GROUPED, VLLM
 
 from gemm_tuner.cli import commands, main
 from gemm_tuner.cli.commands import moe
@@ -60,6 +60,11 @@ def test_keys_tell_problems_apart(kernel: str) -> None:
     more = ((), ("--dtype", "fp16"), ("--bias",), ("--activation", "gelu"), ("--routing", "balanced"), ("--seeds", "2"),
             ("--dtype", "fp8_w8a8"), ("--per_channel",), ("--block_shape", "64,64"), ("--dtype", "int8_w8a16"),
             ("--block_shape", "32,32"), ("--per_channel", "--fp8", "fp8_e4m3_fnuz"))  # fmt: skip
+    kernel_of_groups = Path(kernel).with_name("of_groups.py")
+    kernel_of_groups.write_text(VLLM + GROUPED)
+    grouped = ("--group_size", "32", "--m", "5", "--kernel_from", str(kernel_of_groups), "--dtype")
+    others = (("int4_w4a16",), ("int8_w8a16",), ("int4_w4a16", "--zero_points"), ("int4_w4a16", "--group_size", "64"))
+    assert len({asked(*FLAGS, *grouped, *one)[0].key for one in others}) == len(others)
     keys = {asked(*FLAGS, "--m", "5", *one, "--kernel_from", kernel)[0].key for one in more}
     assert len(keys) == len(more)
 
@@ -96,7 +101,11 @@ def test_the_funnel_of_public_models(model: str, arch: str, whole: int, capsys: 
         (("--E", "4", "--N", "64", "--K", "128", "--topk", "5"), "topk 5"),
         ((*FLAGS, "--activation", "sine"), "sine"),
         ((*FLAGS, "--routing", "skewed"), "zipf:1.0"),
-        ((*FLAGS, "--dtype", "int4_w4a16"), "int4_w4a16"),
+        ((*FLAGS, "--dtype", "int4_w4a16"), "--group_size"),
+        ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "48"), "group size 48"),
+        ((*FLAGS, "--dtype", "int4_w4a16", "--group_size", "32", "--bias"), "bias"),
+        ((*FLAGS, "--dtype", "fp8_w8a8", "--group_size", "32"), "--group_size"),
+        ((*FLAGS, "--zero_points"), "--zero_points"),
         ((*FLAGS, "--dtype", "bf16", "--per_channel"), "no scales"),
         ((*FLAGS, "--block_shape", "128"), "128,128"),
         ((*FLAGS, "--m", "0"), "0"),
@@ -117,6 +126,7 @@ def test_a_run_needs_a_kernel_of_a_known_version(
             "HAS_BIAS: tl.constexpr, SWAP", "HAS_BIAS: tl.constexpr, SPARSE: tl.constexpr, SWAP"
         ),
         "defines no fused_moe_kernel": "import triton\n",
+        "defines no fused_moe_kernel_gptq_awq": VLLM,
         "no Python source": "def :",
         "uses 'FAR'": VLLM.replace("FAR = tl.constexpr(0.0)", ""),
         "is not there": "",
@@ -127,7 +137,8 @@ def test_a_run_needs_a_kernel_of_a_known_version(
         if source:
             path.write_text(source)
         given = ("--kernel_from", str(path)) if source is not None else ()
-        status, text = told(capsys, *FLAGS, *given)
+        of_groups = ("--dtype", "int4_w4a16", "--group_size", "32") if "gptq" in what else ()
+        status, text = told(capsys, *FLAGS, *of_groups, *given)
         assert (status, what in text) == (2, True), text
 
 

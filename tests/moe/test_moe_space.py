@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from samples import device
 
+from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Device
-from gemm_tuner.moe import alignment, model, routing
+from gemm_tuner.moe import alignment, launch, model, routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import SERVERS
 from gemm_tuner.moe.workload import WORKLOAD
@@ -148,3 +150,25 @@ def test_defaults_are_what_the_servers_launch_without_a_file() -> None:
         assert tuple(WORKLOAD.default_config(problem, arch).options().values())[:6] == expected
     amd = WORKLOAD.default_config(QWEN, MI300X).options()
     assert list(amd)[6:] == ["waves_per_eu", "matrix_instr_nonkdim", "kpack"]
+
+
+def test_few_rows_of_4_bits_are_not_the_triton_kernels() -> None:
+    """vLLM launches a kernel in CUDA up to 6 rows an expert; integers in groups are read without a mask along K."""
+    layer = replace(QWEN, N=768, K=2048, dtype="int4_w4a16", scaling="group", block_shape=(0, 64))
+    server = SERVERS["vllm"]
+    for problem, backend, launches in (
+        (replace(layer, M=96), "cuda", False),
+        (replace(layer, M=97), "cuda", True),
+        (replace(layer, M=96), "hip", True),
+        (replace(layer, M=96, block_shape=(0, 256)), "cuda", True),
+        (replace(layer, M=96, dtype="int8_w8a16"), "cuda", True),
+    ):
+        assert server.launches_it(problem, backend) is launches
+        assert server.sorts(problem)
+    config = PlainConfig("vllm_moe", tuple(server.default(replace(layer, M=1), "sm_90").items())).to_dict()
+    assert [launch.part_config(config, part)["BLOCK_SIZE_K"] for part in launch.PARTS] == [64, 32]
+    assert (config["BLOCK_SIZE_N"], config["down_BLOCK_SIZE_N"], config["down_BLOCK_SIZE_K"]) == (32, 64, 32)
+    frame = pd.DataFrame({"BLOCK_SIZE_K": [32, 64, 128, 256]})
+    assert list(server.can_launch(replace(layer, N=192), frame)) == [True, True, False, False]
+    for problem in WORKLOAD.check_problems(layer, config, descriptors=False, interpreted=False):
+        assert isinstance(problem, type(layer)) and problem.N % 64 == problem.K % 64 == 0

@@ -89,6 +89,9 @@ def add_flags(parser: Parser) -> None:
     layer.add_argument("--out", metavar="TYPE", type=one_of(problem.SIXTEEN_BIT), help="of tokens and results, of "
                        "quantised weights (default: what --from says, else bf16)")  # fmt: skip
     layer.add_argument("--block_shape", metavar="ROWS,COLUMNS", type=block, help="of fp8 weights with a scale a block")
+    layer.add_argument("--group_size", metavar="COLUMNS", type=positive, help="columns of a row of integer weights "
+                       "that share a scale: the server's kernel for GPTQ and AWQ")  # fmt: skip
+    layer.add_argument("--zero_points", action="store_true", help="groups of integers have zero points")
     layer.add_argument("--per_channel", action="store_true", help="fp8 with a scale a row of weights and a token "
                        "(default of fp8_w8a8: one scale a tensor)")  # fmt: skip
     layer.add_argument("--fp8", metavar="TYPE", type=one_of(problem.FP8), help="encoding of fp8 (default: fp8_e4m3, "
@@ -189,7 +192,11 @@ def current(paths: list[Path], found: list[MoeProblem]) -> dict[Problem, Config]
 
 def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
     """The problems of the flags: every number of tokens for each server. Raises UserError."""
-    kernels = kernel_source.read_all(arguments.kernel_from)
+    in_file = in_size_file(arguments) if is_size_file(arguments.source) else []
+    layer = None if in_file else layer_of(arguments)
+    kernels = kernel_source.read_all(
+        arguments.kernel_from, grouped=(in_file[0] if layer is None else layer).scaling == "group"
+    )
     servers = list(dict.fromkeys((*kernels, *arguments.serve)))
     missing = [name for name in servers if name not in kernels]
     shows = arguments.dry_run or arguments.explain is not None
@@ -202,14 +209,12 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
         raise UserError(f"{unknown[0]} has no fused MoE kernel in Triton here", where="--serve", accepted=accepted)
     routing = tuple(dict.fromkeys(arguments.routing)) or (problem.UNIFORM,)
     drawn = {"routing": routing, "seeds": arguments.seeds}
-    if is_size_file(arguments.source):
-        listed = in_size_file(arguments)
+    if layer is None:
         return [
             replace(one, server=server, kernel_sha=kernel.sha if kernel else "", kernel=kernel, **drawn)
             for server, kernel in ((name, kernels.get(name)) for name in servers or ["vllm"])
-            for one in dict.fromkeys(replace(one, server="vllm") for one in listed)
+            for one in dict.fromkeys(replace(one, server="vllm") for one in in_file)
         ]
-    layer = layer_of(arguments)
     arch = arguments.arch or ""
     fp8 = arguments.fp8 or ("fp8_e4m3_fnuz" if arch.startswith("gfx94") else "fp8_e4m3")
     found = []
@@ -217,7 +222,8 @@ def problems(arguments: argparse.Namespace) -> list[MoeProblem]:
         kernel = kernels.get(server)
         one = MoeProblem(
             server, 1, layer.E, layer.N, layer.K, layer.topk, layer.dtype, layer.out, layer.scaling, layer.block_shape,
-            layer.activation, layer.bias, fp8, routing, arguments.seeds, kernel.sha if kernel else "", kernel,
+            layer.activation, layer.bias, fp8, routing, arguments.seeds, kernel.sha if kernel else "",
+            layer.zero_points, kernel,
         )  # fmt: skip
         problem.check(one, "the layer")
         found += [one.at(tokens) for tokens in arguments.m]
@@ -246,9 +252,25 @@ def layer_of(arguments: argparse.Namespace) -> Layer:
     return typed(changed, arguments)
 
 
+def in_groups(layer: Layer, dtype: str, arguments: argparse.Namespace) -> Layer:
+    """The layer of integers with a scale a group. Raises UserError."""
+    if dtype not in problem.INTEGERS:
+        raise UserError(f"{dtype} has no groups", where="--group_size", accepted=", ".join(problem.INTEGERS))
+    if arguments.block_shape or arguments.per_channel:
+        raise UserError("is given beside --group_size", where="--block_shape" if arguments.block_shape else
+                        "--per_channel", accepted="one of them")  # fmt: skip
+    if not arguments.group_size:
+        raise UserError(f"{dtype} has its scales in groups", where="--dtype", accepted="it with --group_size")
+    return replace(layer, dtype=dtype, scaling="group", block_shape=(0, arguments.group_size),
+                   zero_points=arguments.zero_points)  # fmt: skip
+
+
 def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
     """The layer with the types of --dtype, --block_shape and --per_channel. Raises UserError for unsupported types."""
     dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
+    if (arguments.group_size or arguments.zero_points) and dtype not in problem.INTEGERS:
+        flag = "--group_size" if arguments.group_size else "--zero_points"
+        raise UserError("is for integer weights", where=flag, accepted=f"--dtype {' or '.join(problem.INTEGERS)}")
     if not dtype:
         if not layer.dtype:
             raise UserError(layer.reason, where=str(arguments.source), accepted=", ".join(problem.DTYPES))
@@ -259,9 +281,11 @@ def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
         if arguments.block_shape or arguments.per_channel:
             raise UserError(f"{dtype} has no scales", where="--dtype", accepted="fp8_w8a8")
         return replace(layer, dtype=dtype, out=arguments.out or dtype, scaling="none", block_shape=(0, 0))
-    same = dtype == layer.dtype and not (arguments.block_shape or arguments.per_channel)
-    if same:
+    said = arguments.block_shape or arguments.per_channel or arguments.group_size
+    if dtype == layer.dtype and not said:
         return layer
+    if arguments.group_size or dtype == "int4_w4a16":
+        return in_groups(layer, dtype, arguments)
     scaling = "block" if arguments.block_shape else "channel" if arguments.per_channel else "tensor"
     scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
     return replace(layer, dtype=dtype, scaling=scaling, block_shape=arguments.block_shape or (0, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gemm_tuner.core.dtypes import DTYPES
+from gemm_tuner.core.dtypes import STORED
 
 
 class Blank:
@@ -17,8 +17,8 @@ class Blank:
     def __init__(self, dtype: str, elements: int) -> None:
         import triton.language as tl
 
-        self.dtype = getattr(tl, DTYPES[dtype].triton_name)
-        self._bytes = elements * DTYPES[dtype].size_bytes
+        self.dtype = getattr(tl, STORED[dtype].triton_name)
+        self._bytes = elements * STORED[dtype].size_bytes
 
     def data_ptr(self) -> int:
         return 0
