@@ -1,15 +1,17 @@
 # make tune   tunes examples/sizes.yaml, on the GPU if there is one, else without
+# make tune EXTRAS=cute   the same with an optional part of setup.cfg: kernels in NVIDIA's CuTe DSL, proprietary
 # make test   lint, types, and all tests that need no GPU
 # make test-all   the same, with the whole of every grid that make test samples
 # make test-gpu   the tests that need one
 PYTHON ?= python3
 VENV ?= .venv
 SIZES ?= examples/sizes.yaml
+EXTRAS ?=
 RUN = $(VENV)/bin/python
 
 .PHONY: tune test test-all lint unit test-gpu golden clean
 
-tune: $(VENV)/installed
+tune: $(VENV)/installed $(if $(EXTRAS),$(VENV)/installed-$(EXTRAS))
 	$(RUN) tune_gemm.py --gemm_size_file $(SIZES) --compare --time_breakdown
 
 test: lint unit
@@ -35,6 +37,10 @@ golden: $(VENV)/installed-dev
 $(VENV)/installed: requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/installed-%: setup.cfg $(VENV)/installed
+	$(VENV)/bin/pip install --quiet '.[$*]'
 	touch $@
 
 $(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed

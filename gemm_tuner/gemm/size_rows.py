@@ -27,6 +27,7 @@ class OtherFacts(TypedDict, total=False):
     """Optional keys of any row besides its problem and configuration."""
 
     name: str
+    language: str
     source: str
     runner_up: str
     kept_from: str

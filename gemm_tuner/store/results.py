@@ -185,11 +185,19 @@ def choice_row(choice: Choice) -> dict[str, Any]:
     row = {
         **size_keys(choice.problem),
         "family": choice.config.family,
+        **language_of_row(choice),
         **{key: plain(value) for key, value in choice.config.options().items()},
         **{key: value for key, value in facts.items() if key not in unknown},
         **served_rows(choice.served, predicted=predicted),
     }
     return {key: value for key, value in row.items() if value is not None}
+
+
+def language_of_row(choice: Choice) -> dict[str, str]:
+    """The language of the configuration's kernel, if it is not that of the kind of problem."""
+    workload = workload_of(choice.problem.kind)
+    language = workload.language_for(choice.config.family)
+    return {"language": language} if language != workload.language else {}
 
 
 def plain(value: Any) -> Any:

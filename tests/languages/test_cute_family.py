@@ -19,9 +19,10 @@ from samples import RULES, TEMPLATES, config, device, problem
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import tasks_for, write_scripts
 from gemm_tuner.compile.task_queue import key_of
+from gemm_tuner.core.choice import Choice
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import language_of
-from gemm_tuner.core.records import CompileResult, Status
+from gemm_tuner.core.records import CompileResult, Status, Verified
 from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.config_keys import config_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -142,6 +143,26 @@ def test_a_row_of_the_family_is_read_back() -> None:
         assert "num_warps" not in row and config_of(row, "a row") == one
     with pytest.raises(UserError, match="BLOCK_SIZE_N is 144"):
         config_of({"family": "gemm_tile", **config(BLOCK_SIZE_N=144).options()}, "a row")
+
+
+def test_a_results_row_says_the_language_and_a_module_leaves_it_out(tmp_path: Path) -> None:
+    from gemm_tuner.export.module.rows import select
+    from gemm_tuner.export.offers import Trust
+    from gemm_tuner.store import results
+
+    def choice(n: int, one: KernelConfig) -> Choice:
+        times = {"median_us": 9.0, "p20_us": 9.0, "p80_us": 9.0, "num_samples": 3, "vendor_us": 9.0}
+        errors = {"max_abs_error": 0.0, "error_over_bound": 0.0, "roofline_pct": 50.0}
+        rest = {"runner_up": "", "gap_pct": None, "tie": False}
+        return Choice(problem(512, n, 512), one, "measured", Verified.TRUE, **times, **errors, **rest)  # type: ignore[arg-type]
+
+    rows = [results.choice_row(choice(512, cute(BLOCK_SIZE_N=144))), results.choice_row(choice(1024, config()))]
+    assert [row.get("language") for row in rows] == ["cute", None]
+    path = tmp_path / "tuned.yaml"
+    results.write_rows(path, {"source": "measured"}, rows, [])
+    tuned, left_out = select(results.read(path), Trust())
+    assert [one.config for one in tuned] == [config()]
+    assert [one.size for one in left_out] == [problem(512, 512, 512).key] and "cute" in left_out[0].reason
 
 
 def compiled(wanted: list[tuple[GemmProblem, KernelConfig]], folder: Path) -> tuple[list[CompileResult], Path]:
