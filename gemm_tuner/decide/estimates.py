@@ -187,6 +187,12 @@ def moderated(own: Spread, common: Spread, most_degrees: float) -> Spread:
     return Spread(variance, degrees)
 
 
+def load() -> None:
+    """Imports what judging finals needs of scipy, in about a second: while GPUs work, it costs nothing."""
+    import scipy.optimize
+    import scipy.special  # noqa: F401
+
+
 @lru_cache(maxsize=4096)
 def best_of_critical(others: int, degrees: float) -> float:
     """The number of standard errors (of a difference) by which a finalist must be slower than the observed best to be

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Role, Timing
+from gemm_tuner.decide import estimates
 from gemm_tuner.launch.plan import FINALS, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
@@ -105,6 +106,7 @@ class FinalsProcesses:
     def _time(self, processes: Sequence[Process], sizes: int, advance: Callable[[], None]) -> list[Found]:
         """Runs all of the processes. An error in one ends the others."""
         found: list[Found] = [{} for _ in processes]
+        threading.Thread(target=estimates.load, name="imports", daemon=True).start()
         if len(processes) == 1:
             self.limits.learn_all(self._time_one(processes[0], sizes, advance, found[0]))
             return found
