@@ -1,6 +1,6 @@
 """Every family is right at every size, by every configuration: run in Triton's interpreter against float64.
 
-``make test`` takes every configuration, a quarter to a half of its pairs with sizes; ``make test-all`` all pairs.
+``make test`` takes every configuration, a tenth to a quarter of its pairs with sizes; ``make test-all`` all pairs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.problem import GemmProblem
 
 FP16 = GemmProblem(1, 1, 1, "fp16", "fp16", "fp16")
-PARTS = 4
-# What is taken by default: of these two parts, or the sizes would not meet every way to share out work.
-HALF = ("gemm_stream_k, pointers", "gemm_persistent, pointers")
+# What is taken by default, (parts, step, part): the pairs of row r of the sizes and column c of the configurations for
+# which (step * r + c) % parts == part. Found by trying: with the fewest tiles of those that have every configuration,
+# nearly every size, every layout, EVEN_K and BY_8 both ways, and every way to share out work.
+SAMPLES = {
+    "gemm_tile": (5, 1, 2), "gemm_persistent, pointers": (7, 6, 1), "gemm_persistent, descriptors": (11, 10, 4),
+    "gemm_split_k, pointers": (5, 4, 3), "gemm_split_k, descriptors": (4, 3, 1), "gemm_stream_k, pointers": (5, 4, 2),
+    "gemm_stream_k, descriptors": (4, 3, 1), "gemm_packed, pointers": (7, 6, 2),
+    "gemm_packed, descriptors": (10, 9, 4), "gemv": (5, 2, 0),
+}  # fmt: skip
 
 
-def sample_of(name: str) -> set[int]:
-    return {0, 2} if name in HALF else {2} if name == "gemv" else {0}  # a part that has every configuration
+def is_sampled(name: str, row: int, column: int) -> bool:
+    parts, step, part = SAMPLES[name]
+    return (step * row + column) % parts == part
 
 
 SMS = 4  # as the interpreter's launches have it
@@ -42,7 +49,7 @@ def grid_of(name: str, folder: Path, *, rest: bool = False) -> list[Case]:
         for layout_a, layout_b in itertools.islice(layouts, 5):  # 5: the next pair begins with another layout
             problem = GemmProblem(*size, "fp16", "fp16", "fp16", layout_a, layout_b, **more)  # type: ignore[arg-type]
             if takes(variant, problem, one):
-                if ((row + column) % PARTS in sample_of(name)) != rest:
+                if is_sampled(name, row, column) != rest:
                     cases.append(case_of(folder, variant, problem, one))
                 break
     return cases
@@ -59,6 +66,17 @@ def test_every_size_is_right_by_every_configuration(tmp_path: Path, name: str, r
         assert {dict(f)["EVEN_K"] for f in flags} == {False, True}
     if "BY_8" in results[0].flags:
         assert {dict(f)["BY_8"] for f in flags} == {False, True}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_sample_has_every_configuration_layout_and_nearly_every_size(tmp_path: Path, name: str) -> None:
+    sample = grid_of(name, tmp_path)
+    every = [*sample, *grid_of(name, tmp_path, rest=True)]
+    assert {case.config for case in sample} == {case.config for case in every} == set(VARIANTS[name].configs)
+    layouts, all_layouts = ({(c.problem.layout_a, c.problem.layout_b) for c in cases} for cases in (sample, every))
+    assert layouts == all_layouts and {case.problem.bias for case in sample} == {False, True}
+    sizes, all_sizes = ({(c.problem.m, c.problem.n, c.problem.k) for c in cases} for cases in (sample, every))
+    assert len(sizes) >= 0.75 * len(all_sizes)
 
 
 def counts(problem: GemmProblem, one: KernelConfig) -> tuple[int, int]:
@@ -126,11 +144,11 @@ WIDE = {
 def test_wide_offsets_and_masks_that_are_not_needed_change_no_bit(tmp_path: Path, name: str, turn: int) -> None:
     """Every configuration in two layouts, and in the other two with ``-m grid``."""
     variant, cases = VARIANTS[name], []
-    side = 8 if name == "gemv" else 40
+    side, depth = (8, 192) if name == "gemv" else (40, 384)  # K of whole blocks in every slice
     for (place, layouts), (row, number) in itertools.product(enumerate(LAYOUTS), enumerate(WIDE[name])):
         if (place in (0, 3)) == ((row + turn) % 2 == 1):  # the two of a turn differ in A and in B
             continue
-        even = GemmProblem(side, 40, 384, "fp16", "fp16", "fp16", *layouts)
+        even = GemmProblem(side, 40, depth, "fp16", "fp16", "fp16", *layouts)
         odd = replace(even, m=min(side, 33), n=17, k=47)
         flags = [(), (("WIDE", True),), (("EVEN_K", False),)] + ([] if name == "gemv" else [(("BY_8", True),)])
         one = variant.configs[number]
