@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -27,6 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="gemm_tuner_tests_", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["GEMM_TUNER_CACHE_DIR"] = folder.name
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of lives as long as the process: the garbage collector need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+from command import tune_gemm
 from fault_runs import ROOT
 
 
@@ -24,9 +23,9 @@ def test_an_architecture_is_one_file(tmp_path: Path) -> None:
 
 def previewed(rules: Path, folder: Path) -> tuple[str, int]:
     """What a preview says, and how many configurations it would try."""
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "-m", "64", "-n", "64", "-k", "64", "--arch", "sm_87"]
-    command += ["--rules", str(rules), "--dry_run"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True)
+    words = f"-m 64 -n 64 -k 64 --arch sm_87 --families gemm_tile --rules {rules} --dry_run".split()
+    done = tune_gemm(folder, *words)
+    assert done.returncode == 0, done.stderr
     found = re.search(r"configurations to try: (\d+)", done.stdout)
     assert found, done.stdout
     return done.stdout + done.stderr, int(found[1])

@@ -97,6 +97,7 @@ def test_predicted_row_is_compiled_checked_and_marked(
     assert "2 of 2 configurations are right" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("known_to_have_none")
 def test_wrong_kernel_is_never_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import yaml
-from fault_runs import ROOT, statuses_of_run
+from command import tune_gemm
+from fault_runs import statuses_of_run
 
 from gemm_tuner.core.records import Verified
 from gemm_tuner.store import results
@@ -24,10 +23,8 @@ def test_what_a_host_function_launches_is_compiled_checked_and_written(tmp_path:
     (tmp_path / "mine.py").write_text(source)
     spec = {"cases": {"n": 16}, "params": {"BLOCK": [8], "SHIFT_BLOCK": [3, 4, 8]}, "reference": "mine.py:reference"}
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump({**spec, "check_cases": {"n": 13}}))
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "mine.py:doubled", "--host"]
-    command += ["mine.py:three_launches", "--spec", "spec.yaml", "--arch", "sm_90", "--compare", "all"]
-    command += ["-o", "tuned.yaml", "--num_threads", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    words = ["kernel", "mine.py:doubled", "--host", "mine.py:three_launches", "--spec", "spec.yaml", "--arch", "sm_90"]
+    done = tune_gemm(tmp_path, *words, "--compare", "all", "-o", "tuned.yaml", "--num_threads", "1")
     assert done.returncode == 0, done.stderr
     (row,) = results.read(tmp_path / "tuned.yaml").rows
     assert row.config is not None and row.config.options() == {"BLOCK": 8, "SHIFT_BLOCK": 8}

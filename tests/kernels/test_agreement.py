@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from command import tune_gemm
 from fault_runs import ROOT, statuses_of_run
 
 from gemm_tuner.core.records import Status, Verdict, Verified
@@ -47,9 +46,8 @@ def test_without_a_reference_what_most_configurations_compute_wins(tmp_path: Pat
         tmp_path, source, reference=None, params=params, cases={"rows": 4, "cols": 16, "dtype": "fp16"},
         check_cases={"rows": 5, "cols": 7, "dtype": "fp16"},
     )  # fmt: skip
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--arch", "sm_90"]
-    command += ["--compare", "all", "-o", "tuned.yaml", "--num_threads", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    words = ("kernel", "--spec", "spec.yaml", "--arch", "sm_90", "--compare", "all", "-o", "tuned.yaml")
+    done = tune_gemm(tmp_path, *words, "--num_threads", "1")
     assert done.returncode == 0, done.stderr
     (row,) = results.read(tmp_path / "tuned.yaml").rows
     assert row.config is not None and row.config.options()["ROWS"] in (1, 4)

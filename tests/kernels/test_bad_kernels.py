@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from command import Done, tune_gemm
 from fault_runs import ROOT
 
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
@@ -18,14 +17,13 @@ EXAMPLE = ROOT / "examples" / "kernels"
 SMALL = {"cases": {"rows": [5, 6], "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
 
 
-def run(folder: Path, change: tuple[str, str] = ("", ""), **keys: Any) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, change: tuple[str, str] = ("", ""), **keys: Any) -> Done:
     source = (EXAMPLE / "softmax.py").read_text()
     assert change[0] in source
     (folder / "softmax.py").write_text(source.replace(*change))
     spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), **SMALL, **keys}
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--arch", "sm_90"]
-    return subprocess.run([*command, "--num_threads", "1"], capture_output=True, text=True, cwd=folder)
+    return tune_gemm(folder, "kernel", "--spec", "spec.yaml", "--arch", "sm_90", "--num_threads", "1")
 
 
 @pytest.mark.parametrize(

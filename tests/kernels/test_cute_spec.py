@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import tune_gemm
 from fault_runs import statuses_of_run
 from samples import ROOT
 
@@ -64,8 +65,7 @@ def test_a_launch_gets_tensors_and_args_and_the_builder_the_rest(spec: Path) -> 
 
 
 def test_another_gpu_is_refused_in_one_line(spec: Path) -> None:
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", str(spec), "--arch", "gfx942"]
-    done = subprocess.run([*command, "--dry_run"], capture_output=True, text=True, cwd=spec.parent)
+    done = tune_gemm(spec.parent, "kernel", "--spec", str(spec), "--arch", "gfx942", "--dry_run")
     assert done.returncode == 2 and "CuTe DSL compiles nothing for gfx942" in done.stderr.splitlines()[-1]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command import tune_gemm
 from fault_runs import ROOT, statuses_of_run
 
 import gemm_tuner as gt
@@ -71,8 +72,7 @@ def test_compile_only_says_what_each_configuration_needs_and_runs_nothing(tmp_pa
     spec |= {"cases": {"rows": 5, "cols": 37, "dtype": "fp16"}, "params": {"ROWS": [1, 2], "num_warps": [1]}}
     del spec["reference"]
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
-    command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "--spec", "spec.yaml", "--compile_only"]
-    done = subprocess.run([*command, "--arch", "gfx942"], capture_output=True, text=True, cwd=tmp_path)
+    done = tune_gemm(tmp_path, "kernel", "--spec", "spec.yaml", "--compile_only", "--arch", "gfx942")
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0].split("_")[2]: line.split() for line in done.stdout.splitlines() if "ROWS" in line}
     assert rows["ROWS1"][1] == "ok" and int(rows["ROWS1"][2]) > 0

@@ -90,12 +90,12 @@ def test_a_dry_run_answers_and_then_prints_the_funnel(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, thin: Thin) -> None:
     for width in (60, 80):
         for words in ((), ("--verbose",)):
             screen = Screen(width)
             monkeypatch.setattr(cli, "consoles", lambda screen=screen: Consoles(screen.console, screen.console))
-            assert main([*SIZE, "--dry_run", *words]) == EXIT_OK
+            assert main([*SIZE, *thin("sm_90"), "--dry_run", *words]) == EXIT_OK
             assert max(map(len, screen.lines)) <= width
             text = " ".join(" ".join(screen.lines).split())
             assert "not measured" in text[: text.index("(the whole space)")]
