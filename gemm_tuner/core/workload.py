@@ -58,10 +58,6 @@ class OwnSpace:
     heuristics: tuple[OwnRule, ...] = ()
 
 
-class CallOperands(Protocol):
-    """Tensors and scale factors of one call, as a dataclass; None for those that the problem does not have."""
-
-
 class Jury(Protocol):
     """Compares the results of configurations with each other."""
 

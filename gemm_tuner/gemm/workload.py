@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.core.records import Config, Device, Problem, Target
-from gemm_tuner.core.workload import Jury, Launch, OwnSpace
+from gemm_tuner.core.records import Config, Target
+from gemm_tuner.core.workload import Launch
+from gemm_tuner.core.workload_defaults import WorkloadDefaults
 from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
@@ -21,14 +22,11 @@ from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
 
 
-class GemmWorkload:
+class GemmWorkload(WorkloadDefaults):
     """The workload of GEMM: problems are GemmProblems and configurations are KernelConfigs."""
 
     kind = GemmProblem.kind
-    language = "triton"
     baseline_name = "torch.mm"
-    sets_are_apart = True
-    hashes_launches = False
     problem_keys = problem_keys.SIZE_KEYS
     templates_dir: Path | None = None
     rules_dir: Path | None = None
@@ -36,18 +34,6 @@ class GemmWorkload:
     type_fault = staticmethod(combinations.type_fault)
     check_axes = staticmethod(axes.check_axes)
     frame = staticmethod(axes.frame)
-
-    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
-        return list(problems)
-
-    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
-        return []
-
-    def default_config(self, problem: Problem, device: Device) -> Config | None:
-        return None
-
-    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
-        return None
 
     configs_of = staticmethod(axes.configs_of)
     names = staticmethod(axes.names)
@@ -76,8 +62,6 @@ class GemmWorkload:
         why = why_absent() if of_cute else ""
         return dict.fromkeys(of_cute, why) if why else {}
 
-    def start_worker(self) -> None: ...
-
     def config_from_dict(self, row: Mapping[str, Any]) -> KernelConfig:
         return KernelConfig(**row)
 
@@ -102,26 +86,6 @@ class GemmWorkload:
     def scratch(self, script: ModuleType, config: Any, problem: GemmProblem, num_sms: int) -> tuple[int, int]:
         elements, locks = script.scratch(config, call_size(problem), num_sms)
         return int(elements), int(locks)
-
-    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
-        return None
-
-    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
-        return {}
-
-    def calls_of_a_sample(self, problem: Problem) -> int:
-        return 1
-
-    def found_in_finals(
-        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
-    ) -> Mapping[str, Any]:
-        return {}
-
-    def compares_configs(self, problem: Problem) -> bool:
-        return False
-
-    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
-        raise NotImplementedError("a GEMM has a reference")
 
     def launches(
         self,

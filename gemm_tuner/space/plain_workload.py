@@ -14,20 +14,17 @@ import pandas as pd
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target
-from gemm_tuner.core.workload import Jury, OwnSpace
+from gemm_tuner.core.workload_defaults import WorkloadDefaults
 from gemm_tuner.system.documents import show
 
 FORM = "a list of different integers, of true and false, of words, or of lists of integers"
 
 
-class PlainWorkload:
+class PlainWorkload(WorkloadDefaults):
     """Base class of workloads. It implements the space, and defaults for kernels without TMA descriptors, scratch
     memory and their own specialization; a subclass implements the rest of ``core.workload.Workload``."""
 
-    language = "triton"
     baseline_name = "vendor"
-    sets_are_apart = True
-    hashes_launches = False
 
     def language_for(self, family: str) -> str:
         return self.language
@@ -62,18 +59,6 @@ class PlainWorkload:
     def names(self, configs: pd.DataFrame) -> pd.Series:
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
 
-    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
-        return list(problems)
-
-    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
-        return None
-
-    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
-        return []
-
-    def default_config(self, problem: Problem, device: Device) -> Config | None:
-        return None
-
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
         """p: the problem, of which a template may use only what the signature covers. configs: one tuple per
         configuration, with the values of ``fields``."""
@@ -93,8 +78,6 @@ class PlainWorkload:
     def loads_by_descriptor(self, config: Config, target: Target) -> bool:
         return False
 
-    def start_worker(self) -> None: ...
-
     def compile_cost(self, config: Config) -> float:
         return 1.0
 
@@ -104,28 +87,8 @@ class PlainWorkload:
     def scratch(self, script: ModuleType, config: dict[str, Any], problem: Problem, num_sms: int) -> tuple[int, int]:
         return 0, 0
 
-    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
-        return None
-
     def baseline_call(self, problem: Problem, operands: Any) -> Callable[[], Any] | None:
         return None
-
-    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
-        return {}
-
-    def calls_of_a_sample(self, problem: Problem) -> int:
-        return 1
-
-    def found_in_finals(
-        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
-    ) -> Mapping[str, Any]:
-        return {}
-
-    def compares_configs(self, problem: Problem) -> bool:
-        return False
-
-    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
-        raise NotImplementedError(f"a {problem.kind} problem has a reference")
 
     def same_launch(self, problem: Problem, config: Config, num_sms: int) -> tuple[str | int, ...]:
         return () if self.hashes_launches else (config.name,)

@@ -1,0 +1,51 @@
+"""What most kinds of problem answer to ``core.workload.Workload``; a workload overrides where its kind differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gemm_tuner.core.records import Config, Device, Problem
+from gemm_tuner.core.workload import Jury, OwnSpace
+
+
+class WorkloadDefaults:
+    """Triton kernels that change none of their operands, with a reference and a space in files."""
+
+    language = "triton"
+    sets_are_apart = True
+    hashes_launches = False
+
+    def on_device(self, problems: Sequence[Problem], device: Device) -> list[Problem]:
+        return list(problems)
+
+    def own_space(self, problems: Sequence[Problem], device: Device) -> OwnSpace | None:
+        return None
+
+    def recombined(self, problem: Problem, screened: Sequence[tuple[Config, tuple[float, ...]]]) -> list[Config]:
+        return []
+
+    def default_config(self, problem: Problem, device: Device) -> Config | None:
+        return None
+
+    def start_worker(self) -> None: ...
+
+    def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
+        return None
+
+    def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
+        return {}
+
+    def calls_of_a_sample(self, problem: Problem) -> int:
+        return 1
+
+    def found_in_finals(
+        self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
+    ) -> Mapping[str, Any]:
+        return {}
+
+    def compares_configs(self, problem: Problem) -> bool:
+        return False
+
+    def jury(self, problem: Problem, seed: int, device: str) -> Jury:
+        raise NotImplementedError(f"a {problem.kind} problem has a reference")
