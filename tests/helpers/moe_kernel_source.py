@@ -52,7 +52,7 @@ def fused_moe_kernel(
         a_at = a_ptr + (rows // top_k)[:, None] * stride_am + depth[None, :] * stride_ak
         a = tl.load(a_at, mask=real[:, None] & (depth < K)[None, :], other=FAR)
         b_at = b_ptr + expert * stride_be + depth[:, None] * stride_bk + wrapped[None, :] * stride_bn
-        b = tl.load(b_at, mask=(depth < K)[:, None], other=0)
+        b = tl.load(b_at, mask=(depth < K)[:, None], other=0.0)
         if use_int8_w8a16:
             total += tl.dot(a, b.to(compute_type))
         elif use_fp8_w8a8 and group_k > 0:
