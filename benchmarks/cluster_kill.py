@@ -102,7 +102,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kill", choices=sorted(KINDS), default="compile")
     kind = parser.parse_args().kill
-    os.environ.update(PYTHONPATH=str(ROOT), RAY_USAGE_STATS_ENABLED="0")
+    os.environ.update(PYTHONPATH=str(ROOT), RAY_USAGE_STATS_ENABLED="0", RAY_raylet_start_wait_time_s="300")
     folder = Path(tempfile.mkdtemp(prefix="cluster_kill-"))
     here, here_s, _ = run(folder / "here")
     cluster = start(folder)

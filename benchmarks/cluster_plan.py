@@ -1,8 +1,9 @@
 """Estimates a large run on a cluster: measures the driver's work here, then plays the run on virtual time.
 
 The lease code is the one of real runs (gemm_tuner/store/leases.py): every kernel, screening round, finals and check is
-an item of its table; a machine of the farm is killed in the middle. GPUs and search are not measured here: their
-seconds a size are of benchmarks/README.md, and can be given.
+an item of its table; a machine of the farm is killed in the middle. What is measured are CPU
+seconds, so that other work on the machine does not count. GPUs and search are not measured here: their seconds a size
+are of benchmarks/README.md, and can be given.
 
     python benchmarks/cluster_plan.py [--sizes N] [--drivers N ...]
 
@@ -22,6 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -31,7 +34,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN
-from gemm_tuner.space import space
+from gemm_tuner.space import prune, space
 from gemm_tuner.store.leases import BEAT_S, Item, Lease, Leases
 from gemm_tuner.store.store import Store
 
@@ -57,13 +60,12 @@ class Rates:
 
 def measured(kernels: int, search_s: float, screen_s: float, finals_s: float, check_s: float) -> Rates:
     """Compiles kernels of a size of sm_90 with one worker, then does what a driver does with each."""
-    problem, device = (
-        GemmProblem(512, 512, 512),
-        space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90", "gemm").device,
-    )
+    problem = GemmProblem(512, 512, 512)
     loaded = space.load(ROOT / "rules" / "space_sm_90.yaml", "sm_90", "gemm")
     frame = space.frame(loaded)
-    frame = frame[frame["family"] == "gemm_tile"].sample(kernels, random_state=0)
+    device, columns = loaded.device, prune.columns_of(frame)
+    kept = prune.apply(columns, problem, device, prune.load_rules(ROOT / "rules", heuristics=True)).kept
+    frame = frame.iloc[kept].sample(kernels, random_state=0)
     wanted = [(problem, config) for config in space.configs_of(frame, "gemm")]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -75,6 +77,7 @@ def measured(kernels: int, search_s: float, screen_s: float, finals_s: float, ch
         scripts_dir, log = folder / "scripts", folder / "log"
         with CompilePool(LANGUAGE, device.target, 1, cache, log, scripts_dir, kind="gemm") as pool:
             results = [result for _, result in pool.run(tasks) if result.status == Status.OK]
+            compile_s = children_s() / len(tasks)
         packed = [LANGUAGE.pack(cache, entry) for result in results for entry in result.entries]
         size = sum(len(content) for one in packed for _, content in one.files) / len(results)
         store = Store(folder / "run.sqlite")
@@ -92,16 +95,20 @@ def measured(kernels: int, search_s: float, screen_s: float, finals_s: float, ch
         timing = Timing(problem, "name", Status.OK, (1.0,) * 5)
         timing_s = timed(lambda _: store.add_timings([timing] * 20, SCREEN), 200) / 20
         store.close()
-    compile_s = sum(result.seconds for result in results) / len(results)
     return Rates(compile_s, answer_s, timing_s, search_s, screen_s, finals_s, check_s, size)
 
 
 def timed(work: Callable[[int], object], times: int) -> float:
-    """CPU and waiting of one call, seconds."""
-    began = time.perf_counter()
+    """CPU seconds of one call."""
+    began = time.process_time()
     for number in range(times):
         work(number)
-    return (time.perf_counter() - began) / times
+    return (time.process_time() - began) / times
+
+
+def children_s() -> float:
+    """CPU seconds of the processes below this one, theirs included."""
+    return sum(sum(child.cpu_times()[:4]) for child in psutil.Process().children())
 
 
 @dataclass

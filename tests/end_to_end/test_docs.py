@@ -44,6 +44,7 @@ NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"},
 # checked against each other, and nothing is started.
 RUN, DRY_RUN, PARSED = "run", "dry run", "parsed"
 WAYS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
+    (PARSED, lambda words: "--cluster" in words),
     (DRY_RUN, lambda words: words[0] in ("kernel", "moe")),
     (RUN, lambda words: words[0] in SUBCOMMANDS),
     (RUN, lambda words: bool({"--dry_run", "--explain", "--help", "--version"} & set(words))),
@@ -205,6 +206,9 @@ def test_a_command_of_the_documents_does_what_it_says(
     monkeypatch.setattr(device, "look", lambda: NO_GPU)
     words = [word.replace("$SITE_PACKAGES", "site-packages") for word in shlex.split(command)]
     prepare(words, a_run)
+    if way == PARSED and words[0] in SUBCOMMANDS:
+        assert commands.build_parser(words[0]).parse(words[1:])
+        return
     if way == PARSED:
         arguments = options.build_parser().parse(words)
         assert cli.settings_from(arguments, cli.read_sizes(arguments, cli.consoles().log)).entries
