@@ -27,7 +27,7 @@ from gemm_tuner.pipeline.tune import Tuning
 from gemm_tuner.space.size_state import SizeState
 
 FEW, MANY = 200, 2000
-MOST_TIMES = 1.5
+MOST_TIMES = 2.0
 CONFIGS = tuple(config(num_stages=stages) for stages in (2, 3, 4, 5))
 
 

@@ -24,6 +24,9 @@ from gemm_tuner.store.store import Store
 
 # The largest share of the remaining budget that compilation may take, because what is compiled must also be timed.
 COMPILE_SHARE = 0.5
+# So many times a round is compiled ahead, of what the search may ask for next. Twice holds 92 % of the kernels that are
+# asked for, once 81 % (benchmarks/prefetch_hits.py, four sizes). What is asked for always goes first.
+LIKELY_TIMES = 2
 # Upper bound of rounds; a search that exceeds it has a bug.
 MOST_ROUNDS = 10_000
 
@@ -163,7 +166,7 @@ class Rounds:
         running = {state.problem: names for state, names in asked}
         views = [view_of(state) for state in self.states]
         count = max((len(names) for names in running.values()), default=0)
-        return self._by_state(self.search.likely_next(views, self.gpus.device, running, count))
+        return self._by_state(self.search.likely_next(views, self.gpus.device, running, LIKELY_TIMES * count))
 
     def _duplicates(self, state: SizeState, names: list[str]) -> dict[str, str]:
         """Those names whose kernel equals another that is already timed or is timed in this round."""
