@@ -81,7 +81,7 @@ def autotuned(example: Example, out: Path, case: dict[str, Any]) -> tuple[dict[s
     environment = {
         **os.environ,
         "TRITON_CACHE_DIR": str(out / f"triton-{time.time_ns()}"),
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, [EXAMPLES, *filter(None, sys.path)])),
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in (str(EXAMPLES), *sys.path) if path),
     }
     command = [sys.executable, __file__, "--choose", example.file, json.dumps(case)]
     try:

@@ -33,7 +33,7 @@ from gemm_tuner.measure.parse_run import (
     whole_sizes,
 )
 from gemm_tuner.measure.supervise import ACCOUNTED, MAX_ATTEMPTS, PROBE, NotBegun, killed_from_outside, require_journal
-from gemm_tuner.profilers import Profiler, TraceError
+from gemm_tuner.profilers import PROFILERS, Profiler, TraceError
 from gemm_tuner.system.processes import MOST_CRASHES, Ended
 
 OnFound = Callable[[dict[Key, Timing]], None]
@@ -246,6 +246,12 @@ def profiler_failed(profiler: Profiler, ended: Ended) -> EnvironmentFault:
     )
 
 
+def another_tool(profiler: Profiler) -> str:
+    """A hint: a flag that times the same kernels in another way. Times of two tools are not mixed in one run."""
+    others = [one.name for one in PROFILERS if one.name != profiler.name and set(one.backends) & set(profiler.backends)]
+    return f"another tool may record them: --profiler {' or '.join(others)}, with --fresh" if others else ""
+
+
 def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended) -> None:
     """Raises EnvironmentFault if the trace contains none of the kernels that ran, because then the profiler failed and
     not the configurations."""
@@ -257,5 +263,5 @@ def require_a_trace(timings: dict[Key, Timing], profiler: Profiler, ended: Ended
         raise EnvironmentFault(
             f"{profiler.name} recorded none of {len(missing)} configurations that ran: {missing[0].message}",
             where=str(ended.log_path),
-            hint=f"its log says: {errors[:600]}" if errors else "name another tool with --profiler",
+            hint=(f"its log says: {errors[:600]}; " if errors else "") + another_tool(profiler),
         )
