@@ -8,12 +8,13 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.gemm import families
+
+if TYPE_CHECKING:  # the command line starts without numpy
+    import numpy as np
+    import numpy.typing as npt
 
 # Other packages register modules with a FAMILY in this entry point group: ``gemm_rows = package.module``.
 ENTRY_POINTS = "gemm_tuner.gemm_families"
@@ -81,6 +82,8 @@ def names_of(has: Callable[[Family], bool]) -> tuple[str, ...]:
 
 def rows_of(family_column: Any, has: Callable[[Family], bool]) -> npt.NDArray[np.bool_]:
     """For each row of a column of family names, whether ``has`` is true for that family."""
+    import numpy as np
+
     column = np.asarray(family_column)
     found: npt.NDArray[np.bool_] = np.isin(column, [name for name in set(column.tolist()) if has(family_of(name))])
     return found
