@@ -2,8 +2,8 @@
 
 The lease code is the one of real runs (gemm_tuner/store/leases.py): every kernel, screening round, finals and check is
 an item of its table; a machine of the farm is killed in the middle. Measured are the bytes of a kernel and the driver's
-CPU seconds for results. Compiling, GPUs and search are not measured here: their seconds are of benchmarks/README.md, and
-can be given.
+CPU seconds for results. Compiling, GPUs and search are not measured here: their seconds are of benchmarks/README.md,
+and can be given.
 
     python benchmarks/cluster_plan.py [--sizes N] [--drivers N ...]
 
