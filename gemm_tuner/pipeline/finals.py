@@ -1,5 +1,4 @@
-"""The finals: times the finalists of every size and the vendor library, in several processes, until the ranking is
-clear."""
+"""The finals: times finalists and the vendor library in several processes, until the ranking is clear."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ from gemm_tuner.space.size_state import Named, SizeState
 from gemm_tuner.store.finals_times import FinalsTimes
 from gemm_tuner.store.store import Store
 
-# Number of additional publishing processes if, in the first ones, another finalist was significantly faster than the
-# chosen one.
+# Additional publishing processes if another finalist was significantly faster than the chosen one in the first ones.
 PUBLISH_AGAIN = 2
 # Prefix of a fact per size: the finalist that ranked first, and the one that replaced it.
 OVERRULED = "overruled "

@@ -1,5 +1,4 @@
-"""``gt.install()``: replaces triton.autotune by one that never tunes in the process. It uses tuned results, else a
-fallback, and records the launch."""
+"""``gt.install()``: replaces triton.autotune by one that uses tuned results, else a fallback, and never tunes."""
 
 from __future__ import annotations
 
