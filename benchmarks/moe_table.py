@@ -43,7 +43,8 @@ def main() -> None:
         us = row.facts.get("median_us")
         times = {"default": row.facts.get("vendor_us"), "shipped": shipped_us(found, row, arguments)}
         cells = cells_of(times, us, ratios, "")
-        call = calls.get(row.problem.key, {}).get("us", {})
+        kept = calls.get(row.problem.key, {})
+        call = kept["us"] if kept.get("configs", {}).get(moe_calls.TUNED) == row.config.name else {}
         whole = {"default": call.get(moe_calls.DEFAULT), "shipped": call.get(moe_calls.CURRENT)}
         cells += cells_of(whole, call.get(moe_calls.TUNED), ratios, "call, ")
         tile = "x".join(str(value) for value in list(row.config.options().values())[:3])

@@ -111,7 +111,8 @@ def made(workload: MoeWorkload, script: ModuleType, config: dict[str, Any], oper
 
 
 def captured(call: WholeCall) -> Callable[[], None]:
-    """The call as a CUDA graph, after it ran twice: started at once, whatever the host needs for each kernel."""
+    """The call as a CUDA graph, after it ran twice: started at once, whatever the host needs for each kernel. Graphs
+    hold addresses, not tensors, so what is returned keeps the call, and with it its memory."""
     import torch
 
     side = torch.cuda.Stream()
@@ -124,4 +125,8 @@ def captured(call: WholeCall) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call.run()
-    return partial(graph.replay)
+    return partial(_replayed, graph, call)
+
+
+def _replayed(graph: Any, call: WholeCall) -> None:
+    graph.replay()

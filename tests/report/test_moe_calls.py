@@ -119,3 +119,17 @@ def test_the_table_has_whole_calls_beside_the_gemms(file: Path) -> None:
     cells = [one.strip() for one in row.split("|")[2:]]
     assert cells[0] == "25.00" and cells[5:9] == ["640.00", "", "320.00", "2.000"]
     assert "geometric mean, call, default / tuned: 2.000 over 2 M" in done.stdout
+
+
+def test_times_of_another_configuration_are_not_shown_as_those_of_this_one(file: Path) -> None:
+    said(file, {})
+    document = json.loads(moe_calls.path_of(file).read_text())
+    for kept in document.values():
+        kept["configs"]["tuned"] = "another"
+    moe_calls.path_of(file).write_text(json.dumps(document))
+    words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert "geometric mean, call" not in done.stdout and "| 640.00 |" not in done.stdout
+    lost = said(file, {}, ends_after=0)
+    assert "the context is lost" in lost and "320.00" not in lost
