@@ -15,17 +15,14 @@ from rich.console import Console
 
 from gemm_tuner.cli import commands, options
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.parser import see_help
 from gemm_tuner.cli.shared_flags import wait_s
+from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, FREE_SPACE, EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import workload_of
-from gemm_tuner.gemm.problem import Layout
-from gemm_tuner.gemm.problem_keys import Defaults
 from gemm_tuner.gemm.served import NAMES as SERVERS
-from gemm_tuner.gemm.sizes import SizeEntry, load_file, one_size, sizes_of
-from gemm_tuner.pipeline import idle_flags
+from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system import bug_report, program
 from gemm_tuner.system.documents import show
@@ -125,55 +122,6 @@ def run(
 
         return cluster_run.tune(settings, shown.log, shown.out)
     return pipeline.tune(settings, shown.log, shown.out)
-
-
-def defaults_from(arguments: argparse.Namespace) -> Defaults:
-    """Default values from flags, which entries of a file may override."""
-    if arguments.dtype and (arguments.dtype_a or arguments.dtype_b):
-        accepted = "one of them; --dtype_c goes with both"
-        raise UserError("is given beside --dtype_a or --dtype_b", where="--dtype", accepted=accepted)
-    dtype_a = arguments.dtype or arguments.dtype_a or arguments.dtype_b or "bf16"
-    return Defaults(
-        dtype_a=dtype_a,
-        dtype_b=arguments.dtype_b or dtype_a,
-        dtype_c=arguments.dtype_c or "",
-        layout_a=Layout.COL if arguments.col_a else Layout(arguments.layout_a or "row"),
-        layout_b=Layout.COL if arguments.col_b else Layout(arguments.layout_b or "row"),
-        batch=arguments.batch,
-        bias=arguments.bias,
-        activation=arguments.activation,
-        alpha=arguments.alpha,
-        beta=arguments.beta,
-        scaling=arguments.scaling,
-        precision=arguments.precision,
-    )
-
-
-def read_sizes(arguments: argparse.Namespace, console: Console) -> tuple[SizeEntry, ...]:
-    """The sizes from the file or the flags. Raises UserError for none, both, or an invalid one."""
-    defaults = defaults_from(arguments)
-    mnk = [getattr(arguments, name) for name in ("m", "n", "k")]
-    given = [value is not None for value in mnk]
-    accepted = "--gemm_size_file FILE, or -m M -n N -k K"
-    if arguments.gemm_size_file is not None:
-        if any(given):
-            raise UserError("both --gemm_size_file and -m, -n or -k are given", accepted=accepted)
-        loaded = load_file(arguments.gemm_size_file)
-        sizes = sizes_of(loaded, defaults)
-        for line in idle_flags.of_sizes(arguments, loaded, sizes.entries, defaults_from):
-            print_line(console, line)
-        if sizes.duplicates:
-            print_line(console, f"{loaded.name}: {sizes.duplicates} repeated sizes are tuned once")
-        known = {entry.problem for entry in sizes.entries}
-        retried = tuple(SizeEntry(p) for p in sizes.without_config if p not in known)
-        return sizes.entries + (() if arguments.benchmark or arguments.compare_wo_tuning else retried)
-    if not all(given):
-        raise UserError(
-            "no size is given" if not any(given) else "a size needs all of -m, -n and -k",
-            accepted=accepted,
-            hint=see_help(),
-        )
-    return (one_size(mnk[0], mnk[1], mnk[2], defaults),)
 
 
 def read_older(path: Path | None) -> tuple[dict[Problem, Config], dict[Problem, dict[str, Config]]]:

@@ -218,6 +218,11 @@ class Timing:
     role: Role = Role.CHOOSE
     kernels_us: tuple[float, ...] = ()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the configuration itself failed: not where only the trace lacks it."""
+        return self.status not in (Status.OK, Status.MISSING_IN_TRACE)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

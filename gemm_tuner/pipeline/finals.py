@@ -220,7 +220,7 @@ class Finals:
 
     def _left(self, state: SizeState, names: list[str]) -> tuple[list[str], set[str]]:
         """(those names that have not failed in the finals, all names of the size that have)."""
-        failed = {timing.name for timing in self.timings.get(state.problem, ()) if has_failed(timing)}
+        failed = {timing.name for timing in self.timings.get(state.problem, ()) if timing.failed}
         return [name for name in names if name not in failed], failed
 
     def _stored(self, finalists: Named, processes: int = 1) -> Named:
@@ -240,8 +240,9 @@ class Finals:
         lost = [t for t in self.timings.get(state.problem, ()) if t.name in state.kept and t.name not in published]
         for timing in lost:
             state.record(timing.name, Status.MISSING_IN_TRACE, NOT_PUBLISHED)
-        for timing in filter(has_failed, lost):
-            state.record_timing(timing, FINALS)
+        for timing in lost:
+            if timing.failed:
+                state.record_timing(timing, FINALS)
         for name, found in published.items():
             if name in state.kept:
                 state.record_finals(name, found.us, found.samples_us)
@@ -294,7 +295,3 @@ class Finals:
     def is_clearly_faster(self, state: SizeState, new: str, old: str, by_pct: float) -> bool:
         """Whether a finalist is faster than an older choice by more than ``by_pct`` percent, beyond noise."""
         return self.judge.clearly_faster(self.sheets[state.problem], new, old, by_pct, state.own)
-
-
-def has_failed(timing: Timing) -> bool:
-    return timing.status not in (Status.OK, Status.MISSING_IN_TRACE)

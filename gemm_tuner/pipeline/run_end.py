@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.gemm.served import served_rows
-from gemm_tuner.pipeline import finished_machine, run_start, show
+from gemm_tuner.pipeline import finished_machine, run_start, run_summary, show
 from gemm_tuner.pipeline.run_identity import configs_sha
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.space.size_state import SizeState
@@ -36,14 +36,14 @@ def finish(session: Session) -> int:
     """Prints the results and removes temporary files; returns the exit status."""
     show.results_table(session.log.out, session.settings, session.environment, session.outcomes)
     if session.settings.time_breakdown or session.settings.verbose:
-        show.stage_table(session.log.out, session.log.stage_seconds)
+        run_summary.stage_table(session.log.out, session.log.stage_seconds)
     console = session.log.console
     for problem, why in session.outcomes.file.kept_instead().items():
         print_line(console, f"{problem.key}: its earlier row stays in the results file: {why}")
-    for line in show.notes(session.log.notes):
+    for line in run_summary.notes(session.log.notes):
         print_line(console, line)
     counts = len(session.outcomes.choices), len(session.settings.entries)
-    print_line(console, show.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts))
+    print_line(console, run_summary.summary_line(*counts, time.monotonic() - session.log.started, session.log.facts))
     print_line(console, f"results: {show.place(console, session.outcomes.path)}")
     tables = show.place(console, session.folder.tables)
     print_line(console, f"every configuration of every size: {tables}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -285,43 +284,3 @@ def compiled_table(console: Console, state: SizeState) -> None:
         cells.append((config_name(console, name), shown, *counts, message))
     fitting = len(state.named(Status.OK))
     print_table(console, f"{state.problem.key}: {fitting} of {len(state.kept)} compile and fit", columns, cells)
-
-
-def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
-    """Prints the wall time of each stage, seconds."""
-    rows = [(name, f"{seconds:.1f}") for name, seconds in stage_seconds.items()]
-    print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
-
-
-def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
-    """One line about what the run did; the number of compilations under the profiler must be 0."""
-    facts = ", ".join(f"{number} {fact}" for fact, number in counts.items())
-    done = f"sizes with a verified configuration: {chosen} of {sizes}"
-    return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
-
-
-def notes(found: Mapping[str, Any]) -> list[str]:
-    """Lines with information about the measurement: noise, clocks, utilization of the compile pool."""
-    lines = []
-    if "noise_pct" in found:
-        typical, worst = found["noise_pct"]
-        lines.append(
-            f"noise floor: one kernel as two contenders differs by {typical:.2f} % (median), {worst:.2f} % (most)"
-        )
-    for title, state in found.get("gpu", {}).items():
-        clock, power, heat = (state[name] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-        slow = ", THROTTLED" if state["throttled"] else ""
-        lines.append(
-            f"GPU in the {title}: {clock[1]:.0f} MHz ({clock[0]:.0f} to {clock[2]:.0f}), {power[1]:.0f} W, "
-            f"{heat[2]:.0f} C at most{slow}"
-        )
-    if "compile_pool_idle_pct" in found:
-        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
-    for key, why in found.get("older_not_run", {}).items():
-        lines.append(f"the older configuration of {key} could not run: {why}")
-    if "updated" in found:
-        counts = found["updated"]
-        lines.append(
-            f"older configurations: {counts['kept']} kept, {counts['replaced']} replaced by clearly faster ones"
-        )
-    return lines

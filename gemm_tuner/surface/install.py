@@ -21,7 +21,7 @@ from gemm_tuner.kernels.kernel_spec import LAUNCH_OPTIONS
 from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
 from gemm_tuner.languages.kernel_cache import VARIABLE
 from gemm_tuner.surface.traced_grid import traced
-from gemm_tuner.surface.tunables import is_tensor
+from gemm_tuner.surface.tunables import is_tensor, reached_elements
 from gemm_tuner.surface.tuned_results import TunedResults, misfit
 
 NOTES = "launch_notes.jsonl"
@@ -258,7 +258,7 @@ def _note(tuner: Any, of_kernel: Mapping[str, Any], grid: Any) -> LaunchNote:
         file=os.path.realpath(inspect.getsourcefile(tuner.base_fn) or ""),
         key=list(tuner.keys),
         scalars=scalars,
-        tensors={name: Memory(_dtype(one), _elements(one)) for name, one in tensors.items()},
+        tensors={name: Memory(_dtype(one), reached_elements(one)) for name, one in tensors.items()},
         grid=list(found.texts) if found else [],
         constants=list(found.constants) if found else [],
         configs=configs,
@@ -285,14 +285,6 @@ def _plain_config(config: Any) -> dict[str, Any]:
 def _dtype(tensor: Any) -> str:
     """A key of DTYPES, "" for other types."""
     return TYPE_OF.get(str(tensor.dtype).removeprefix("torch."), "")
-
-
-def _elements(tensor: Any) -> int:
-    """The number of elements from the pointer to the last element."""
-    if not all(tensor.shape):
-        return 0
-    last = sum((size - 1) * abs(stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return 1 + int(last)
 
 
 def _device() -> str:

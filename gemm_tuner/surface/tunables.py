@@ -68,6 +68,14 @@ class Tunable(Protocol):
         """Builds a candidate. Raises what the user's function raises."""
 
 
+def reached_elements(tensor: Any) -> int:
+    """The number of elements from the pointer to the last element."""
+    if not all(tensor.shape):
+        return 0
+    last = sum((size - 1) * abs(stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 1 + int(last)
+
+
 def is_tensor(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "data_ptr")
 

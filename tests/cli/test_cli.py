@@ -15,9 +15,10 @@ from screens import Screen
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli.commands import Consoles
-from gemm_tuner.cli.main import main, read_sizes, settings_from
+from gemm_tuner.cli.main import main, settings_from
 from gemm_tuner.cli.options import REPLACED, build_parser
 from gemm_tuner.cli.parser import underscored
+from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, UserError
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.measure import device as devices

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from samples import NO_GPU, ROOT
 
-from gemm_tuner.cli.main import consoles, main, read_sizes, settings_from
+from gemm_tuner.cli.main import consoles, main, settings_from
 from gemm_tuner.cli.options import build_parser
+from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_OK
 from gemm_tuner.measure import device as devices
 from gemm_tuner.pipeline import idle_flags

@@ -1,0 +1,50 @@
+"""What a run says at its end: the time of its stages, what it did, and how quiet the measurement was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from gemm_tuner.system.terminal_table import Column, print_table
+
+
+def stage_table(console: Console, stage_seconds: Mapping[str, float]) -> None:
+    """Prints the wall time of each stage, seconds."""
+    rows = [(name, f"{seconds:.1f}") for name, seconds in stage_seconds.items()]
+    print_table(console, "Time per stage", (Column("stage"), Column("s", is_number=True)), rows)
+
+
+def summary_line(chosen: int, sizes: int, seconds: float, counts: Mapping[str, int]) -> str:
+    """One line about what the run did; the number of compilations under the profiler must be 0."""
+    facts = ", ".join(f"{number} {fact}" for fact, number in counts.items())
+    done = f"sizes with a verified configuration: {chosen} of {sizes}"
+    return f"{done} in {seconds:.1f} s" + (f" ({facts})" if facts else "")
+
+
+def notes(found: Mapping[str, Any]) -> list[str]:
+    """Lines with information about the measurement: noise, clocks, utilization of the compile pool."""
+    lines = []
+    if "noise_pct" in found:
+        typical, worst = found["noise_pct"]
+        lines.append(
+            f"noise floor: one kernel as two contenders differs by {typical:.2f} % (median), {worst:.2f} % (most)"
+        )
+    for title, state in found.get("gpu", {}).items():
+        clock, power, heat = (state[name] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+        slow = ", THROTTLED" if state["throttled"] else ""
+        lines.append(
+            f"GPU in the {title}: {clock[1]:.0f} MHz ({clock[0]:.0f} to {clock[2]:.0f}), {power[1]:.0f} W, "
+            f"{heat[2]:.0f} C at most{slow}"
+        )
+    if "compile_pool_idle_pct" in found:
+        lines.append(f"the compile pool was idle for {found['compile_pool_idle_pct']:.0f} % of the search")
+    for key, why in found.get("older_not_run", {}).items():
+        lines.append(f"the older configuration of {key} could not run: {why}")
+    if "updated" in found:
+        counts = found["updated"]
+        lines.append(
+            f"older configurations: {counts['kept']} kept, {counts['replaced']} replaced by clearly faster ones"
+        )
+    return lines
