@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from gemm_tuner.cli import main as cli
 from gemm_tuner.cli import options
+from gemm_tuner.cli.size_flags import read_sizes
 from gemm_tuner.core.errors import EXIT_OK, EnvironmentFault, UserError
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.decide.estimates import Cells, Spread, interval_factor, percent
@@ -61,7 +62,7 @@ def rematch(arguments: argparse.Namespace, configs: list[dict[Problem, Config]])
     words = ["--gemm_size_file", str(arguments.files[0]), "--benchmark", "--profiler", arguments.profiler]
     parsed = options.build_parser().parse([*words, "--iters", str(arguments.iters)])
     shown = cli.consoles()
-    settings = cli.settings_from(parsed, cli.read_sizes(parsed, shown.log))
+    settings = cli.settings_from(parsed, read_sizes(parsed, shown.log))
     environment = prepare.find_environment(settings)
     if not environment.gpus:
         raise EnvironmentFault("there is no GPU to measure on")

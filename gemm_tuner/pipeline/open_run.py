@@ -57,14 +57,14 @@ def opened(
     if used and used.screening is not used.finals:
         named += f", screening: {named_of(used.screening) if used.screening else IN_PROCESS}"
     with interruption.Interruption().listening() as asked, ExitStack() as stack:
-        for look in (prepare.note, prepare.absent_note):
-            if warning := look(settings, environment.device.target.arch):
-                print_line(console, warning)
         folder, store = run_start.begin(
             settings, environment, named, stack, resumes=resumes,
             say=lambda text: print_line(console, text),
         )  # fmt: skip
         stack.enter_context(bug_report.belongs_to(folder.root))
+        for look in (prepare.note, prepare.absent_note):
+            if warning := look(settings, environment.device.target.arch):
+                print_line(console, warning)
         if settings.updates_in_place:
             settings = replace(settings, older=older_configs.kept(store), older_served=older_configs.kept_served(store))
         began_s = store.fact("began_s", time.time())

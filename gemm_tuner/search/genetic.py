@@ -13,6 +13,7 @@ from gemm_tuner.search.staged import next_round
 from gemm_tuner.search.view import Proposals, Requested, SizeView, not_requested
 
 Genes = tuple[Any, ...]
+Pools = dict[Genes, list[tuple[int, list[Any]]]]
 GENERATIONS, SHARE, LEAST = 6, 0.012, 16
 
 
@@ -73,7 +74,7 @@ class Genetic:
         ]  # NaN: family has no such axis
         names = {of: str(name) for of, name in zip(genes, table.index, strict=True)}
         of_name = dict(zip(map(str, table.index), genes, strict=True))
-        pool = [sorted(set(column), key=str) for column in zip(*genes, strict=True)]
+        pools = _pools(genes)
         # Equal times are ordered by name, so that the result does not depend on the order in which times arrive.
         parents = sorted(size.timed_us, key=lambda name: (size.timed_us[name], name))[: self._count(size)]
         found: dict[str, None] = {}
@@ -81,7 +82,7 @@ class Genetic:
             if len(found) == count:
                 break
             mother, father = (self._parent(parents, lot) for _ in range(2))
-            child = self._child(of_name[mother], of_name[father], pool, lot)
+            child = self._child(of_name[mother], of_name[father], pools, lot)
             name = names.get(child)
             if name is not None and not size.knows(name):
                 found[name] = None
@@ -91,9 +92,30 @@ class Genetic:
         """The fastest of a few random ``parents``, which are sorted by time."""
         return parents[min(lot.randrange(len(parents)) for _ in range(self.tournament))]
 
-    def _child(self, mother: Genes, father: Genes, pool: Sequence[Sequence[Any]], lot: random.Random) -> Genes:
+    def _child(self, mother: Genes, father: Genes, pools: Pools, lot: random.Random) -> Genes:
         genes = [lot.choice(pair) for pair in zip(mother, father, strict=True)]
-        if lot.random() < self.mutation:
-            place = lot.randrange(len(genes))
-            genes[place] = lot.choice(pool[place])
+        pool = pools.get(_absent(genes), [])
+        if pool and lot.random() < self.mutation:
+            place, values = lot.choice(pool)
+            genes[place] = lot.choice(values)
         return tuple(genes)
+
+
+def _absent(genes: Sequence[Any]) -> Genes:
+    """Which axes a configuration does not have: the same for all of one family."""
+    return tuple(value is None for value in genes)
+
+
+def _pools(all_genes: Sequence[Genes]) -> Pools:
+    """What may mutate, by the axes that configurations lack: the places that vary among these, and their values.
+
+    By family, since a value of an axis that a family lacks, or that is fixed in it, makes no candidate.
+    """
+    alike: dict[Genes, list[Genes]] = {}
+    for genes in all_genes:
+        alike.setdefault(_absent(genes), []).append(genes)
+    pools: Pools = {}
+    for absent, some in alike.items():
+        values = [sorted(set(column), key=str) for column in zip(*some, strict=True)]
+        pools[absent] = [(place, of) for place, of in enumerate(values) if len(of) > 1]
+    return pools
