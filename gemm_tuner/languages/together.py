@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from gemm_tuner.core.language import Artifact, Compiles, CompileTask, Language
+from gemm_tuner.core.language import Artifact, Compiles, CompileTask, Language, language_of
 from gemm_tuner.core.records import CompileResult, Target
+
+
+def named(names: Sequence[str]) -> Language:
+    """The language of the first name, with the others."""
+    main, *others = map(language_of, names)
+    return Together(main, tuple(others)) if others else main
+
+
+def names_of(language: Language) -> tuple[str, ...]:
+    """What ``named`` makes the same language of."""
+    others = language.others if isinstance(language, Together) else ()
+    return (language.name, *(one.name for one in others))
 
 
 class Together:
@@ -37,10 +50,18 @@ class Together:
         self.main.adopt_cache(cache)
 
     def pack(self, cache: Path, entry: str) -> Artifact:
-        return self.main.pack(cache, entry)
+        """By the language whose entry it is: the others raise ValueError."""
+        for one in (self.main, *self.others[:-1]):
+            with suppress(ValueError):
+                return one.pack(cache, entry)
+        return self.others[-1].pack(cache, entry)
 
     def unpack(self, artifact: Artifact, cache: Path) -> None:
-        self.main.unpack(artifact, cache)
+        for one in (self.main, *self.others[:-1]):
+            with suppress(ValueError):
+                one.unpack(artifact, cache)
+                return
+        self.others[-1].unpack(artifact, cache)
 
     def worker_argument(self, folder: Path) -> str:
         return self.main.worker_argument(folder)

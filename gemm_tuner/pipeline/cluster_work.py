@@ -18,6 +18,7 @@ from gemm_tuner.executors.cluster.ray_cluster import ANSWER_LIMIT_S, GpuActor, R
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.executors.local import LocalExecutor
+from gemm_tuner.languages.together import names_of
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.store.store import Store
@@ -118,7 +119,7 @@ def executor(here: LocalExecutor, stations: Stations, store: Store, settings: Se
     """What works for the run in place of this machine."""
     by = here.profilers
     setup = Setup(
-        language=here.language.name,
+        languages=names_of(here.language),
         target=here.target,
         kind=here.kind,
         cache_name=settings.cache_name,

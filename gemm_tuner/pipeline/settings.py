@@ -9,11 +9,11 @@ from pathlib import Path
 
 from gemm_tuner.consumers.consumer_kernel import ConsumerKernel
 from gemm_tuner.core.errors import UserError
-from gemm_tuner.core.language import Language, language_of
+from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.core.workload import FIRST_KIND, workload_of
 from gemm_tuner.gemm.sizes import SizeEntry
-from gemm_tuner.languages.together import Together
+from gemm_tuner.languages.together import named
 
 # Value of screen_with: screening by proton inside the launcher process.
 IN_PROCESS = "in_process"
@@ -100,8 +100,7 @@ class Settings:
     def language(self) -> Language:
         """The language of the kind of problem, together with other languages that its families are in."""
         workload = workload_of(self.kind)
-        main, others = language_of(workload.language), workload.other_languages(self.families)
-        return Together(main, tuple(map(language_of, others))) if others else main
+        return named((workload.language, *workload.other_languages(self.families)))
 
     @property
     def cache_name(self) -> str:

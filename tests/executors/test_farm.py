@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import device
+from samples import TEMPLATES, config, device, problem
 from thread_workers import ThreadWorker
 
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_service import Compiler
 from gemm_tuner.compile.task_queue import TaskQueue, key_of
 from gemm_tuner.core.errors import EnvironmentFault
@@ -22,6 +24,7 @@ from gemm_tuner.executors.cluster.mailbox import Mailbox
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.executors.cluster.transport import ScriptText, read_scripts, write_files, write_scripts
 from gemm_tuner.gemm.problem import GemmProblem
+from gemm_tuner.languages.together import named
 from gemm_tuner.languages.triton.language import LANGUAGE
 from gemm_tuner.store.leases import Leases
 
@@ -125,7 +128,7 @@ def test_a_station_sends_kernels_home_as_content(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "there"))
     station = CompileStation()
     worker = ThreadWorker(station)
-    setup = Setup("triton", device("sm_90").target, "gemm", "cache", 2**30, workers=1)
+    setup = Setup(("triton",), device("sm_90").target, "gemm", "cache", 2**30, workers=1)
     own = CompileTask(None, "", "", SIZE)  # the measurement's own kernels
     node = CompileNode(worker, 1, worker.call("open", setup))
     of = Farm([node], Here(), Leases.in_memory(), LANGUAGE, tmp_path / "here", tmp_path)
@@ -143,3 +146,26 @@ def test_scripts_and_files_that_are_not_what_they_say_are_refused(tmp_path: Path
     with pytest.raises(EnvironmentFault, match="none of its folder"):
         write_files([("../escaped", b"")], tmp_path / "files")
     assert read_scripts(tmp_path, []) == ()
+
+
+def test_a_station_compiles_what_is_in_another_language_than_the_run_s_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the extra is there or not, the answer is of that language's compiler."""
+    monkeypatch.setenv("GEMM_TUNER_CACHE_DIR", str(tmp_path / "there"))
+    one = config(family="gemm_cute", num_warps=0, num_stages=0)
+    wanted, target = [(problem(256, 128, 512), one)], device("sm_90").target
+    scripts = compile_tasks.write_scripts(TEMPLATES, tmp_path, wanted, target)
+    worker = ThreadWorker(CompileStation())
+    setup = Setup(("triton", "cute"), target, "gemm", "cache", 2**30, workers=1)
+    language = named(setup.languages)
+    node = CompileNode(worker, 1, worker.call("open", setup))
+    of = Farm([node], Here(), Leases.in_memory(), language, tmp_path / "here", tmp_path)
+    with of:
+        tasks = compile_tasks.tasks_for(wanted, scripts, target, longest_first=False)
+        ((_, result),) = of.run(TaskQueue(tasks))
+    if importlib.util.find_spec("quack") is None:
+        assert "nvidia-cutlass-dsl" in result.message
+    else:
+        assert result.status == Status.OK, result.message
+        assert language.pack(tmp_path / "here", result.entries[0]).files

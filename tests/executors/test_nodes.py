@@ -47,3 +47,10 @@ def test_the_list_names_what_is_wrong() -> None:
     text = "\n".join(lines(found))
     assert "wrong: torch is 1, here 2" in text and "GPU: NVIDIA H200, sm_90" in text
     assert "2 of 2 machines compile, 1 GPUs time" in text
+
+
+def test_a_machine_must_have_the_extra_that_this_one_compiles_with() -> None:
+    here = replace(HERE, cute="nvidia-cutlass-dsl 4.8.1")
+    (text,) = faults(replace(NODE, versions=replace(HERE, cute="")), here, times=False)
+    assert text == "cute is not installed, here nvidia-cutlass-dsl 4.8.1"
+    assert faults(replace(NODE, versions=here), replace(HERE, cute=""), times=True) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import Artifact, CompileTask, language_of
+from gemm_tuner.core.language import Artifact, CompileTask
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.executors.cluster.mailbox import Mailbox
 from gemm_tuner.executors.cluster.setup import Setup, local_executor
@@ -37,7 +37,7 @@ class CompileStation:
     def open(self, setup: Setup) -> None:
         root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gemm_tuner-")))
         executor = local_executor(setup, root, self._stack, wind_down=lambda: False)
-        self._language, self._folder = language_of(setup.language), executor.folder
+        self._language, self._folder = executor.language, executor.folder
         compiler = executor.compiler()
 
         def work() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import Artifact, language_of
+from gemm_tuner.core.language import Artifact
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.executors.cluster.mailbox import Mailbox
 from gemm_tuner.executors.cluster.setup import Setup, local_executor
@@ -97,7 +97,7 @@ class GpuStation:
     def open(self, setup: Setup) -> bool:
         """Prepares for the plans of a run; whether several may be under way at once."""
         executor = local_executor(setup, self._root, self._stack, wind_down=lambda: self._winds_down, gpus=(0,))
-        self._language, self._setup = language_of(setup.language), setup
+        self._language, self._setup = executor.language, setup
         self._scripts, self._cache = executor.folder.scripts, executor.folder.cache
         (self._launcher,) = executor.launchers()
         return self._launcher.overlaps

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import gemm_tuner
+from gemm_tuner.languages.cute import extra
 from gemm_tuner.system.installation import PACKAGE
 from gemm_tuner.system.source_hash import sources_sha
 
@@ -18,12 +19,13 @@ PACKAGES = ("triton", "torch")
 @dataclass(frozen=True, slots=True)
 class Versions:
     """tuner: its version, and a hash of its code, which decides what kernels are and how they are timed. triton, torch:
-    "" where it is not installed; compiling Triton kernels needs no torch."""
+    "" where it is not installed; compiling Triton kernels needs no torch. cute: those of the optional extra."""
 
     tuner: str
     python: str
     triton: str
     torch: str
+    cute: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def look_here() -> Versions:
 
     tuner = f"{gemm_tuner.__version__} ({sources_sha(PACKAGE, ('**/*.py',))})"
     python = ".".join(platform.python_version_tuple()[:2])
-    return Versions(tuner, python, installed("triton"), installed("torch"))
+    cute = ", ".join(f"{name} {found}" for name, found in extra.installed().items())
+    return Versions(tuner, python, installed("triton"), installed("torch"), cute)
 
 
 def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
@@ -59,7 +62,7 @@ def faults(node: Node, here: Versions, *, times: bool) -> list[str]:
     there = node.versions
     if there is None:
         return [node.why_not or "it did not answer"]
-    names = ("tuner", "python", "triton", *(("torch",) if times else ()))
+    names = ("tuner", "python", "triton", *(("torch",) if times else ()), *(("cute",) if here.cute else ()))
     return [
         f"{name} is {getattr(there, name) or 'not installed'}, here {getattr(here, name) or 'not installed'}"
         for name in names

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemm_tuner.core.language import language_of
+from gemm_tuner.core.language import Language
 from gemm_tuner.core.records import Target
 from gemm_tuner.executors.local import LocalExecutor, Profilers
 from gemm_tuner.languages import kernel_cache
+from gemm_tuner.languages.together import named
 from gemm_tuner.measure import replay
 from gemm_tuner.profilers import PROFILERS, Profiler
 from gemm_tuner.store.run_folder import RunFolder
@@ -19,14 +20,16 @@ from gemm_tuner.store.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """language, target, kind, limits: as ``LocalExecutor`` has them. cache_name: of the cache of compiled kernels.
+    """languages: names of those of ``LocalExecutor.language``. target, kind, limits: as it has them.
+
+    cache_name: of the cache of compiled kernels.
 
     finals, screening: names of profilers; finals is "" where nothing is timed, screening where the launcher does it.
     recording: the folder of a recording that answers in place of the GPU, else "".
     locks: that keep two runs apart on this GPU.
     """
 
-    language: str
+    languages: tuple[str, ...]
     target: Target
     kind: str
     cache_name: str
@@ -39,6 +42,10 @@ class Setup:
     recording: str = ""
     locks: tuple[str, ...] = ()
 
+    @property
+    def language(self) -> Language:
+        return named(self.languages)
+
 
 def local_executor(
     setup: Setup, root: Path, stack: ExitStack, *, wind_down: Callable[[], bool], gpus: tuple[int, ...] = ()
@@ -46,7 +53,7 @@ def local_executor(
     """What works here for the run. root: a folder of this station. stack: gives the cache free."""
     folder = RunFolder(root, root / "scripts", kernel_cache.folder(setup.cache_name, root))
     folder.make()
-    language = language_of(setup.language)
+    language = setup.language
     stack.enter_context(kernel_cache.in_use(folder.cache, language, time.time(), setup.cache_limit_bytes))
     known: dict[str, Profiler] = {profiler.name: profiler for profiler in PROFILERS}
     timed = Profilers(known[setup.finals], known.get(setup.screening)) if setup.finals else None
