@@ -13,13 +13,13 @@ from types import ModuleType
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.language import Language, language_of
-from gemm_tuner.core.records import Problem
+from gemm_tuner.core.records import Problem, Status
 from gemm_tuner.core.workload import FIRST_KIND, Jury, launch_all, workload_of
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.candidates import WorkOperands
 from gemm_tuner.launch.clock import CLOCK_FILE, HostClock
-from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared
+from gemm_tuner.launch.failures import StickyError, report_failure, report_uncompared, status_of
 from gemm_tuner.launch.journal import Begin, Compiles, DeviceUsed, End, Finished, Journal, Judged, Process, Ran
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, SCREEN, STOP_FILE, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.processor import Processor, processor_of
@@ -183,19 +183,30 @@ def load_kernels(plan: Plan, journal: Journal, scripts: list[ModuleType], proces
     """Calls each kernel whose machine code is loaded by its first call, before recording begins.
 
     CuTe DSL loads by cudaLibraryLoadData, a runtime call of CUDA 12.8, and sets attributes by another new one. nsys
-    stops its import at the first call that it does not know, so that a trace with such a call has no kernel.
+    stops its import at the first call that it does not know, so that a trace with such a call has no kernel. A crash of
+    the reference is blamed on an entry, as in screening, because the reference's own result is known. Raises
+    StickyError for a call that loses the GPU; other failures are reported by the stage.
     """
     for index, work in enumerate(plan.work):
-        entries = [entry for entry in work.entries if getattr(scripts[entry[0]], "LOADS_WHEN_CALLED", False)]
-        if not entries:
+        called = (*work.entries, *work.reference)
+        loaded = [entry for entry in called if getattr(scripts[entry[0]], "LOADS_WHEN_CALLED", False)]
+        if not loaded:
             continue
-        with contextlib.suppress(Exception):  # reported by the stage itself
+        try:
             operands = WorkOperands(work, Method(), plan.device, processor.placement(plan.method.seed, plan.process))
-            for script, name in entries:
-                journal.write(Begin(index, name))
-                with contextlib.suppress(Exception):
-                    launch_all(operands.launches(scripts[script], name)[0])
-                    processor.wait()
+        except Exception:  # reported by the stage itself
+            continue
+        own = {name for _, name in work.entries}
+        for script, name in loaded:
+            blamed = name if name in own else work.entries[0][1]
+            journal.write(Begin(index, blamed))
+            try:
+                launch_all(operands.launches(scripts[script], name)[0])
+                processor.wait()
+            except Exception as error:
+                if status_of(error) is Status.CRASHED:
+                    report_failure(journal, index, blamed, error)
+        del operands
         processor.free_memory()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import time
@@ -335,31 +336,64 @@ def test_a_lost_gpu_costs_one_configuration(words: str, tmp_path: Path) -> None:
     assert launcher.events("fail") == [("fail", "b")] and ("begin", "c") not in launcher.events("begin")
 
 
+class Recorded(Cpu):
+    """Notes in ``heard`` when recording begins."""
+
+    def __init__(self, heard: list[str]) -> None:
+        self.heard = heard
+
+    def start_recording(self) -> None:
+        self.heard.append("recording")
+
+
+def run_recorded(
+    script: Script, plan: Plan, heard: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
+    """The rows of a plan's journal, also of one that loses the GPU."""
+    monkeypatch.setattr(main_module, "processor_of", lambda device: Recorded(heard))
+    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda: None))
+    written = io.StringIO()
+    with contextlib.suppress(StickyError):
+        main_module.run(plan, Journal(written), [script], folder / STOP_FILE, language, None)
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("stage", [SCREEN, FINALS])
 @pytest.mark.parametrize("loads_when_called", [True, False])
 def test_what_the_first_call_loads_is_loaded_before_recording_begins(
-    loads_when_called: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loads_when_called: bool, stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal has no call of that: none is in the trace. One that fails there fails in its finals."""
+    """The journal has no call of that: none is in the trace. One that fails there fails in its stage. The reference is
+    loaded as well, and no failure is its own."""
     heard: list[str] = []
-
-    class Recorded(Cpu):
-        def start_recording(self) -> None:
-            heard.append("recording")
 
     def broken() -> None:
         heard.append("b")
         raise ValueError("broken")
 
-    script = Script(a=lambda: heard.append("a"), b=broken)
+    script = Script(a=lambda: heard.append("a"), b=broken, c=lambda: heard.append("c"))
     script.LOADS_WHEN_CALLED = loads_when_called  # type: ignore[attr-defined]
-    monkeypatch.setattr(main_module, "processor_of", lambda device: Recorded())
     method = Method(warmup_calls=0, timed_calls=1)
-    plan = Plan(FINALS, (), (work("a", "b"),), method, device="cpu", capture_range=True)
-    language: Any = SimpleNamespace(support_calls=lambda flush_bytes, device: dict.fromkeys(SYMBOLS, lambda: None))
-    written = io.StringIO()
-    main_module.run(plan, Journal(written), [script], tmp_path / STOP_FILE, language, None)
+    screened_first: dict[str, Any] = {"reference": ((0, "c"),), "reference_us": 1.0}
+    plan = Plan(stage, (), (work("a", "b", **screened_first),), method, device="cpu", capture_range=True)
+    rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
     before = heard[: heard.index("recording")]
-    assert before == (["a", "b"] if loads_when_called else [])
-    rows = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert before == (["a", "b", "c"] if loads_when_called else [])
     assert sum(row["event"] == "call" for row in rows) == heard[len(before) :].count("a")
     assert [row["name"] for row in rows if row["event"] == "fail"] == ["b"]
+
+
+def test_a_gpu_lost_while_kernels_are_loaded_costs_the_one_that_lost_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    def loses_the_gpu() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    script = Script(a=loses_the_gpu, b=lambda: heard.append("b"))
+    script.LOADS_WHEN_CALLED = True  # type: ignore[attr-defined]
+    plan = Plan(SCREEN, (), (work("a", "b"),), Method(), device="cpu", capture_range=True)
+    rows = run_recorded(script, plan, heard, tmp_path, monkeypatch)
+    assert [(row["name"], row["status"]) for row in rows if row["event"] == "fail"] == [("a", "crashed")]
+    assert heard == []
