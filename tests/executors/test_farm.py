@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from thread_workers import ThreadWorker
 from gemm_tuner.compile import compile_tasks
 from gemm_tuner.compile.compile_service import Compiler
 from gemm_tuner.compile.task_queue import TaskQueue, key_of
-from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import CompileTask
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
+from gemm_tuner.core.language import Artifact, CompileTask
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.core.script import Script
 from gemm_tuner.executors.cluster.compile_station import Compiled, CompileStation
@@ -55,19 +56,22 @@ class Here(Compiler):
 
 
 class Station:
-    """Answers every task, or dies when it is given the one named ``dies_at``."""
+    """Answers every task, or dies when it is given the one named ``dies_at``, or raises ``fault``."""
 
-    def __init__(self, dies_at: str = "") -> None:
+    def __init__(self, dies_at: str = "", fault: Exception | None = None) -> None:
+        self.fault, self.kernels = fault, tuple[Artifact, ...]()
         self.box, self.dies_at, self.seen, self.kill = Mailbox(), dies_at, list[str](), lambda: None
 
     def open(self, setup: object) -> None: ...
 
     def submit(self, tasks: Iterable[CompileTask], scripts: object) -> None:
+        if self.fault is not None:
+            raise self.fault
         for one in tasks:
             self.seen.append(one.name)
             if self.dies_at in ("all", one.name):
                 self.kill()
-            self.box.put(Compiled(key_of(one), CompileResult(one.name, "", Status.OK), ()))
+            self.box.put(Compiled(key_of(one), CompileResult(one.name, "", Status.OK), self.kernels))
 
     def news(self, wait_s: float) -> list[Any]:
         return self.box.take(min(wait_s, 0.2))
@@ -115,6 +119,30 @@ def test_without_a_machine_that_is_left_this_one_compiles(tmp_path: Path) -> Non
     assert len(here.compiled) == 6
     of, here = farm(tmp_path)
     assert answers(of, 2) == everything(2) and len(here.compiled) == 2
+
+
+def test_a_machine_on_which_anything_fails_is_named_and_left_out(tmp_path: Path) -> None:
+    of, here = farm(tmp_path, Station(fault=PermissionError("its disk is read-only")), Station())
+    of.say = (said := list[str]()).append
+    assert answers(of, 20) == everything(20)
+    assert len(said) == 1 and "read-only" in said[0] and not here.compiled
+
+
+def test_cores_that_others_use_for_ever_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemm_tuner.executors.cluster.farm.START_LIMIT_S", 0.1)
+    of, here = farm(tmp_path, Station())
+    of.nodes[0].ready = Future()  # of an actor that Ray has no cores for
+    assert answers(of, 3) == everything(3)
+    assert len(here.compiled) == 3
+
+
+def test_kernels_that_cannot_be_kept_here_are_no_fault_of_a_machine(tmp_path: Path) -> None:
+    station = Station()
+    station.kernels = (Artifact("A" * 52, (("kernel.json", b"{}"),)),)
+    of, _ = farm(tmp_path, station)
+    of.cache.write_text("a file where the cache should be")
+    with pytest.raises(CannotWrite, match="cannot be written"):
+        answers(of, 2)
 
 
 def test_a_task_at_which_machine_after_machine_dies_is_given_up(tmp_path: Path) -> None:

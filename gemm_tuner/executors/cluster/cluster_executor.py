@@ -68,7 +68,8 @@ class ClusterExecutor(Executor):
             nodes.append(CompileNode(worker, workers, ready))
         here, leases, language = self.here.compiler(), self.store.leases, self.here.language
         needs = self.here.target.arch
-        return IndexedFarm(nodes, here, leases, language, folder.cache, folder.scripts, needs, self.index)
+        of = language, folder.cache, folder.scripts, needs, self.here.say
+        return IndexedFarm(nodes, here, leases, *of, self.index)
 
     def launchers(self) -> Sequence[Launcher]:
         """Opens the stations all at once. Raises what one of them raised."""

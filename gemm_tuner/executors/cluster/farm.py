@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 from gemm_tuner.compile.compile_pool import Answer
 from gemm_tuner.compile.compile_service import Compiler
 from gemm_tuner.compile.task_queue import TaskKey, TaskQueue, key_of
-from gemm_tuner.core.errors import EnvironmentFault
-from gemm_tuner.core.language import CompileTask, Language
+from gemm_tuner.core.errors import FREE_SPACE, CannotWrite
+from gemm_tuner.core.language import Artifact, CompileTask, Language
 from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.executors.cluster.compile_station import Compiled
 from gemm_tuner.executors.cluster.transport import read_scripts
@@ -24,9 +24,25 @@ from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease, Leases
 TASKS_A_WORKER = 2
 # How soon new tasks, or the end of the queue, are seen.
 LOOK_S = 0.05
+# A machine whose cores others use for so long at its start is given no work.
+START_LIMIT_S = 120.0
 # A task that so many machines die with has failed. Many are held at a time, so the last of these held it alone.
 MOST_LOSSES = 3
 CLOSE_LIMIT_S = 10.0
+
+
+class NodeFault(Exception):
+    """A machine cannot compile, or sent what is no kernel."""
+
+
+def said(answer: Future[Any]) -> Any:
+    """What a station answered. Raises WorkerLost, and NodeFault for what the station raised."""
+    try:
+        return answer.result()
+    except WorkerLost:
+        raise
+    except Exception as error:
+        raise NodeFault(str(error) or type(error).__name__) from error
 
 
 def item_of(task: CompileTask) -> str:
@@ -37,7 +53,7 @@ def item_of(task: CompileTask) -> str:
 @dataclass
 class CompileNode:
     """A machine of the farm. workers: its compile processes. ready: the answer of its station's ``open``. held: what it
-    was given and has not answered. alone: a suspect, beside which it is given nothing."""
+    was given and has not answered. alone: a suspect, beside which it is given nothing. heard_s: of the last call."""
 
     worker: Worker
     workers: int
@@ -58,7 +74,7 @@ class CompileNode:
 class Farm(Compiler):
     """here: compiles when no machine of the farm is left, or there is none. cache, scripts_dir: of the run.
 
-    needs: what a machine must have for a task: the target and the language's versions.
+    needs: of the items in the lease table. say: hears of a machine that is given no more work.
     """
 
     nodes: list[CompileNode]
@@ -68,6 +84,7 @@ class Farm(Compiler):
     cache: Path
     scripts_dir: Path
     needs: str = ""
+    say: Callable[[str], None] = lambda _: None
 
     @property
     def workers(self) -> int:
@@ -87,7 +104,7 @@ class Farm(Compiler):
     def run(self, tasks: TaskQueue) -> Iterator[Answer]:
         while self.nodes and not tasks.closed:
             for node in list(self.nodes):
-                self._guarded(node, tasks, self._feed)
+                yield from self._guarded(node, tasks, self._feed)
             if not any(node.held for node in self.nodes) and len(tasks) == 0:
                 if not tasks.wait():
                     return
@@ -102,8 +119,10 @@ class Farm(Compiler):
     def _feed(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
         """Gives a machine what it has room for, with the scripts that it lacks."""
         if not node.ready.done():
+            if time.monotonic() - node.heard_s > START_LIMIT_S:
+                raise NodeFault(f"it did not start within {START_LIMIT_S:g} s: is another job on its cores?")
             return []
-        node.ready.result()
+        said(node.ready)
         taken = self._take(node, tasks)
         if taken:
             names = {item_of(task): task for task in taken}
@@ -138,29 +157,41 @@ class Farm(Compiler):
     def _answers(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
         for answer in [one for one in node.sent if one.done()]:
             node.sent.remove(answer)
-            answer.result()
+            said(answer)
         if node.news is None or not node.news.done():
             if node.news is not None and time.monotonic() - node.heard_s > HOLD_S:
                 raise WorkerLost(f"no sign of life for {HOLD_S:g} s")
             return []
-        messages: list[Compiled] = node.news.result()
+        messages: list[Compiled] = said(node.news)
         node.news, answers, leases = None, [], []
         self.leases.beat(node.worker.name, time.time())
         for message in messages:
             if message.key in node.held:
+                self._keep(message.kernels)
                 task, lease = node.held.pop(message.key)
-                for kernel in message.kernels:
-                    self.language.unpack(kernel, self.cache)
                 leases.append(lease)
                 answers.append((task, message.result))
         self.leases.settle_all(leases)
         return answers
 
+    def _keep(self, kernels: Iterable[Artifact]) -> None:
+        """Raises CannotWrite when they cannot be written here, NodeFault for what is no kernel."""
+        try:
+            for kernel in kernels:
+                self.language.unpack(kernel, self.cache)
+        except OSError as error:
+            raise CannotWrite(
+                f"compiled kernels cannot be written: {error}", where=str(self.cache), hint=FREE_SPACE
+            ) from error
+        except ValueError as error:
+            raise NodeFault(str(error)) from error
+
     def _guarded(self, node: CompileNode, tasks: TaskQueue, step: Any) -> list[Answer]:
-        """A machine that is lost, or cannot compile, gives back what it held."""
+        """A machine that is lost, or cannot compile, gives back what it held. A fault of this machine ends the run."""
         try:
             return step(node, tasks)  # type: ignore[no-any-return]
-        except (WorkerLost, EnvironmentFault):
+        except (WorkerLost, NodeFault) as error:
+            self.say(f"{node.worker.name} is given no more to compile: {error}")
             self.nodes.remove(node)
             node.worker.kill()
             self.leases.lose(node.worker.name)
