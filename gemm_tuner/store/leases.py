@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 SCHEMA = """
@@ -55,16 +56,26 @@ class Lease:
 class Leases:
     """The table in an open database. All methods may be called from any thread, and return when they are committed.
 
-    lock: of those who use the database.
+    lock: of those who use the database. fault: what is raised for an error of the database.
     """
 
     base: sqlite3.Connection
     lock: threading.RLock = field(default_factory=threading.RLock)
     hold_s: float = HOLD_S
+    fault: Callable[[sqlite3.DatabaseError], Exception] = lambda error: error
 
     def __post_init__(self) -> None:
-        with self.lock, self.base:
+        with self._opened():
             self.base.executescript(SCHEMA)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """A transaction."""
+        try:
+            with self.lock, self.base:
+                yield
+        except sqlite3.DatabaseError as error:
+            raise self.fault(error) from error
 
     @classmethod
     def in_memory(cls) -> Leases:
@@ -72,28 +83,28 @@ class Leases:
 
     def begin_again(self) -> None:
         """All leases of an earlier process of the run are lost: nothing holds them any more."""
-        with self.lock, self.base:
+        with self._opened():
             self.base.execute("UPDATE leases SET state = ? WHERE state = ?", (LOST, HELD))
             self.base.execute("UPDATE items SET state = ? WHERE state = ?", (OPEN, LEASED))
 
     def offer(self, items: Iterable[Item]) -> None:
         """Adds items; those that are there, settled ones too, stay as they are."""
         rows = [(item.name, item.needs, item.cost_s, OPEN) for item in items]
-        with self.lock, self.base:
+        with self._opened():
             self.base.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, 0)", rows)
 
     def take(self, worker: str, node: str, offers: Sequence[str], now_s: float, count: int = 1) -> list[Lease]:
         """Leases up to ``count`` open items whose needs the worker offers, the dearest first."""
         marks = ", ".join("?" * len(offers))
         query = f"SELECT item FROM items WHERE state = ? AND needs IN ({marks}) ORDER BY cost_s DESC LIMIT ?"
-        with self.lock, self.base:
+        with self._opened():
             names = [name for (name,) in self.base.execute(query, (OPEN, *offers, count))]
             return self._lease(names, worker, node, now_s)
 
     def take_these(self, names: Iterable[str], worker: str, node: str, now_s: float) -> list[Lease]:
         """Leases those of the named items that are open."""
         query = "SELECT item FROM items WHERE item = ? AND state = ?"
-        with self.lock, self.base:
+        with self._opened():
             is_open = [name for name in names if self.base.execute(query, (name, OPEN)).fetchone()]
             return self._lease(is_open, worker, node, now_s)
 
@@ -107,7 +118,7 @@ class Leases:
 
     def beat(self, worker: str, now_s: float) -> None:
         """Renews what a worker holds."""
-        with self.lock, self.base:
+        with self._opened():
             statement = "UPDATE leases SET until_s = ? WHERE state = ? AND worker = ?"
             self.base.execute(statement, (now_s + self.hold_s, HELD, worker))
 
@@ -130,7 +141,7 @@ class Leases:
 
     def _lose(self, condition: str, *values: float | str) -> list[Lease]:
         statement = f"UPDATE leases SET state = ? WHERE state = ? AND {condition} RETURNING item, attempt, worker, node"
-        with self.lock, self.base:
+        with self._opened():
             lost = [Lease(*row) for row in self.base.execute(statement, (LOST, HELD, *values)).fetchall()]
             rows = [(OPEN, one.item, LEASED) for one in lost]
             self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
@@ -142,7 +153,7 @@ class Leases:
 
     def settle_all(self, leases: Sequence[Lease]) -> list[bool]:
         """``settle`` of each, in one transaction."""
-        with self.lock, self.base:
+        with self._opened():
             return [self._settle(one) for one in leases]
 
     def _settle(self, lease: Lease) -> bool:
@@ -157,17 +168,17 @@ class Leases:
 
     def reopen(self, names: Iterable[str]) -> None:
         """Settled items are to be done again."""
-        with self.lock, self.base:
+        with self._opened():
             rows = [(OPEN, name, SETTLED) for name in names]
             self.base.executemany("UPDATE items SET state = ? WHERE item = ? AND state = ?", rows)
 
     def times_lost(self, item: str) -> int:
         """On how many machines the item was when it was lost."""
         query = "SELECT COUNT(DISTINCT node) FROM leases WHERE item = ? AND state = ?"
-        with self.lock:
+        with self._opened():
             return int(self.base.execute(query, (item, LOST)).fetchone()[0])
 
     def counts(self) -> dict[str, int]:
         """How many items are in each state."""
-        with self.lock:
+        with self._opened():
             return dict(self.base.execute("SELECT state, COUNT(*) FROM items GROUP BY state").fetchall())

@@ -86,7 +86,7 @@ class Store:
             self._base.execute("PRAGMA synchronous=NORMAL")
             with self._base:
                 self._base.executescript(SCHEMA)
-            self.leases = Leases(self._base, self._lock)
+            self.leases = Leases(self._base, self._lock, fault=lambda error: fault_of(error, path))
         except sqlite3.DatabaseError as error:
             raise fault_of(error, path) from error
         if self.fact("format", FORMAT_VERSION) != FORMAT_VERSION:

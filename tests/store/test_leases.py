@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from gemm_tuner.store.leases import HOLD_S, Item, Lease, Leases
-from gemm_tuner.store.store import Store
+from gemm_tuner.store.store import Store, StoreFault
 
 NODES = {"a": ("sm_90",), "b": ("sm_90",), "c": ("gfx942",), "d": ("sm_90", "gfx942")}
 WORKERS = [f"{node}{number}" for node in NODES for number in (0, 1)]
@@ -141,3 +142,11 @@ def test_leases_lie_in_the_store_and_a_new_process_begins_again(tmp_path: Path) 
     again.close()
     with sqlite3.connect(tmp_path / "run.sqlite") as base:
         assert base.execute("SELECT COUNT(*) FROM leases").fetchone() == (3,)
+
+
+def test_a_database_that_cannot_be_written_is_a_fault_of_the_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run.sqlite")
+    store.leases.base.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreFault, match="cannot be written"):
+        store.leases.offer([Item("one")])
+    store.close()
