@@ -23,6 +23,7 @@ from gemm_tuner.pipeline import cluster_work, run
 from gemm_tuner.pipeline.cluster_work import FoundGpu, OnCluster
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system.installation import IMPORT_ROOT
+from gemm_tuner.system.processes import guarded_command
 from gemm_tuner.system.terminal_table import print_line
 
 # For the run of one GPU model: the model, and how many such runs divide the cores among them.
@@ -115,7 +116,7 @@ def tune_each(
     for one in runs:
         environment = {**os.environ, **one.environment}
         pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(one.argv, env=environment, **pipe)  # type: ignore[call-overload]
+        process = subprocess.Popen(guarded_command(one.argv), env=environment, **pipe)  # type: ignore[call-overload]
         thread = threading.Thread(target=pass_on, args=(process.stdout, one.model, console), daemon=True)
         thread.start()
         started.append((process, thread))
@@ -130,7 +131,12 @@ def tune_each(
         raise
     for one, status in zip(runs, statuses, strict=True):
         print_line(out, f"{one.model}: {one.results}" + (f" (exit status {status})" if status != EXIT_OK else ""))
-    return max(statuses)
+    return worst(statuses)
+
+
+def worst(statuses: Sequence[int]) -> int:
+    """The exit status of several runs; for one that a signal ended (negative), that of a shell."""
+    return max(128 - status if status < 0 else status for status in statuses)
 
 
 def pass_on(lines: IO[str], model: str, console: Console) -> None:

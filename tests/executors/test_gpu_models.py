@@ -12,7 +12,7 @@ from tuning import settings
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
-from gemm_tuner.pipeline.cluster_run import MODEL, SHARE, by_model, require_one_model_a_machine, runs_of
+from gemm_tuner.pipeline.cluster_run import MODEL, SHARE, by_model, require_one_model_a_machine, runs_of, worst
 from gemm_tuner.pipeline.cluster_work import FoundGpu, machine_of
 
 
@@ -47,3 +47,7 @@ def test_a_machine_with_two_models_is_refused() -> None:
 def test_gpus_of_many_machines_are_numbered_as_one_machines() -> None:
     machine = machine_of(by_model(GPUS)["NVIDIA H200"])
     assert [row["id"] for row in machine.gpus] == [0, 1]
+
+
+def test_a_run_that_was_killed_is_no_success_of_the_command() -> None:
+    assert worst([0, -9]) == 137 and worst([3, 0]) == 3 and worst([0, 0]) == 0
