@@ -199,7 +199,7 @@ def settings_from(arguments: argparse.Namespace, entries: tuple[SizeEntry, ...])
     if arguments.replay is not None and (arguments.gpu_ids is not None or arguments.ngpus is not None):
         raise UserError("a replay uses no GPU", where="--gpu_ids" if arguments.gpu_ids is not None else "--ngpus")
     if arguments.cluster is not None:
-        for flag in ("benchmark", "compare_wo_tuning", "gpu_ids", "ngpus"):
+        for flag in ("benchmark", "compare_wo_tuning", "compile_only", "gpu_ids", "ngpus"):
             if getattr(arguments, flag):
                 raise UserError(f"does not go with --{flag}", where="--cluster", accepted="either of them")
     results_file: Path | None = arguments.output

@@ -25,7 +25,9 @@ def test_one_line_says_what_is_missing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--cluster", "dask"], ["--cluster", "ray", "--ngpus", "2"]])
+@pytest.mark.parametrize(
+    "words", [["--cluster", "dask"], ["--cluster", "ray", "--ngpus", "2"], ["--cluster", "ray", "--compile_only"]]
+)
 def test_what_no_cluster_can_do_is_refused(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*SIZE, *words]) == 2
     assert "--cluster" in capfd.readouterr().err
