@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,11 +28,13 @@ from gemm_tuner.gemm.config import KernelConfig
 from gemm_tuner.gemm.config_keys import config_of
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.workload import WORKLOAD
+from gemm_tuner.languages import elf
 from gemm_tuner.languages.cute import extra, library
 from gemm_tuner.languages.cute.source import Source
 from gemm_tuner.languages.scratch import Scratch
 from gemm_tuner.languages.scripts import load_script
 from gemm_tuner.languages.together import Together
+from gemm_tuner.languages.triton.binary import cuobjdump_path
 
 NEEDS_DSL = pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="CuTe DSL is not installed")
 TARGET = device("sm_90").target
@@ -187,6 +190,17 @@ def test_a_configuration_that_the_compiler_does_not_survive_costs_itself(tmp_pat
     assert died.status is Status.COMPILE_ERROR and "died" in died.message
     assert ok.status is Status.OK and ok.spills == 0 and 0 < ok.shared_bytes <= 232448, ok.message
     assert triton.status is Status.OK
+
+
+@NEEDS_DSL
+def test_relu_keeps_nan(tmp_path: Path) -> None:
+    """As the other families' does: FMNMX without .NAN gives the other operand."""
+    ((one,), cache) = compiled([(replace(problem(256, 128, 512), activation="relu"), cute())], tmp_path)
+    assert one.status is Status.OK, one.message
+    cubin = tmp_path / "kernel.cubin"
+    cubin.write_bytes(elf.inner((cache / one.entries[0] / library.LIBRARY).read_bytes(), elf.MACHINE_CUDA))
+    listing = subprocess.run([cuobjdump_path(), "-sass", str(cubin)], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"F2FP\.RELU|FMNMX\.NAN", listing) and not re.search(r"FMNMX(?!\.NAN)", listing)
 
 
 @NEEDS_DSL
