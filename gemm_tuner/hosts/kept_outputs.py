@@ -7,7 +7,6 @@ NaN where torch would leave memory as it is.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import ModuleType
@@ -17,21 +16,27 @@ from gemm_tuner.hosts.shared_tensors import bytes_of
 
 
 class KeptOutputs:
-    """Of the modules of a script, which keep them. Tensors that nothing keeps are forgotten."""
+    """Of the modules of a script, which keep them. Storages that nothing keeps are forgotten.
+
+    A storage is known by a weak reference: a tensor that is returned may be a new one each time, such as that of
+    ``detach``, and a view in inference mode does not know its base.
+    """
 
     def __init__(self) -> None:
-        self._first: dict[int, tuple[weakref.ref[Any], Any]] = {}
+        self._first: dict[int, tuple[Any, Any]] = {}
         self._seen: dict[int, Any] = {}
 
     def put_back(self) -> None:
         """Before a configuration is called."""
+        import torch
+
         self._seen = {}
         for address, (alive, values) in list(self._first.items()):
-            tensor = alive()
-            if tensor is None:
+            storage = torch.UntypedStorage._new_with_weak_ptr(alive.cdata)
+            if storage is None:
                 del self._first[address]
             else:
-                bytes_of(tensor.untyped_storage()).copy_(values)
+                bytes_of(storage).copy_(values)
 
     def note(self, arguments: Mapping[str, Any]) -> None:
         """Before each launch: what its tensors hold, those of descriptors too."""
@@ -45,10 +50,13 @@ class KeptOutputs:
 
     def keep(self, returned: Iterable[Any]) -> None:
         """After the call: of what it noted, the outputs."""
+        from torch.multiprocessing.reductions import StorageWeakRef
+
         for tensor in returned:
-            address, owner = tensor.untyped_storage().data_ptr(), tensor if tensor._base is None else tensor._base
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
             if address in self._seen:
-                self._first[address] = weakref.ref(owner), self._seen[address]
+                self._first[address] = StorageWeakRef(storage), self._seen[address]
         self._seen = {}
 
 

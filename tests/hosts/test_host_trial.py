@@ -75,28 +75,30 @@ import triton.language as tl
 def written(out, PART: tl.constexpr):
     tl.store(out + tl.arange(0, 8), tl.arange(0, 8) + 1.0, mask=tl.arange(0, 8) < PART)
 
-ZEROED, EMPTY, KEPT_BY_SIZE = torch.zeros(16), torch.empty(16), {}
+ZEROED, EMPTY, DETACHED, KEPT_BY_SIZE = torch.zeros(16), torch.empty(16), torch.empty(8), {}
 
+@torch.inference_mode()
 def run(n, PART=8):
-    by_size = KEPT_BY_SIZE.setdefault(n, torch.empty(n))
-    for out in (ZEROED, EMPTY, by_size):
+    by_size = KEPT_BY_SIZE.setdefault(n, torch.empty(2 * n))
+    for out in (ZEROED, EMPTY, DETACHED, by_size):
         written[(1,)](out, PART=PART)
-    return ZEROED[:n], EMPTY[:n], by_size, torch.empty(n)
+    return ZEROED[:n], EMPTY[:n], DETACHED.detach(), by_size[:n], torch.empty(n)
 """
 
 
 def test_no_configuration_finds_what_another_wrote_to_a_buffer_that_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where each is checked by a trial of its own, as with a reference."""
+    """Also where each is checked by a trial of its own, as with a reference, and where what is returned is a new tensor
+    each time."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     trial, script = of_source(tmp_path, PARTS, "written", {"all": {"PART": 8}, "half": {"PART": 4}})
     for name in ("all", "half", "all", "half"):
         trial = HostTrial(trial.problem, 0, "cuda")
-        zeroed, empty, by_size, own = trial.outputs(script, name).values()
+        zeroed, empty, detached, by_size, own = trial.outputs(script, name).values()
         written = script.CONFIGS[name]["PART"]
         right = [float(number) for number in range(1, written + 1)]
         assert zeroed.tolist() == [*right, *[0.0] * (8 - written)]
-        for one in (empty, by_size):
+        for one in (empty, detached, by_size):
             assert one[:written].tolist() == right and bool(one[written:].isnan().all())
         assert bool(own.isnan().all())
