@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from types import ModuleType
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
@@ -51,9 +52,11 @@ class CallKeys:
         return (*map(_identity, values), *(str(one.dtype) for one in named.values() if is_tensor(one)))
 
 
-def _identity(value: Any, inside: tuple[int, ...] = ()) -> Hashable:
+def _identity(value: Any, inside: tuple[int, ...] = (), objects: set[int] | None = None) -> Hashable:
     """A snapshot of everything in a value that a compiler may distinguish. Containers, dataclasses and objects are
-    replaced by their content, which may change later. inside: ids of the enclosing containers, to end recursion."""
+    replaced by their content, which may change later. inside: ids of the enclosing containers, to end recursion.
+    objects: ids of the objects whose content is in the snapshot already; another place of them has the id only."""
+    objects = set() if objects is None else objects
     if is_tensor(value) or (hasattr(value, "dtype") and not isinstance(value, Hashable)):
         strides = value.stride() if callable(getattr(value, "stride", None)) else getattr(value, "strides", ())
         return (str(value.dtype), tuple(value.shape), tuple(strides))
@@ -63,7 +66,11 @@ def _identity(value: Any, inside: tuple[int, ...] = ()) -> Hashable:
         return (type(value).__name__, value) if isinstance(value, Hashable) else repr(value)
     if id(value) in inside:
         return "again"
-    return tuple(_identity(one, (*inside, id(value))) for one in held)
+    if _is_object(value):
+        if id(value) in objects:
+            return "object", id(value)
+        objects.add(id(value))
+    return tuple(_identity(one, (*inside, id(value)), objects) for one in held)
 
 
 def _held(value: Any) -> Iterable[Any] | None:
@@ -74,7 +81,11 @@ def _held(value: Any) -> Iterable[Any] | None:
         return value.items()
     if is_dataclass(value) and not isinstance(value, type):
         return (type(value), *((one.name, getattr(value, one.name)) for one in fields(value)))
+    return (type(value), id(value), *vars(value).items()) if _is_object(value) else None
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value is equal to itself only and its content may change; a module's has no end."""
     kind: Any = type(value)
-    if kind.__hash__ is object.__hash__ and hasattr(value, "__dict__") and not callable(value):
-        return (type(value), id(value), *vars(value).items())
-    return None
+    plain = kind.__hash__ is object.__hash__ and hasattr(value, "__dict__")
+    return plain and not (callable(value) or is_dataclass(value) or isinstance(value, ModuleType))

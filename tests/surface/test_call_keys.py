@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +75,20 @@ def test_what_holds_itself_has_a_key() -> None:
     value.append(Plain(value))
     keys = CallKeys(None, ("value",))
     assert keys.of({"value": value}) == keys.of({"value": value})
+
+
+@pytest.mark.parametrize("key", [None, lambda named: [named["value"]]])
+def test_modules_and_objects_that_share_others_have_short_keys(key: Any) -> None:
+    """Whose content is followed once: 2^50 paths lead to the last object, and no end to a module's content."""
+    keys, last = CallKeys(key, ("value",)), Plain([1])
+    value = last
+    for _ in range(50):
+        value = Plain((value, value, math))
+    before = keys.of({"value": value})
+    assert keys.of({"value": value}) == before and len(repr(before)) < 20_000
+    last.held.append(2)
+    assert keys.of({"value": value}) != before
+    assert keys.of({"value": math}) != keys.of({"value": torch})
 
 
 def test_arrays_and_tensors_count_by_type_and_shape_wherever_they_are() -> None:
