@@ -20,10 +20,10 @@ Before = Sequence[Callable[[], None]]
 
 class Candidate:
     """One configuration of one problem, ready to launch on rotating sets of operands. before: for each set, a function
-    to call before each launch."""
+    to call before each launch. turn: number of the next call."""
 
-    def __init__(self, work: int, name: str, launches: list[list[Launch]], before: Before = ()) -> None:
-        self.work, self.name, self._launches, self._turn, self._before = work, name, launches, 0, before
+    def __init__(self, work: int, name: str, launches: list[list[Launch]], before: Before = (), turn: int = 0) -> None:
+        self.work, self.name, self._launches, self._turn, self._before = work, name, launches, turn, before
         self.symbols = tuple(launch[0] for launch in launches[0])
         self.launch_us = 0.0  # shortest time of the host to launch a call; 0 before the first call
 
@@ -73,11 +73,12 @@ class WorkOperands:
         """The numbers of (fp32 partial sums, int32 locks) that a configuration needs."""
         return self._workload.scratch(script, script.CONFIGS[name], self.problem, self._num_sms)
 
-    def candidate(self, work: int, script: ModuleType, name: str, shown: str = "") -> Candidate:
-        """The candidate for a configuration. shown: its name in the journal, if different."""
+    def candidate(self, work: int, script: ModuleType, name: str, shown: str = "", turn: int = 0) -> Candidate:
+        """The candidate for a configuration. shown: its name in the journal, if different. turn: number of its first
+        call, which takes the operands of that call."""
         launches = self.launches(script, name)
         own = [one.ready for one in launches if isinstance(one, PreparedLaunches) and one.ready]
-        return Candidate(work, shown or name, launches, own or self._before)
+        return Candidate(work, shown or name, launches, own or self._before, turn)
 
     def launches(self, script: ModuleType, name: str) -> list[list[Launch]]:
         """The launches of a configuration on each set of operands."""

@@ -18,7 +18,8 @@ CALLS = 2  # each time; their difference tells noise from drift
 
 
 class Reference:
-    """Of a work that is screened. Its calls are journalled between ``begin`` and ``end`` of another configuration."""
+    """Of a work that is screened. Its calls are journalled between ``begin`` and ``end`` of another configuration. They
+    take the same operands as its first timed calls took."""
 
     def __init__(self, bench: Bench, operands: WorkOperands, index: int, work: Work, scripts: list[ModuleType]) -> None:
         self._bench, self._operands, self._index, self._scripts = bench, operands, index, scripts
@@ -40,7 +41,8 @@ class Reference:
         self._since = 0
         script, name = self._entry
         try:
-            candidate = self._operands.candidate(self._index, self._scripts[script], name, REFERENCE)
+            turn = self._bench.method.warmup_calls
+            candidate = self._operands.candidate(self._index, self._scripts[script], name, REFERENCE, turn)
             for _ in range(CALLS):
                 self._bench.call(candidate, warm=False)
             self._bench.processor.wait()

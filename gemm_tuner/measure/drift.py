@@ -6,13 +6,17 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.launch.plan import REFERENCE, Work
+from gemm_tuner.launch.reference import CALLS
 from gemm_tuner.measure.attribution import Joined
 
+T = TypeVar("T")
 Calls = Sequence[tuple[int, float]]  # numbers of calls, and their times in microseconds
 
 
@@ -81,12 +85,19 @@ def of_works(works: Sequence[Work], joined: Joined, first_ok: Mapping[int, str],
         own = () if work.reference else _calls(joined, (index, first_ok.get(index, "")))
         if not reference or not (own or work.reference):
             continue
+        own = like_a_look(own, work.problem)
         base_us = work.reference_us if work.reference else math.exp(_mean_log(own))
         screened_at = statistics.mean(number for number, _ in own) if own else None
-        drift = drift_of(reference, base_us, len(own) or calls, screened_at)
+        drift = drift_of(reference, base_us, len(own) or len(like_a_look(range(calls), work.problem)), screened_at)
         if drift is not None:
             found[index] = drift
     return found
+
+
+def like_a_look(timed: Sequence[T], problem: Problem) -> Sequence[T]:
+    """Of a configuration's timed calls, in order, those with the operands that a look at the reference has: all, unless
+    calls take different operands in turn, such as routings of an MoE layer, whose times differ without any drift."""
+    return timed if workload_of(problem.kind).calls_of_a_sample(problem) == 1 else timed[:CALLS]
 
 
 def _calls(joined: Joined, key: tuple[int, str]) -> Calls:
@@ -111,5 +122,5 @@ def reference_of(timings: Sequence[Timing], problem: Problem) -> tuple[str, floa
     """
     for timing in timings:
         if timing.problem == problem and timing.status is Status.OK and timing.samples_us:
-            return timing.name, statistics.geometric_mean(timing.samples_us)
+            return timing.name, statistics.geometric_mean(like_a_look(timing.samples_us, problem))
     return "", 0.0

@@ -17,6 +17,7 @@ from samples import problem
 
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.records import Status, Timing
+from gemm_tuner.gemm.workload import WORKLOAD
 from gemm_tuner.launch import bench as bench_module
 from gemm_tuner.launch.bench import Bench
 from gemm_tuner.launch.journal import Called, Journal, event_of
@@ -54,8 +55,8 @@ class DriftingGpu(ModuleType):
         self.CONFIGS = {name: {"name": name} for name in self.us}
         self._dice = random.Random(7)
 
-    def run(self, symbol: str) -> None:
-        us = self.us.get(symbol.removesuffix("_kernel"), 40.0)
+    def run(self, symbol: str, factor: float = 1.0) -> None:
+        us = factor * self.us.get(symbol.removesuffix("_kernel"), 40.0)
         us *= (1 + self.drift(self.now_s)) * (1 + NOISE * self._dice.gauss(0, 1))
         self.rows.append((symbol, int(self.now_s * 1e9), us * 1000))
         self.now_s += us / 1e6
@@ -65,7 +66,8 @@ class DriftingGpu(ModuleType):
 
     def calls(self, config: Any, size: Any, operands: Any, scratch: Any, num_sms: int) -> list[Any]:
         symbol = f"{config['name']}_kernel"
-        launch = {(1,): lambda *positional, **options: self.run(symbol)}
+        factor = operands if isinstance(operands, float) else 1.0
+        launch = {(1,): lambda *positional, **options: self.run(symbol, factor)}
         return [(symbol, launch, (1,), (), {})]
 
     def trace(self) -> Any:
@@ -108,6 +110,22 @@ def warming(seconds: float) -> float:
     return 0.27 * min(1.0, seconds / 0.12)
 
 
+def test_operands_of_different_times_are_no_drift(
+    screened: Callable[..., dict[Key, Timing]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls take three sets of operands in turn, as those of an MoE layer take routings: the third takes longer."""
+    sets = [1.0, 1.001, 1.5]
+    monkeypatch.setattr(type(WORKLOAD), "operands", lambda *of: sets)
+    monkeypatch.setattr(type(WORKLOAD), "calls_of_a_sample", lambda self, problem: len(sets))
+    names = list(TRUE_US)
+    first = screened(DriftingGpu(lambda s: 0.0), work_of(*names[:18]))
+    name, us = reference_of(list(first.values()), SIZE)
+    second = screened(DriftingGpu(lambda s: 0.0), work_of(*names[18:], reference=((0, name),), reference_us=us))
+    for timing in {**first, **second}.values():
+        mean_us = sum(timing.samples_us[:3]) / 3  # each set once
+        assert mean_us == pytest.approx(TRUE_US[timing.name] * sum(sets) / 3, rel=0.02)
+
+
 def test_a_gpu_that_slows_down_ranks_right_by_its_reference(screened: Callable[..., dict[Key, Timing]]) -> None:
     work = work_of(*TRUE_US)
     assert fastest(screened(DriftingGpu(warming), work, every=0)) != BEST
@@ -139,10 +157,10 @@ def test_calls_too_short_to_heat_the_gpu_have_no_reference(
 
 def test_a_reference_that_fails_costs_nobody_its_time(screened: Callable[..., dict[Key, Timing]]) -> None:
     class Failing(DriftingGpu):
-        def run(self, symbol: str) -> None:
+        def run(self, symbol: str, factor: float = 1.0) -> None:
             if symbol == "c00_kernel" and self.now_s > 0.05:
                 raise RuntimeError("out of memory")
-            super().run(symbol)
+            super().run(symbol, factor)
 
     found = screened(Failing(lambda s: 0.0), work_of(*TRUE_US))
     assert {timing.status for timing in found.values()} == {Status.OK}
