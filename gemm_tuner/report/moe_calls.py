@@ -4,24 +4,29 @@ file, after a run, in a process of their own, and kept beside the results file."
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.languages import kernel_cache
+from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.launcher_process import launcher_env, visible_gpu
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
 from gemm_tuner.store import results
+from gemm_tuner.system import gpu_lock
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.json_records import load_json
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
@@ -93,7 +98,10 @@ def timed(
                 said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
                 ended = f"not done within {LIMIT_S:.0f} s"
         for line in said.splitlines():
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:  # what ended the process cut it off
+                continue
             if "us" in answer:
                 times[answer["problem"]] = answer["us"]
             else:
@@ -117,17 +125,34 @@ def write_plan(folder: Path, some: Sequence[Layer], templates: Path, device: Dev
     return path
 
 
+def lock_of(header: Mapping[str, Any], gpu: int) -> str | None:
+    """The name of the lock of this machine's GPU of that number; None unless it is of the model that the results are
+    of."""
+    try:
+        row = next((row for row in devices.look().gpus if row["id"] == gpu), None)
+    except EnvironmentFault:
+        return None
+    if row is None or (row["name"], row["arch"]) != (header.get("device"), header.get("arch")):
+        return None
+    backend = "hip" if str(row["arch"]).startswith("gfx") else "cuda"
+    return devices.lock_name(row, devices.driver_name(row, visible_gpu(backend, gpu, os.environ)))
+
+
 def report(
     results_file: Path, some: Sequence[Layer], templates: Path, device: Device, gpu: int, environ: Mapping[str, str],
-    console: Console, out: Console, child: Sequence[str] = CHILD,
+    console: Console, out: Console, child: Sequence[str] = CHILD, held: AbstractContextManager[None] | None = None,
 ) -> None:  # fmt: skip
-    """Times what is not known yet, keeps it, and prints all of it."""
+    """Times what is not known yet, keeps it, and prints all of it. held: holds the GPU's lock while it is used."""
     known = read(results_file)
     named = {one.problem.key: {label: config.name for label, config in one.configs.items()} for one in some}
     left = [one for one in some if known.get(one.problem.key, {}).get("configs") != named[one.problem.key]]
     if left:
         print_line(console, f"timing whole calls, alignment to sum, of {len(left)} layers")
-        found, faults = timed(left, templates, device, gpu, environ, child)
+        try:
+            with held or nullcontext():
+                found, faults = timed(left, templates, device, gpu, environ, child)
+        except gpu_lock.GpuInUse as error:
+            found, faults = {}, [f"whole calls: {error.one_line()}"]
         known |= {key: {"us": us, "configs": named[key]} for key, us in found.items()}
         write_text_atomically(path_of(results_file), json.dumps(known, indent=1) + "\n")
         for line in faults:

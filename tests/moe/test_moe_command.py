@@ -154,3 +154,12 @@ def test_recorded_routing_is_read_as_data(kernel: str, tmp_path: Path, capsys: p
         words = [*FLAGS, "--routing", str(path), "--dry_run", "--arch", "sm_90", "--m", "16"]
         assert main.main(["moe", *words]) == (2 if what else 0)
         assert what in capsys.readouterr().err
+
+
+def test_whole_calls_are_for_runs_that_tune_on_this_machine() -> None:
+    def tunes_here(*words: str) -> bool:
+        return moe.tunes_here(commands.build_parser("moe").parse([*FLAGS, *words]))
+
+    assert tunes_here() and tunes_here("--fresh")
+    others = ("--cluster ray", "--compile_only", "--dry_run", "--compare_wo_tuning", "--profiler replay")
+    assert not any(tunes_here(*words.split()) for words in others)

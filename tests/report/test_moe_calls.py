@@ -18,11 +18,14 @@ from samples import ROOT, TEMPLATES, device
 
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Problem
+from gemm_tuner.measure import device as devices
+from gemm_tuner.measure.device import Machine
 from gemm_tuner.moe import kernel_source
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import entry
 from gemm_tuner.report import moe_calls
 from gemm_tuner.store import results
+from gemm_tuner.system import gpu_lock
 
 H200 = device("sm_90")
 # Answers a plan: the time of a configuration is ten times its BLOCK_SIZE_N, in the script that the plan names; the
@@ -133,3 +136,33 @@ def test_times_of_another_configuration_are_not_shown_as_those_of_this_one(file:
     assert "geometric mean, call" not in done.stdout and "| 640.00 |" not in done.stdout
     lost = said(file, {}, ends_after=0)
     assert "the context is lost" in lost and "320.00" not in lost
+
+
+GPU = {"id": 0, "uuid": "GPU-moe-calls", "name": "NVIDIA H200", "arch": "sm_90"}
+
+
+def test_the_gpu_is_locked_while_calls_are_timed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "locks").mkdir()
+    monkeypatch.setenv(gpu_lock.LOCK_DIR, str(tmp_path / "locks"))
+    out = io.StringIO()
+    console, some = Console(file=out, width=200), moe_calls.layers(file, asked(file), {}, H200)
+    words = file, some, TEMPLATES, H200, 0, {}, console, console
+    with gpu_lock.held(["GPU-moe-calls"]):
+        moe_calls.report(*words, child(file.parent), gpu_lock.held(["GPU-moe-calls"], 0.0))
+    assert "is in use by process" in out.getvalue() and moe_calls.read(file) == {}
+    moe_calls.report(*words, child(file.parent), gpu_lock.held(["GPU-moe-calls"], 0.0))
+    assert len(moe_calls.read(file)) == 2
+
+
+def test_calls_are_timed_on_a_gpu_of_the_model_that_was_tuned_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = {"device": "NVIDIA H200", "arch": "sm_90"}
+    monkeypatch.setattr(devices, "look", lambda: Machine((GPU,), {}, ""))
+    assert moe_calls.lock_of(header, 0) == "GPU-moe-calls"
+    assert moe_calls.lock_of(header, 1) is None
+    assert moe_calls.lock_of({**header, "device": "NVIDIA H100"}, 0) is None
+
+
+def test_what_the_process_printed_last_may_be_cut_off(file: Path) -> None:
+    (file.parent / "cut.py").write_text('print(\'{"problem": "moe\')')
+    some = moe_calls.layers(file, asked(file), {}, H200)
+    assert moe_calls.timed(some, TEMPLATES, H200, 0, {}, (sys.executable, str(file.parent / "cut.py"))) == ({}, [])

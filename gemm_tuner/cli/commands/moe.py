@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gemm_tuner.cli import options
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.flag_types import one_of, positive
 from gemm_tuner.cli.parser import Parser
+from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Problem
 from gemm_tuner.gemm.problem import GemmProblem
@@ -25,6 +27,7 @@ from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.servers import GRID, SERVERS
 from gemm_tuner.space import space
 from gemm_tuner.system.documents import show
+from gemm_tuner.system.terminal_table import print_line
 
 DESCRIPTION = """\
 Tunes the fused MoE kernel of a server for one layer: both GEMMs of a call, in the server's own kernel, which is taken
@@ -134,19 +137,32 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
 def time_whole_calls(
     arguments: argparse.Namespace, shown: Consoles, found: list[MoeProblem], older: dict[Problem, Config]
 ) -> None:
-    """After a run that measured, with a results file of its own name."""
+    """After a run that tuned on a GPU of this machine, with a results file of its own name."""
     from gemm_tuner.report import moe_calls
     from gemm_tuner.store import results
+    from gemm_tuner.system import gpu_lock
 
-    if arguments.dry_run or arguments.explain is not None or arguments.output is None or not arguments.output.exists():
+    if not tunes_here(arguments) or arguments.output is None or not arguments.output.exists():
         return
-    arch = str(results.read(arguments.output).header.get("arch", ""))
+    header = results.read(arguments.output).header
+    arch = str(header.get("arch", ""))
     device = space.load(space.space_path(arguments.rules, arch), arch).device
     some = moe_calls.layers(arguments.output, found, older, device)
     if some:
         gpu = arguments.gpu_ids[0] if arguments.gpu_ids else 0
+        lock = moe_calls.lock_of(header, gpu)
+        if lock is None:
+            return
+        held = gpu_lock.held([lock], wait_s(arguments), partial(print_line, shown.log))
         shown_to = shown.log, shown.out
-        moe_calls.report(arguments.output, some, arguments.templates, device, gpu, os.environ, *shown_to)
+        moe_calls.report(arguments.output, some, arguments.templates, device, gpu, os.environ, *shown_to, held=held)
+
+
+def tunes_here(arguments: argparse.Namespace) -> bool:
+    """Whether the flags ask for tuning on the GPUs of this machine."""
+    elsewhere = arguments.cluster or arguments.profiler == options.REPLAY
+    shows = arguments.dry_run or arguments.explain is not None
+    return not (elsewhere or shows or arguments.compile_only or arguments.benchmark or arguments.compare_wo_tuning)
 
 
 def dense_sizes(arguments: argparse.Namespace) -> tuple[SizeEntry, ...]:
