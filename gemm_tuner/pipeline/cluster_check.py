@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import TimeoutError
 from dataclasses import dataclass
 
 from gemm_tuner.core.errors import EnvironmentFault

@@ -44,7 +44,7 @@ def tune(settings: Settings, console: Console, out: Console) -> int:
             require_one_model_a_machine(models)
             cluster.close()
             return tune_each(settings, models, nodes, console, out)
-        return tune_one(settings, cluster, nodes, gpus, console, out)
+        return tune_one(settings, cluster, nodes, cluster_work.alike(gpus, console), console, out)
 
 
 def by_model(gpus: Sequence[FoundGpu]) -> dict[str, list[FoundGpu]]:

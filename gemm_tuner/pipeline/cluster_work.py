@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import TimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -27,15 +30,29 @@ from gemm_tuner.system.terminal_table import print_line
 
 @dataclass(frozen=True)
 class FoundGpu:
-    """A station and what it says of its GPU. recording: the folder of one that answers in its place."""
+    """A station and what it says of its GPU. recording: the folder of one that answers in its place. host: the address
+    of its machine."""
 
     station: Worker
     machine: Machine
     recording: str = ""
+    host: str = ""
 
     @property
     def model(self) -> str:
         return str(self.machine.gpu(0)["name"])
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The GPU's properties. AMD's have no UUID: a PCI address then names one only together with its machine."""
+        row = self.machine.gpu(0)
+        return row if row.get("uuid") else {**row, "pci": f"{self.host} {row.get('pci') or self.station.name}"}
+
+    @property
+    def kind(self) -> str:
+        """What GPUs must have in common for times to be comparable."""
+        row = self.machine.gpu(0)
+        return f"{row['arch']}, {row['num_sms']} SMs, driver {self.machine.driver}"
 
 
 @dataclass(frozen=True)
@@ -83,11 +100,11 @@ def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, reco
         for gpu in range(0 if why else node.gpus):
             name = f"{node.address} node {number} GPU {gpu}"
             station = cluster.station(GpuActor, name, node.id, recording, gpus=1)
-            started.append((station, station.call("look")))
+            started.append((station, node.address, station.call("look")))
     found = []
-    for station, answer in started:
+    for station, host, answer in started:
         try:
-            found.append(FoundGpu(station, *answer.result(ANSWER_LIMIT_S)))
+            found.append(FoundGpu(station, *answer.result(ANSWER_LIMIT_S), host))
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
@@ -107,11 +124,24 @@ def find_farm(cluster: RayCluster, nodes: Iterable[Node], share: int = 1) -> lis
     return found
 
 
+def alike(gpus: Sequence[FoundGpu], console: Console) -> list[FoundGpu]:
+    """The GPUs of a model that most have the like of; a line for each other one, which is left out."""
+    kinds = Counter(gpu.kind for gpu in gpus)
+    found = []
+    for gpu in gpus:
+        if gpu.kind == max(kinds, key=lambda kind: (kinds[kind], kind)):
+            found.append(gpu)
+        else:
+            gpu.station.kill()
+            print_line(console, f"{gpu.station.name} is left out: it has {gpu.kind}, unlike most {gpu.model}")
+    return found
+
+
 def machine_of(gpus: Iterable[FoundGpu]) -> Machine:
     """All GPUs as those of one machine, numbered anew."""
     gpus = list(gpus)
     first = gpus[0].machine
-    rows = [{**one.machine.gpu(0), "id": number} for number, one in enumerate(gpus)]
+    rows = [{**one.row, "id": number} for number, one in enumerate(gpus)]
     return Machine(tuple(rows), first.versions, first.driver)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from samples import gpu
 from thread_workers import ThreadWorker
-from tuning import settings
+from tuning import environment, settings
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.pipeline.cluster_run import MODEL, SHARE, by_model, require_one_model_a_machine, runs_of, worst
-from gemm_tuner.pipeline.cluster_work import FoundGpu, machine_of
+from gemm_tuner.pipeline.cluster_work import FoundGpu, alike, machine_of
+from gemm_tuner.pipeline.run_identity import gpu_labels
 
 
 def found(name: str, node: str) -> FoundGpu:
@@ -51,3 +55,18 @@ def test_gpus_of_many_machines_are_numbered_as_one_machines() -> None:
 
 def test_a_run_that_was_killed_is_no_success_of_the_command() -> None:
     assert worst([0, -9]) == 137 and worst([3, 0]) == 3 and worst([0, 0]) == 0
+
+
+def test_gpus_without_uuid_on_two_machines_are_told_apart() -> None:
+    """A resumed run knows its GPUs by these labels, and keeps the times of those that it meets again."""
+    row = {**gpu(0), "uuid": "", "pci": "0000:05:00"}
+    gpus = [replace(found("MI300X", host), machine=Machine((row,), {}, "6.8"), host=host) for host in ("a", "b")]
+    labels = gpu_labels(replace(environment(2), machine=machine_of(gpus)))
+    assert len(set(labels)) == 2
+
+
+def test_a_gpu_with_another_driver_is_left_out() -> None:
+    other = replace(found("NVIDIA H200", "d"), machine=replace(GPUS[0].machine, driver="535"))
+    out = io.StringIO()
+    assert alike([other, GPUS[0], GPUS[2]], Console(file=out, width=200)) == [GPUS[0], GPUS[2]]
+    assert "driver 535" in out.getvalue()
