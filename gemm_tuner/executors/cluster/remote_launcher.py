@@ -19,11 +19,11 @@ from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, Found, To
 from gemm_tuner.executors.cluster.transport import read_scripts, write_files
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.launch.journal import Begin, End, Fail
-from gemm_tuner.launch.plan import Plan
+from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
-from gemm_tuner.measure.supervise import OnEvent, ignore
+from gemm_tuner.measure.supervise import Died, OnEvent, ignore
 from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.processes import MOST_CRASHES
@@ -100,7 +100,7 @@ class RemoteLauncher(Launcher):
                     told = True
                     self.worker.call("wind_down")
         except WorkerLost as lost:
-            self.blame(running, on_found)
+            self.blame(running, on_event if plan.stage == VERIFY else None, on_found)
             raise EnvironmentFault(f"its machine or process is gone: {lost}", where=self.worker.name) from lost
         finally:  # of a plan that ended well nothing is held
             self.store.leases.give_up(leases)
@@ -141,10 +141,16 @@ class RemoteLauncher(Launcher):
                     self.worker.kill()
                     raise WorkerLost(f"no sign of life for {limit_s:g} s") from None
 
-    def blame(self, running: dict[Problem, str], on_found: OnFound) -> None:
-        """What ran when a machine died is innocent the first time, and has crashed when a second one dies at it."""
+    def blame(self, running: dict[Problem, str], on_check: OnEvent | None, on_found: OnFound) -> None:
+        """What ran when a machine died is innocent the first time, and has crashed when a second one dies at it.
+        on_check: hears of it in a check."""
         self.store.add_begun((problem.key, name) for problem, name in running.items())
         text = f"{MOST_CRASHES} machines died while it ran"
+        if on_check is not None:
+            for problem, name in running.items():
+                if self.store.begun(problem)[name] >= MOST_CRASHES:
+                    on_check(problem, Died(name, text))
+            return
         guilty: dict[Key, Timing] = {
             (problem, name): Timing(problem, name, Status.CRASHED, message=text)
             for problem, name in running.items()
