@@ -104,7 +104,8 @@ def find_gpus(cluster: RayCluster, nodes: Iterable[Node], console: Console, reco
     found = []
     for station, host, answer in started:
         try:
-            found.append(FoundGpu(station, *answer.result(ANSWER_LIMIT_S), host))
+            machine, played = answer.result(ANSWER_LIMIT_S)
+            found.append(FoundGpu(station, machine, played, host))
         except (EnvironmentFault, WorkerLost, TimeoutError) as error:
             station.kill()
             why_not = "another job has it" if isinstance(error, TimeoutError) else str(error)
@@ -158,6 +159,7 @@ def executor(here: LocalExecutor, stations: Stations, store: Store, settings: Se
         launch_limit_s=here.launch_limit_s,
         finals=by.finals.name if by else "",
         screening=by.screening.name if by and by.screening else "",
+        wait_s=settings.gpu_wait_s,
         recording=str(Path(here.recording.folder).resolve()) if here.recording else "",
     )
     return ClusterExecutor(here, stations, store, setup)

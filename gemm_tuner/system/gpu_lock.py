@@ -84,7 +84,7 @@ def held(
     until = float("inf") if wait_s is None else time.monotonic() + wait_s
     with ExitStack() as locks:
         for _, uuid in sorted({lock_name(uuid): uuid for uuid in uuids}.items()):
-            lock = FileLock(lock_path(uuid), mode=MODE)
+            lock = FileLock(lock_path(uuid), mode=MODE, thread_local=False)  # released by any thread
             try:
                 _take(lock, uuid, until, on_wait, stop, say_every_s)
             except OSError as error:

@@ -80,8 +80,9 @@ class ClusterExecutor(Executor):
         return [self._launcher(worker, answer.result()) for worker, answer in opened]
 
     def _launcher(self, worker: Worker, overlaps: bool) -> RemoteLauncher:
-        scripts, arch = self.here.folder.scripts, self.here.target.arch
-        return RemoteLauncher(worker, overlaps, self.store, scripts, self._kernels, self.here.wind_down, arch)
+        here = self.here
+        of = here.folder.scripts, self._kernels, here.wind_down, here.target.arch, here.say
+        return RemoteLauncher(worker, overlaps, self.store, *of)
 
     def checker(self) -> Checker:
         return self.here.checker()

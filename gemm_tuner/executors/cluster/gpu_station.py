@@ -7,8 +7,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, MutableMapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +42,13 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class Found:
     timings: dict[Key, Timing]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line for the user."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,7 @@ class GpuStation:
         self._boxes: dict[str, Mailbox] = {}
         self._winds_down, self._recording = False, recording or os.environ.get(REPLAY_VARIABLE, "")
         self._launcher: Launcher | None = None
+        self._locks, self._locking, self._plans = ExitStack(), threading.Lock(), 0
         self._scripts, self._cache = self._root / "scripts", self._root / "cache"
 
     def look(self) -> tuple[Machine, str]:
@@ -126,13 +134,30 @@ class GpuStation:
 
         def work() -> None:
             try:
-                with gpu_lock.held(self._setup.locks, None, lambda _: None, stop=lambda: self._winds_down):
+                with self._held(box):
                     run = self._run(launcher, plan, folder, box)
                 box.put(Finished(run, read_files(folder)))
             except BaseException as error:
                 box.put(Failed(error, read_files(folder)))
 
         threading.Thread(target=work, daemon=True).start()
+
+    @contextmanager
+    def _held(self, box: Mailbox) -> Iterator[None]:
+        """Holds the GPU's lock from the first of several plans at once to the end of the last."""
+        with self._locking:
+            if not self._plans:
+                say: Callable[[str], None] = lambda text: box.put(Said(text))  # noqa: E731
+                of = self._setup.locks, self._setup.wait_s, say
+                self._locks.enter_context(gpu_lock.held(*of, stop=lambda: self._winds_down))
+            self._plans += 1
+        try:
+            yield
+        finally:
+            with self._locking:
+                self._plans -= 1
+                if not self._plans:
+                    self._locks.close()
 
     @staticmethod
     def _run(launcher: Launcher, plan: Plan, folder: Path, box: Mailbox) -> StageRun | None:

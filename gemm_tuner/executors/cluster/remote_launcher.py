@@ -15,7 +15,7 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Artifact
 from gemm_tuner.core.records import Problem, Status, Timing
-from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, Found, Told
+from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, Found, Said, Told
 from gemm_tuner.executors.cluster.transport import read_scripts, write_files
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.launch.journal import Begin, End, Fail
@@ -48,6 +48,7 @@ class RemoteLauncher(Launcher):
     kernels: Callable[[Plan, set[str]], tuple[Artifact, ...]]
     wind_down: Callable[[], bool]
     needs: str = ""
+    say: Callable[[str], None] = lambda _: None
     _sent: set[str] = field(default_factory=set)
     _there: set[str] = field(default_factory=set)
     _numbers: Any = field(default_factory=count)
@@ -88,6 +89,8 @@ class RemoteLauncher(Launcher):
                             on_event(problem, event)
                         case Found(timings):
                             on_found(timings)
+                        case Said(text):
+                            self.say(f"{self.worker.name}: {text}")
                         case Finished(run, files):
                             write_files(files, folder)
                             self.store.leases.settle_all(leases)

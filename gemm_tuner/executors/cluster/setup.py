@@ -26,7 +26,7 @@ class Setup:
 
     finals, screening: names of profilers; finals is "" where nothing is timed, screening where the launcher does it.
     recording: the folder of a recording that answers in place of the GPU, else "".
-    locks: that keep two runs apart on this GPU.
+    locks: that keep two runs apart on this GPU. wait_s: for them; None for no limit.
     """
 
     languages: tuple[str, ...]
@@ -41,6 +41,7 @@ class Setup:
     screening: str = ""
     recording: str = ""
     locks: tuple[str, ...] = ()
+    wait_s: float | None = None
 
     @property
     def language(self) -> Language:
