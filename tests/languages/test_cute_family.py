@@ -140,6 +140,16 @@ def test_a_machine_without_the_extra_says_what_it_takes(monkeypatch: pytest.Monk
     assert "\n" not in absent["gemm_cute"] and "proprietary" in absent["gemm_cute"]
 
 
+def test_other_versions_of_the_extra_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(extra, "installed", lambda: {**extra.PINNED, "quack-kernels": "0.5.0"})
+    for variable in ("", "/runtime.so"):
+        monkeypatch.setenv(library.RUNTIME_VARIABLE, variable)
+        assert "quack-kernels 0.5.0" in WORKLOAD.absent(["gemm_cute"])["gemm_cute"]
+    monkeypatch.setattr(extra, "installed", dict)
+    assert not WORKLOAD.absent(["gemm_cute"])
+
+
 def test_a_row_of_the_family_is_read_back() -> None:
     for one in (cute(BLOCK_SIZE_M=320, BLOCK_SIZE_N=144, CLUSTER_M=2, PINGPONG=1, PROGRAMS_PER_SM=1), cute(SWAP_AB=1)):
         row = {"family": one.family, **one.options()}

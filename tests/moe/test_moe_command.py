@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from moe_kernel_source import GROUPED, VLLM
 
 from gemm_tuner.cli import commands, main
@@ -163,3 +164,12 @@ def test_whole_calls_are_for_runs_that_tune_on_this_machine() -> None:
     assert tunes_here() and tunes_here("--fresh")
     others = ("--cluster ray", "--compile_only", "--dry_run", "--compare_wo_tuning", "--profiler replay")
     assert not any(tunes_here(*words.split()) for words in others)
+
+
+def test_a_size_file_has_layers_of_one_kernel(kernel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layer = {"kind": "moe", "server": "vllm", "M": 16, "E": 8, "N": 64, "K": 128, "topk": 2}
+    groups = {**layer, "dtype": "int4_w4a16", "scaling": "group", "block_shape": [0, 32]}
+    path = tmp_path / "sizes.yaml"
+    path.write_text(yaml.safe_dump([layer, groups]))
+    status, text = told(capsys, "--from", str(path), "--kernel_from", kernel)
+    assert status == 2 and "integers in groups beside others" in text

@@ -192,6 +192,9 @@ def in_size_file(arguments: argparse.Namespace) -> list[MoeProblem]:
     if not found:
         accepted = "entries of kind moe, as sizes --moe writes them"
         raise UserError("has no MoE layer", where=str(arguments.source), accepted=accepted)
+    if len({one.grouped for one in found}) > 1:
+        what = "holds layers with integers in groups beside others, which servers multiply by another kernel"
+        raise UserError(what, where=str(arguments.source), hint="tune each in a run of its own")
     return found
 
 

@@ -31,11 +31,13 @@ def installed() -> dict[str, str]:
 def why_absent() -> str:
     """Why there can be no kernels of the library here, in one line; empty when there can. Looks, imports nothing.
 
-    Kernels that were compiled elsewhere are launched with the runtime library that a variable names.
+    Kernels that were compiled elsewhere are launched with the runtime library that a variable names. Other versions are
+    refused there, too: what they compile would lie in the cache as kernels of the pinned ones.
     """
-    if os.environ.get(RUNTIME_VARIABLE) and importlib.util.find_spec("tvm_ffi"):
-        return ""
     there = installed()
+    is_other = any(PINNED[name] != version for name, version in there.items())
+    if not is_other and os.environ.get(RUNTIME_VARIABLE) and importlib.util.find_spec("tvm_ffi"):
+        return ""
     if importlib.util.find_spec("cutlass") is None or importlib.util.find_spec("quack") is None or not there:
         return BRINGS
     others = [f"{name} {there.get(name, 'none')}" for name, version in PINNED.items() if there.get(name) != version]
