@@ -83,6 +83,7 @@ def _one(tolerance: Tolerance, label: str, actual: Any, wanted: Any) -> tuple[Co
     default = _type_tolerance(actual)
     rtol = default if tolerance.rtol is None else tolerance.rtol
     atol = default if tolerance.atol is None else tolerance.atol
+    exact = wanted
     found, wanted = _doubles(actual, wanted)
     shape, count = tuple(found.shape), int(found.numel() if is_tensor(found) else found.size)
     if shape != tuple(wanted.shape):
@@ -93,6 +94,8 @@ def _one(tolerance: Tolerance, label: str, actual: Any, wanted: Any) -> tuple[Co
     same = (found == wanted) | ((found != found) & (wanted != wanted))
     error = abs(found - wanted)  # NaN where both are the same infinity
     error[same] = 0.0
+    if (differ := _integers_differ(actual, exact)) is not None:
+        same, error[differ & (error == 0)] = same & ~differ, 1.0  # equal as doubles only
     error[error != error] = WRONG
     bound = rtol * abs(wanted) + atol
     score = error / bound.clip(min=1e-300)
@@ -140,6 +143,22 @@ def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:
     is_complex = np.iscomplexobj(one) or np.iscomplexobj(wanted)
     kind_of = np.complex128 if is_complex else np.float64
     return np.asarray(one, dtype=kind_of), np.asarray(wanted, dtype=kind_of)
+
+
+def _integers_differ(one: Any, wanted: Any) -> Any:
+    """By element, in order, of integers of which doubles do not hold all; None for others."""
+    if is_tensor(one) and is_tensor(wanted):
+        kinds = {str(one.dtype), str(wanted.dtype)}
+        if "torch.int64" not in kinds or one.dtype.is_floating_point or wanted.dtype.is_floating_point:
+            return None
+        return None if wanted.is_complex() else (one.detach() != wanted.detach().to(one.device)).reshape(-1)
+    if (
+        isinstance(one, np.ndarray)
+        and isinstance(wanted, np.ndarray)
+        and {one.dtype.kind, wanted.dtype.kind} <= {*"iu"}
+    ):
+        return (one != wanted).reshape(-1)
+    return None
 
 
 def _rms(values: Any) -> float:

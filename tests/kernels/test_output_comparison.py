@@ -46,6 +46,11 @@ def test_what_an_absolute_tolerance_hides_the_relative_rms_finds() -> None:
 def test_integers_are_exact_and_infinities_must_be_the_same() -> None:
     assert found(Check(), torch.tensor([1000000]), torch.tensor([1000000]))[0]
     assert not found(Check(), torch.tensor([1000001]), torch.tensor([1000000]))[0]
+    for made in (np.array, torch.tensor):  # a double holds 53 bits
+        wanted = made([[2**60, 2**60]])
+        assert found(Check(), wanted + 0, wanted)[0] and found(Check(), wanted + 0, wanted * 1.0)[0]
+        assert found(Check(), wanted + made([0, 1]), wanted) == (False, f"out[1] is {2**60:.6g}, not {2**60:.6g}")
+        assert found(Check(atol=1.0), wanted + made([0, 1]), wanted)[0]
     inf = float("inf")
     assert found(Check(), torch.tensor([inf, -inf, 1.0]), torch.tensor([inf, -inf, 1.0]))[0]
     assert not found(Check(), torch.tensor([inf, 1.0]), torch.tensor([-inf, 1.0]))[0]
