@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,8 +26,9 @@ class KernelIndex:
             self._keys.setdefault((task.script.file, name), set()).add(key_of(task))
 
     def entries(self, plan: Plan) -> Iterator[str]:
-        """The cache entries that a plan's configurations load, at all sizes of their scripts, and the measurement's
-        own."""
-        named = {(plan.scripts[script], name) for work in plan.work for script, name in work.entries}
+        """The cache entries that a plan's configurations load, at all sizes of their scripts, those of references, and
+        the measurement's own."""
+        called = itertools.chain(*((*work.entries, *work.reference) for work in plan.work))
+        named = {(plan.scripts[script], name) for script, name in called}
         for key in sorted({SUPPORT}.union(*(self._keys.get(one, ()) for one in named))):
             yield from self.made.get(key, ())
