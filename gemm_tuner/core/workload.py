@@ -216,6 +216,9 @@ class Workload(Protocol):
 
     # Of finals.
 
+    def files_of(self, problem: Problem) -> tuple[str, ...]:
+        """Paths of files that the problem names and its operands are made of: their content is a run's identity."""
+
     def calls_of_a_sample(self, problem: Problem) -> int:
         """The number of calls in turn whose mean is one sample: calls of a kind take different operands in turn."""
 

@@ -36,6 +36,9 @@ class WorkloadDefaults:
     def derived(self, problem: Problem, config: Config, device: Device) -> Mapping[str, Any]:
         return {}
 
+    def files_of(self, problem: Problem) -> tuple[str, ...]:
+        return ()
+
     def calls_of_a_sample(self, problem: Problem) -> int:
         return 1
 

@@ -7,6 +7,7 @@ configuration and every server gets the same routing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,6 +45,11 @@ def parse(text: str) -> Routing:
     if text.endswith(".npy"):
         return Routing("file", path=text)
     raise UserError(f"{show(text)} is no routing", where="--routing", accepted=FORM)
+
+
+def files(texts: Iterable[str]) -> tuple[str, ...]:
+    """The paths of recorded ones."""
+    return tuple(one.path for one in map(parse, texts) if one.kind == "file")
 
 
 def ids(text: str, tokens: int, topk: int, experts: int, seed: int) -> Ids:

@@ -16,7 +16,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target, Verdict
 from gemm_tuner.core.workload import Launch, OwnSpace
-from gemm_tuner.moe import launch, model, operands, pairs, rules, sensitivity
+from gemm_tuner.moe import launch, model, operands, pairs, routing, rules, sensitivity
 from gemm_tuner.moe.problem import KEYS, MoeProblem
 from gemm_tuner.moe.rules import of
 from gemm_tuner.moe.servers import SERVERS
@@ -144,6 +144,10 @@ class MoeWorkload(PlainWorkload):
         from gemm_tuner.moe.check import check
 
         return check(self, script, of(problem), name, seed, device)
+
+    def files_of(self, problem: Problem) -> tuple[str, ...]:
+        """Recorded routings."""
+        return routing.files(of(problem).routing)
 
     def calls_of_a_sample(self, problem: Problem) -> int:
         """Every draw of every routing."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gemm_tuner import __version__
@@ -15,7 +16,7 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.system.installation import PACKAGE
-from gemm_tuner.system.source_hash import sources_sha
+from gemm_tuner.system.source_hash import files_sha, sources_sha
 
 KEY_DIGITS = 8
 OLDER = "older configurations"
@@ -79,8 +80,16 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         f"finalists, warmup {settings.warmup}, init_type {settings.init_type}, seed {settings.seed}, "
         f"rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
+        **files_read(settings),
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
+
+
+def files_read(settings: Settings) -> dict[str, str]:
+    """A hash of the content of each file that a problem names."""
+    workload = workload_of(settings.kind)
+    paths = sorted({path for entry in settings.entries for path in workload.files_of(entry.problem)})
+    return {f"content of {path}": files_sha([Path(path)]) for path in paths}
 
 
 def of_kind(settings: Settings) -> str:

@@ -22,6 +22,7 @@ from gemm_tuner.core.records import Config, Device, Problem
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.measure import device as devices
 from gemm_tuner.measure.launcher_process import launcher_env, visible_gpu
+from gemm_tuner.moe import routing
 from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.moe.workload import WORKLOAD
 from gemm_tuner.source import codegen
@@ -29,6 +30,7 @@ from gemm_tuner.store import results
 from gemm_tuner.system import gpu_lock
 from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.json_records import load_json
+from gemm_tuner.system.source_hash import files_sha
 from gemm_tuner.system.terminal_table import Column, print_line, print_table
 
 TUNED, DEFAULT, CURRENT = LABELS = ("tuned", "default", "current")
@@ -144,7 +146,7 @@ def report(
 ) -> None:  # fmt: skip
     """Times what is not known yet, keeps it, and prints all of it. held: holds the GPU's lock while it is used."""
     known = read(results_file)
-    named = {one.problem.key: {label: config.name for label, config in one.configs.items()} for one in some}
+    named = {one.problem.key: names_of(one) for one in some}
     left = [one for one in some if known.get(one.problem.key, {}).get("configs") != named[one.problem.key]]
     if left:
         print_line(console, f"timing whole calls, alignment to sum, of {len(left)} layers")
@@ -162,6 +164,13 @@ def report(
     if rows:
         titles = ("whole call", "M", *(f"{label}\nus" for label in LABELS), f"{DEFAULT} /\n{TUNED}")
         print_table(out, "", [Column(title, is_number=at > 0) for at, title in enumerate(titles)], rows)
+
+
+def names_of(layer: Layer) -> dict[str, str]:
+    """What the times of a layer are of: its configurations by label, and recorded routings."""
+    names = {label: config.name for label, config in layer.configs.items()}
+    files = [Path(path) for path in routing.files(layer.problem.routing)]
+    return {**names, "routing": files_sha(files)} if files else names
 
 
 def row_of(problem: MoeProblem, us: Mapping[str, float]) -> list[str]:

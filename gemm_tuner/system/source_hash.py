@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+
+def files_sha(paths: Iterable[Path]) -> str:
+    """12 hex digits over the contents of files, in order; a file that cannot be read is empty."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with suppress(OSError):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:12]
 
 
 def sources_sha(

@@ -19,6 +19,7 @@ from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
 from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
+from gemm_tuner.moe.problem import MoeProblem
 from gemm_tuner.pipeline import run_start
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import KERNEL_SOURCES, NOT_TIMING, differences, fingerprint
@@ -360,3 +361,15 @@ def test_the_sizes_given_do_not_change_the_method(tmp_path: Path) -> None:
     sizes: tuple[GemmProblem, ...] = (ONE, TWO)
     one, other = (fingerprint(settings(tmp_path, *some), environment(), "nsys") for some in (sizes, sizes[:1]))
     assert differences(one, other) == []
+
+
+def test_the_content_of_a_recorded_routing_counts(tmp_path: Path) -> None:
+    recorded = tmp_path / "ids.npy"
+    layer = MoeProblem("vllm", 16, 8, 64, 128, 2, routing=("uniform", str(recorded)))
+    asked = replace(settings(tmp_path), entries=(SizeEntry(layer), SizeEntry(layer.at(32))))
+    recorded.write_bytes(b"one")
+    before = fingerprint(asked, environment(), "nsys")
+    assert fingerprint(asked, environment(), "nsys") == before
+    recorded.write_bytes(b"another")
+    (line,) = differences(before, fingerprint(asked, environment(), "nsys"))
+    assert line.startswith(f"content of {recorded} was ")

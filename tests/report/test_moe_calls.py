@@ -166,3 +166,14 @@ def test_what_the_process_printed_last_may_be_cut_off(file: Path) -> None:
     (file.parent / "cut.py").write_text('print(\'{"problem": "moe\')')
     some = moe_calls.layers(file, asked(file), {}, H200)
     assert moe_calls.timed(some, TEMPLATES, H200, 0, {}, (sys.executable, str(file.parent / "cut.py"))) == ({}, [])
+
+
+def test_a_recorded_routing_that_changes_is_timed_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    document = yaml.safe_load(file.read_text())
+    rows = [{**row, "routing": ["ids.npy"]} for row in document["configs"]]
+    file.write_text(yaml.safe_dump({**document, "configs": rows}))
+    (file.parent / "ids.npy").write_bytes(b"one")
+    assert "3 layers" in said(file, {}) and "1 layers" in said(file, {})
+    (file.parent / "ids.npy").write_bytes(b"another")
+    assert "3 layers" in said(file, {})
