@@ -17,6 +17,9 @@ from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.program import SCRIPT
 
+REPEATED = ("serve", "kernel_from")
+PREVIEWS = ("dry_run", "compile_only", "explain")
+
 
 @dataclass(frozen=True)
 class KernelRun:
@@ -63,7 +66,7 @@ def kernel(
     kernel: FILE.py:NAME. spec: its spec file. host: FILE.py:FUNCTION. output: the results file, by default one named
     after the spec or the host function in output_dir.
     flags:  those of the command without dashes: ``arch="gfx942"``, ``budget="10m"``, ``search="quick"``,
-            ``fresh=True``.
+            ``fresh=True``, ``gpu_ids=[0, 1]``.
     Raises UserError and EnvironmentFault with the command's own line.
     """
     named = Path(spec).stem if spec is not None else host.rpartition(":")[2] or kernel.rpartition(":")[2] or "kernel"
@@ -77,7 +80,7 @@ def kernel(
             raise KeyboardInterrupt
         fault = EnvironmentFault if status == EnvironmentFault.exit_status else UserError
         raise fault(last.partition(": ")[2] or last or f"{SCRIPT} kernel ended with status {status}")
-    if not path.is_file():
+    if any(flags.get(name) for name in PREVIEWS) or not path.is_file():
         hint = "leave flags such as dry_run out"
         raise UserError("nothing was tuned, so there is no result", where="gt.kernel", hint=hint)
     found = results.read(path)
@@ -85,9 +88,13 @@ def kernel(
 
 
 def _words(flags: Mapping[str, Any]) -> Iterator[str]:
-    """Flags as words of a command line; those that are None or False are left out."""
+    """Flags as words of a command line; those that are None or False are left out. Several values are one word, with
+    commas between them, unless the flag may be repeated."""
     for name, value in flags.items():
-        for one in value if isinstance(value, list) else [value]:
+        several = list(value) if isinstance(value, (list, tuple)) else [value]
+        if len(several) > 1 and name not in REPEATED:
+            several = [",".join(map(str, several))]
+        for one in several:
             if one is True:
                 yield f"--{name}"
             elif one is not None and one is not False:

@@ -60,6 +60,10 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypa
     assert again.folder is not None and json.loads((again.folder / "run.json").read_text())["stages"]["compile"] > 0
     with pytest.raises(UserError, match="'ROWS4' is no FIELD=VALUE"):
         gt.kernel(spec="spec.yaml", arch="sm_90", explain="ROWS4,TILE=4x1")
+    with pytest.raises(UserError, match="nothing was tuned"):  # the file is that of the run before
+        gt.kernel(spec="spec.yaml", arch="sm_90", explain="TILE=4x1", output="tuned.yaml")
+    with pytest.raises(UserError, match="nope"):
+        gt.kernel(spec="spec.yaml", arch="sm_90", families=["nope", "softmax_rows"], output="tuned.yaml")
 
 
 def test_compile_only_says_what_each_configuration_needs_and_runs_nothing(tmp_path: Path) -> None:
