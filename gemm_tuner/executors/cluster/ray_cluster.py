@@ -171,10 +171,11 @@ def connect(text: str, cpus: int) -> RayCluster:
         ray.init(address=address or "auto", **quiet)
         return RayCluster(ray, address or "auto")
     except (ConnectionError, ValueError, RuntimeError) as error:
-        if address:
+        if address or not isinstance(error, ConnectionError):  # one runs here, and does not let this process in
             what = f"no Ray cluster answers: {' '.join(str(error).split())[:200]}"
             hint = "is it running (ray status), and this machine one of its own (ray start --address=ADDRESS)?"
             raise EnvironmentFault(what, where=f"{FLAG} {text}", hint=hint) from error
+    listen_here_only(ray)
     folder = Path(tempfile.mkdtemp(prefix="gt-ray-"))  # short: Ray's sockets are in it
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")]))
     ray.init(
@@ -182,6 +183,14 @@ def connect(text: str, cpus: int) -> RayCluster:
         **quiet,
     )  # fmt: skip
     return RayCluster(ray, "local", folder=folder)
+
+
+def listen_here_only(ray: Any) -> None:
+    """For the cluster that this process is about to start. Ray replaces a loopback address of a node by one that other
+    machines reach, and then listens on all interfaces, unless it takes this machine for one of a system without
+    clusters (macOS, Windows)."""
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # for the processes that Ray starts
+    ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
 
 
 def listed(nodes: Sequence[Node]) -> str:
