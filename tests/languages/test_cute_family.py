@@ -176,6 +176,9 @@ def test_a_results_row_says_the_language_and_a_module_leaves_it_out(tmp_path: Pa
     tuned, left_out = select(results.read(path), Trust())
     assert [one.config for one in tuned] == [config()]
     assert [one.size for one in left_out] == [problem(512, 512, 512).key] and "cute" in left_out[0].reason
+    (named,) = re.findall(r"--families (\S+)", left_out[0].reason)
+    families = named.split(",")
+    assert "gemm_tile" in families and {WORKLOAD.language_for(name) for name in families} == {"triton"}
 
 
 def compiled(wanted: list[tuple[GemmProblem, KernelConfig]], folder: Path) -> tuple[list[CompileResult], Path]:

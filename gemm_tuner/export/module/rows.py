@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gemm_tuner.core.records import Verified
 from gemm_tuner.export.offers import LeftOut, Trust, known_wrong
 from gemm_tuner.gemm.config import KernelConfig
-from gemm_tuner.gemm.families.family import family_of
+from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.store.results import Results
 
@@ -67,7 +67,8 @@ def select(found: Results, trust: Trust) -> tuple[tuple[Tuned, ...], tuple[LeftO
         reason = known_wrong(row) or trust.fault(row.verified, source)
         if not reason and row.config is not None and family_of(row.config.family).language != "triton":
             language = family_of(row.config.family).language
-            reason = f"is in {language}, which a module does not hold: tune it without --families {row.config.family}"
+            others = ",".join(name for name, one in known_families().items() if one.language == "triton")
+            reason = f"is in {language}, which a module does not hold; tuned with --families {others} it is in Triton"
         if not reason and row.gemm in tuned:
             reason = "is in the results file twice"
         if reason:
