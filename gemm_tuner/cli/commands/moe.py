@@ -111,7 +111,8 @@ def add_flags(parser: Parser) -> None:
                        "server for this layer: its entries stand in the finals, too, and are to be beaten by "
                        "--min_improvement; of two servers one each")  # fmt: skip
     layer.add_argument("--no_whole_calls", action="store_true", help="do not time whole calls, alignment to sum, of "
-                       "what was tuned, of the default and of --current after the run (with -o)")  # fmt: skip
+                       "what was tuned, of the default and of --current after the run (they are with -o; "
+                       "none on a cluster)")  # fmt: skip
     parser.set_defaults(gemm_size_file=None, **dict.fromkeys(options.REPLACED, False))
     options.add_flags_of_a_run(parser)
 
