@@ -112,7 +112,7 @@ def _one(tolerance: Tolerance, label: str, actual: Any, wanted: Any) -> tuple[Co
     place = divmod(at, max(1, shape[-1] if shape else 1))
     if worst > 1.0:
         text = f"{label}[{at}] is {_number(found[at])}, not {_number(wanted[at])}"
-        text += f", and {beyond / count:.3g} of all elements differ" if beyond > 1 else ""
+        text += f", and {100 * beyond / count:.3g} % of all elements differ" if beyond > 1 else ""
         return Comparison(worst, largest, place, message=text), beyond, count
     limit = max(default, rtol) if tolerance.rms is None else tolerance.rms
     part = counted & (abs(wanted) < WRONG)

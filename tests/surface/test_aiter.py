@@ -108,7 +108,7 @@ def fails() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("run", "why"), [(lambda: RIGHT + 1, "wrong"), (lambda: np.full(4, np.nan), "nan"), (fails, "shared memory")]
+    ("run", "why"), [(lambda: RIGHT + 1, "100 %"), (lambda: np.full(4, np.nan), "nan"), (fails, "shared memory")]
 )
 def test_benchmark_config_survives_what_fails(run: Callable[[], Any], why: str) -> None:
     with pytest.warns(UserWarning, match=why):

@@ -1,0 +1,74 @@
+"""The layer that flags of ``tune_gemm.py moe`` describe, alone or over what a model's config.json says."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from gemm_tuner.core.errors import UserError
+from gemm_tuner.moe import model_config, problem
+from gemm_tuner.moe.model_config import Layer
+
+# The flags of a layer's sizes.
+SIZES = ("E", "N", "K", "topk")
+
+
+def layer_of(arguments: argparse.Namespace) -> Layer:
+    """The layer of --from, with values replaced by flags, or that of the flags alone. Raises UserError."""
+    given = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
+    if arguments.tp is not None and "N" in given:
+        raise UserError("is given beside --N, which is a rank's share already", where="--tp", accepted="one of them")
+    if arguments.source is None:
+        if len(given) < len(SIZES):
+            absent = ", ".join(f"--{name}" for name in SIZES if name not in given)
+            accepted = "--from config.json, or --E, --N, --K and --topk"
+            raise UserError(f"the layer is not said: no {absent}", accepted=accepted)
+        base = Layer(
+            **given, dtype="bf16", out="bf16", scaling="none", block_shape=(0, 0), activation="silu", bias=False
+        )
+    else:
+        whole = model_config.read(arguments.source)
+        base = model_config.share(whole, arguments.tp or 1, experts=arguments.enable_expert_parallel)
+        base = replace(base, **given)
+    changed = replace(base, out=arguments.out or base.out, activation=arguments.activation or base.activation,
+                      bias=base.bias or arguments.bias)  # fmt: skip
+    return typed(changed, arguments)
+
+
+def in_groups(layer: Layer, dtype: str, arguments: argparse.Namespace) -> Layer:
+    """The layer of integers with a scale a group. Raises UserError."""
+    if dtype not in problem.INTEGERS:
+        raise UserError(f"{dtype} has no groups", where="--group_size", accepted=", ".join(problem.INTEGERS))
+    if arguments.block_shape or arguments.per_channel:
+        raise UserError("is given beside --group_size", where="--block_shape" if arguments.block_shape else
+                        "--per_channel", accepted="one of them")  # fmt: skip
+    if not arguments.group_size:
+        raise UserError(f"{dtype} has its scales in groups", where="--dtype", accepted="it with --group_size")
+    return replace(layer, dtype=dtype, scaling="group", block_shape=(0, arguments.group_size),
+                   zero_points=arguments.zero_points)  # fmt: skip
+
+
+def typed(layer: Layer, arguments: argparse.Namespace) -> Layer:
+    """The layer with the types of --dtype, --block_shape and --per_channel. Raises UserError for unsupported types."""
+    dtype = arguments.dtype or ("fp8_w8a8" if arguments.block_shape or arguments.per_channel else "")
+    if (arguments.group_size or arguments.zero_points) and dtype not in problem.INTEGERS:
+        flag = "--group_size" if arguments.group_size else "--zero_points"
+        raise UserError("is for integer weights", where=flag, accepted=f"--dtype {' or '.join(problem.INTEGERS)}")
+    if not dtype:
+        if not layer.dtype:
+            raise UserError(layer.reason, where=str(arguments.source), accepted=", ".join(problem.DTYPES))
+        return layer
+    if arguments.block_shape and arguments.per_channel:
+        raise UserError("is given beside --block_shape", where="--per_channel", accepted="one of them")
+    if dtype in problem.SIXTEEN_BIT:
+        if arguments.block_shape or arguments.per_channel:
+            raise UserError(f"{dtype} has no scales", where="--dtype", accepted="fp8_w8a8")
+        return replace(layer, dtype=dtype, out=arguments.out or dtype, scaling="none", block_shape=(0, 0))
+    said = arguments.block_shape or arguments.per_channel or arguments.group_size
+    if dtype == layer.dtype and not said:
+        return layer
+    if arguments.group_size or dtype == "int4_w4a16":
+        return in_groups(layer, dtype, arguments)
+    scaling = "block" if arguments.block_shape else "channel" if arguments.per_channel else "tensor"
+    scaling = "channel" if dtype == "int8_w8a16" and scaling == "tensor" else scaling
+    return replace(layer, dtype=dtype, scaling=scaling, block_shape=arguments.block_shape or (0, 0))
