@@ -44,7 +44,7 @@ NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"},
 # checked against each other, and nothing is started.
 RUN, DRY_RUN, PARSED = "run", "dry run", "parsed"
 WAYS: tuple[tuple[str, Callable[[list[str]], bool]], ...] = (
-    (PARSED, lambda words: "--cluster" in words),
+    (PARSED, lambda words: bool({"--cluster", "--dense"} & set(words))),
     (DRY_RUN, lambda words: words[0] in ("kernel", "moe")),
     (RUN, lambda words: words[0] in SUBCOMMANDS),
     (RUN, lambda words: bool({"--dry_run", "--explain", "--help", "--version"} & set(words))),
