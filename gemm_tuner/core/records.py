@@ -220,8 +220,8 @@ class Timing:
 
     @property
     def failed(self) -> bool:
-        """Whether the configuration itself failed: not where only the trace lacks it."""
-        return self.status not in (Status.OK, Status.MISSING_IN_TRACE)
+        """Whether the configuration itself failed: not where it was too slow to go on, or only the trace lacks it."""
+        return self.status not in (Status.OK, Status.EARLY_STOPPED, Status.MISSING_IN_TRACE)
 
 
 @dataclass(frozen=True, slots=True)

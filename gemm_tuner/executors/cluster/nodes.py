@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -77,7 +76,3 @@ def gpu_files(names: Iterable[str]) -> dict[str, str]:
     return {
         name: word if words.count(word) == 1 else f"{word}_{number}" for number, (name, word) in enumerate(safe.items())
     }
-
-
-def processes_here() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
