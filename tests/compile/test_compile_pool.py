@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from process_samples import alive, ends
 
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import support_task
@@ -90,15 +91,6 @@ def run(pool: CompilePool, tasks: list[CompileTask]) -> dict[str, CompileResult]
     return {result.name: result for _, result in answers}
 
 
-def is_running(pid: int) -> bool:
-    """A zombie does not run."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in ("Z", "X")
-
-
 def blamed_alone(results: dict[str, CompileResult]) -> CompileResult:
     """The broken script's result, after checking that all others compiled."""
     assert all(results[c.kernel_symbol].status == Status.OK for c in OTHERS), results
@@ -149,7 +141,7 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path, kno
     result = blamed_alone(run(pool_in(tmp_path, known, limit_s=2.0), [broken_task(tmp_path, calls=child), *tasks]))
     assert result.status == Status.COMPILE_TIMEOUT and result.message == "not compiled within 2 s"
     for file in ("pid", "child"):
-        assert not is_running(int((tmp_path / file).read_text()))
+        assert ends(int((tmp_path / file).read_text()))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +206,7 @@ def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:
     """The whole tuner is killed while a compile hangs."""
     script = f"""
 import sys
-sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile")]!r}
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile"), str(ROOT / "tests" / "helpers")]!r}
 from pathlib import Path
 from test_compile_pool import broken_task, pool_in
 folder = Path({str(tmp_path)!r})
@@ -227,8 +219,7 @@ with pool_in(folder, workers=1) as pool:
         time.sleep(0.01)
     tuner.kill()
     tuner.wait()
-    while is_running(int((tmp_path / "pid").read_text())):  # the test's own time limit ends this
-        time.sleep(0.01)
+    assert ends(int((tmp_path / "pid").read_text()))
 
 
 def test_without_a_server_workers_are_new_processes(tmp_path: Path, known: Path) -> None:
@@ -237,7 +228,7 @@ def test_without_a_server_workers_are_new_processes(tmp_path: Path, known: Path)
     long.mkdir()
     script = f"""
 import sys
-sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile")]!r}
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "compile"), str(ROOT / "tests" / "helpers")]!r}
 from pathlib import Path
 from test_compile_pool import good_tasks, pool_in
 folder = Path({str(tmp_path)!r})
@@ -276,9 +267,9 @@ def test_a_pool_is_used_again_after_a_death_and_leaves_no_worker(tmp_path: Path,
         first = list(pool.run([broken_task(tmp_path, calls="os._exit(9)"), tasks[0], tasks[1]]))
         second = list(pool.run(tasks))
         pids = [worker.process.pid for worker in pool._workers]
-        assert pids and all(map(is_running, pids))
+        assert pids and all(map(alive, pids))
     assert len(first) == 3 and [result.status for _, result in second] == [Status.OK] * 3
-    assert not any(map(is_running, pids))
+    assert all(map(ends, pids))
 
 
 def test_a_queue_that_is_closed_ends_the_wait_for_a_compile(tmp_path: Path) -> None:
@@ -298,7 +289,7 @@ def test_workers_end_when_the_run_is_left_by_an_error(tmp_path: Path, known: Pat
         for _ in pool.run(good_tasks(tmp_path)):
             pids = [worker.process.pid for worker in pool._workers]
             raise KeyboardInterrupt
-    assert pids and not any(map(is_running, pids))
+    assert pids and all(map(ends, pids))
 
 
 def test_no_torch_and_no_gpu_in_a_worker(tmp_path: Path) -> None:
