@@ -1,4 +1,4 @@
-"""``tune_gemm.py export`` for users' kernels: JSON by key, triton.Config, or a module."""
+"""``tune_gemm.py export`` for users' kernels: JSON by key, triton.Config, a decorator, or a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from gemm_tuner.cli.commands import Consoles
 from gemm_tuner.cli.shared_flags import wait_s
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, UserError
-from gemm_tuner.export.kernels import choose, files, module, rows
+from gemm_tuner.export.kernels import choose, files, module, rows, source
 from gemm_tuner.export.kernels.checks import checks
 from gemm_tuner.export.kernels.choose import TunedKernel
 from gemm_tuner.export.offers import LeftOut, Trust, remark
@@ -21,7 +21,9 @@ from gemm_tuner.system.documents import write_text_atomically
 from gemm_tuner.system.installation import data_folder
 from gemm_tuner.system.terminal_table import print_line
 
-FORMS = ("json", "triton", "module")
+SOURCE = "source"
+NOTHING = "nothing could be exported"
+FORMS = ("json", "triton", "module", SOURCE)
 
 
 def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> int:
@@ -42,6 +44,8 @@ def export(arguments: argparse.Namespace, found: Results, shown: Consoles) -> in
     left_out += unserved
     for kernel in kernels:
         _require_triton(kernel, arguments.to)
+    if arguments.to == SOURCE:
+        return _print_sources(kernels, found, shown, left_out, as_json=arguments.json)
     written = [_file(kernel, arguments, found, arch) for kernel in kernels]
     changed = [(path, text) for path, text in written if not path.is_file() or path.read_text() != text]
     if not arguments.check:
@@ -57,9 +61,24 @@ def _require_triton(kernel: TunedKernel, form: str) -> None:
     name, problem = kernel.spec.name, kernel.entries[0].cases[0].problem
     if form == "module" and problem.kind != KernelProblem.kind:
         what = f"{name} is launched by host code of yours, and a module has none"
-        raise UserError(what, where="--to", accepted="json" if problem.kind == "cute" else "json, triton")
-    if form == "triton" and kernel.spec.language != "triton":
+        raise UserError(what, where="--to", accepted="json" if problem.kind == "cute" else "json, triton, source")
+    if form in ("triton", SOURCE) and kernel.spec.language != "triton":
         raise UserError(f"{name} is written in {kernel.spec.language}", where="--to", accepted="json")
+
+
+def _print_sources(
+    kernels: tuple[TunedKernel, ...], found: Results, shown: Consoles, left_out: list[LeftOut], *, as_json: bool
+) -> int:
+    """Prints the decorator of each kernel; nothing is written."""
+    texts = {kernel.spec.name: source.source_text(kernel, found.header) for kernel in kernels}
+    _name_left_out(left_out, shown)
+    if as_json:
+        unserved = [{"size": one.size, "reason": one.reason} for one in left_out]
+        text = json.dumps({"consumer": SOURCE, "written": False, "sources": texts, "left_out": unserved})
+    else:
+        text = "\n".join(texts.values()).rstrip() or NOTHING
+    shown.out.print(text, markup=False, highlight=False, soft_wrap=True)
+    return EXIT_UNVERIFIED if left_out else EXIT_OK
 
 
 def _file(kernel: TunedKernel, arguments: argparse.Namespace, found: Results, arch: str) -> tuple[Path, str]:
@@ -82,8 +101,7 @@ def _show(
 ) -> None:
     """Prints a line per file, and below it one per key that was chosen among several cases or was not checked on a GPU
     against a reference."""
-    for one in left_out:
-        print_line(shown.log, f"left out, {one.size}: {one.reason}")
+    _name_left_out(left_out, shown)
     if arguments.json:
         entries = [
             {"path": str(path), "key": text_of(entry.key), "config": entry.params, "note": entry.note,
@@ -107,4 +125,9 @@ def _show(
             if said:
                 print_line(shown.out, f"  {text_of(entry.key)} {entry.config.name}: {said}")
     if not kernels:
-        print_line(shown.out, "nothing could be exported")
+        print_line(shown.out, NOTHING)
+
+
+def _name_left_out(left_out: list[LeftOut], shown: Consoles) -> None:
+    for one in left_out:
+        print_line(shown.log, f"left out, {one.size}: {one.reason}")

@@ -154,6 +154,53 @@ def test_what_is_agreed_is_taken_and_named_and_what_is_interpreted_or_unchecked_
     assert loaded["CONFIGS"][1500, 100, "fp16"].num_warps == 4
 
 
+SOURCE = """\
+# softmax_rows, tuned on NVIDIA H200 (sm_90), 2026-01-31T12:00:00Z; by rows, cols, dtype
+# Launches must not set ROWS, num_warps.
+# A source has one of these; --to module chooses among them by the case of each launch.
+
+# 128_100_fp16: 2.00 us; verified: true
+# 1000_100_fp16: 5.00 us; verified: agreed
+@triton.autotune(configs=[triton.Config({'ROWS': 1}, num_warps=4)], key=[])
+@triton.jit
+def softmax_rows(out, x, stride, n_rows, n_cols, BLOCK: tl.constexpr, ROWS: tl.constexpr): ...
+
+# 1500_100_fp16: 7.00 us; verified: true
+# 4096_100_fp16: 30.00 us; verified: true
+@triton.autotune(configs=[triton.Config({'ROWS': 4}, num_warps=4)], key=[])
+@triton.jit
+def softmax_rows(out, x, stride, n_rows, n_cols, BLOCK: tl.constexpr, ROWS: tl.constexpr): ...
+"""
+BAKED = """
+import torch
+from softmax import softmax_rows
+x = torch.randn(5, 37)
+out = torch.full_like(x, float("nan"))
+softmax_rows[lambda meta: (-(-5 // meta["ROWS"]),)](out, x, 37, 5, 37, BLOCK=64)
+assert torch.allclose(out, torch.softmax(x, -1), atol=1e-5)
+"""
+
+
+def test_the_source_is_the_decorator_with_the_one_configuration_of_each_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(tuned(tmp_path, {1000: Verified.AGREED}), "source") == 0
+    printed = capsys.readouterr().out
+    assert printed == SOURCE and not (tmp_path / "out").exists()
+    decorator = next(line for line in printed.splitlines() if "'ROWS': 4" in line)
+    kernel = tmp_path / "softmax.py"
+    kernel.write_text(kernel.read_text().replace("@triton.jit", f"{decorator}\n@triton.jit"))
+    environ = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", BAKED], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_source_of_a_key_says_how_it_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(tuned(tmp_path, **BUCKETS), "source", "--unverified", "--json") == 0
+    text = json.loads(capsys.readouterr().out)["sources"]["softmax_rows"]
+    assert "by bucket(rows)" in text and "# medium: verified: false; the least total of 2 cases: 13.00 us" in text
+
+
 USE = """
 import torch, tuned_softmax_rows as tuned
 assert tuned.choose(1500, 100, "fp16") == {"ROWS": 4, "num_warps": 4}

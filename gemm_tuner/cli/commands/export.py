@@ -32,8 +32,9 @@ What a consumer cannot launch is left out and named: docs/exports.md says what e
 size's own config, the fastest one of the run's table that it can launch takes its place, after a check on the GPU.
 Files that are there are merged into, key by key.
 
-Kernels of specs go to json (AITER's files, by the spec's key), triton (triton.Config) and module (the kernel and
-launch(...)). A key of several cases gets the configuration with the least total of their times.
+Kernels of specs go to json (AITER's files, by the spec's key), triton (triton.Config), module (the kernel and
+launch(...)) and source (printed: the kernel's triton.autotune with the one configuration). A key of several cases gets
+the configuration with the least total of their times.
 """
 EXAMPLES = """\
 examples:
@@ -55,6 +56,7 @@ exit status: 0 written, or nothing to change; 1 --dry_run found something to cha
 files; 2 the command line or a file is wrong; 3 a file cannot be written, or a GPU is in use.
 """
 MODULE, MODULE_FILE = "module", "tuned_gemm.py"
+FORMS = (*CONSUMERS, MODULE, kernel_export.SOURCE)
 NOTHING = "no size could be exported"
 PREDICTED = "predicted"
 KINDS = {  # of entries, in words
@@ -73,9 +75,9 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "results", metavar="RESULTS", type=Path, help="a results file of tune_gemm.py, or a run's folder"
     )
-    parser.add_argument("--to", metavar="CONSUMER", type=one_of((*CONSUMERS, MODULE)), required=True,
-                        help=f"whom the files are for: {', '.join((*CONSUMERS, MODULE))}; module is one Python file "
-                        "with the kernels and matmul(a, b)")  # fmt: skip
+    parser.add_argument("--to", metavar="CONSUMER", type=one_of(FORMS), required=True,
+                        help=f"whom the files are for: {', '.join(FORMS)}; module is one Python file with the kernels "
+                        "and matmul(a, b); source prints a decorator, for kernels of specs")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="DIR", dest="output_dir", type=Path, default=Path("export"),
                         help="the files go below it, to where the consumer's package has them: give site-packages "
                         "to install them (default: %(default)s)")  # fmt: skip
@@ -110,6 +112,9 @@ def main(arguments: argparse.Namespace, shown: Consoles) -> int:
         raise UserError("says nothing about GEMMs", where="--spec", hint="leave --spec out")
     if arguments.to == MODULE:
         return module(arguments, shown)
+    if arguments.to == kernel_export.SOURCE:
+        accepted = ", ".join((*CONSUMERS, MODULE))
+        raise UserError("source is for kernels of specs", where="--to", accepted=accepted)
     if arguments.devices and CONSUMERS[arguments.to].kind != GemmProblem.kind:
         raise UserError("is for GEMMs only", where="--for", hint="leave --for out")
     export = job.prepare(

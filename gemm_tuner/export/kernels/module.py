@@ -27,7 +27,7 @@ def module_text(kernel: TunedKernel, header: Mapping[str, str | int], templates:
     """The module's source. header: of the results file. Raises UserError for a kernel that a host function launches."""
     if not kernel.spec.grid:
         what = f"{kernel.spec.name} is launched by a host function, which a module cannot hold"
-        raise UserError(what, where="--to", accepted="json, triton")
+        raise UserError(what, where="--to", accepted="json, triton, source")
     spec, cases = kernel.spec, [case for entry in kernel.entries for case in entry.cases]
     of_case = [name for name, _ in cases[0].problem.case]
     inferred = _inferred(spec, of_case)
