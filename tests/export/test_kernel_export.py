@@ -103,6 +103,14 @@ def test_json_has_aiters_name_and_layout_and_one_entry_a_key(tmp_path: Path) -> 
     assert json.loads(file.read_text()) == {"other": {"ROWS": 9}, **wanted}
 
 
+def test_an_export_without_rules_leaves_none_of_an_earlier_one(tmp_path: Path) -> None:
+    file = tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json"
+    for name, keys in (("rules", BUCKETS), ("none", {})):
+        (tmp_path / name).mkdir()
+        assert export(tuned(tmp_path / name, **keys), "json", "--predicted", "--unverified", "-o", str(file.parent)) == 0
+        assert ("rules" in json.loads(file.read_text())) == (name == "rules")
+
+
 def test_a_bucket_gets_the_least_total_and_says_so_and_what_was_not_checked_needs_a_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

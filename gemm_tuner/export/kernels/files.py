@@ -25,8 +25,8 @@ def json_name(kernel: TunedKernel, device: str) -> str:
 
 
 def json_text(kernel: TunedKernel, path: Path) -> str:
-    """The parameters of every key in the format of AITER's ``save_configs_to_json``; other content of the file stays.
-    Where a key stands for cases that were not tuned, RULES says what they must keep to.
+    """The parameters of every key in the format of AITER's ``save_configs_to_json``; other content of the file stays,
+    except for RULES. Where a key stands for cases that were not tuned, RULES says what they must keep to.
 
     Raises UserError if the file exists and has another format.
     """
@@ -38,6 +38,7 @@ def json_text(kernel: TunedKernel, path: Path) -> str:
             raise UserError(f"is there and is no JSON: {error}", where=printable(path)) from error
         if not isinstance(held, dict):
             raise UserError("is there and holds no configurations", where=printable(path))
+    held.pop(RULES, None)
     rules = {RULES: rules_of(kernel.spec)} if kernel.spec.key and kernel.spec.rules else {}
     return json.dumps({**held, **rules, **{text_of(one.key): one.params for one in kernel.entries}}, indent=4) + "\n"
 
