@@ -223,6 +223,11 @@ class Timing:
         """Whether the configuration itself failed: not where it was too slow to go on, or only the trace lacks it."""
         return self.status not in (Status.OK, Status.EARLY_STOPPED, Status.MISSING_IN_TRACE)
 
+    @property
+    def ended_its_process(self) -> bool:
+        """Whether it crashed or hung, and may do so on every GPU."""
+        return self.status in (Status.CRASHED, Status.TIMEOUT)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -78,14 +78,17 @@ class Fleet:
         """Times all work, each size on its GPU, all GPUs at once.
 
         plans_of: the profiler starts for one GPU's share. The work of a GPU that fails goes to the others.
-        whole_sizes: an unfinished size of a GPU that fails is timed on another from its first configuration on.
+        whole_sizes: an unfinished size of a GPU that fails is timed on another from its first configuration on, but
+                     without those that ended a process.
         Raises EnvironmentFault when no GPU is left.
         """
         runs: list[StageRun] = []
         done: set[Key] = set()
+        blamed: set[Key] = set()
 
         def found(timings: dict[Key, Timing]) -> None:
             done.update(timings)
+            blamed.update(key for key, timing in timings.items() if timing.ended_its_process)
             on_found(timings)
 
         left = list(work)
@@ -101,8 +104,8 @@ class Fleet:
             left = remaining(again, done)
             if whole_sizes:
                 unfinished = {work.problem for work in left}
-                left = [work for work in again if work.problem in unfinished]
-                done = {key for key in done if key[0] not in unfinished}
+                done = {key for key in done if key[0] not in unfinished} | blamed
+                left = remaining((work for work in again if work.problem in unfinished), done)
         return runs
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:

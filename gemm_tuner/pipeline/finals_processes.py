@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from gemm_tuner.core.records import Role, Timing
 from gemm_tuner.decide import estimates
-from gemm_tuner.launch.plan import FINALS, Work
+from gemm_tuner.launch.plan import FINALS, VENDOR, Work
 from gemm_tuner.measure import gpu_watch
 from gemm_tuner.measure.fleet import Fleet
 from gemm_tuner.measure.gpu_watch import Sample
-from gemm_tuner.measure.parse_run import Key
+from gemm_tuner.measure.parse_run import Key, remaining
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import at_each_end
 from gemm_tuner.pipeline.gpus import Gpus
@@ -33,6 +33,10 @@ class Process:
     number: int
     role: Role
     work: list[Work]
+
+    @property
+    def keys(self) -> set[Key]:
+        return {(one.problem, name) for one in self.work for name in (*(name for _, name in one.entries), VENDOR)}
 
 
 @dataclass
@@ -131,7 +135,9 @@ class FinalsProcesses:
                 self.times.enter(mine, gpus.__getitem__, into)
 
         plans = self.planner.finals(process.number, self._deadline(sizes))
-        runs = self.fleet.time(process.work, plans, at_each_end(advance), enter, True)
+        blamed = {key: timing for key, timing in self.times.blamed.items() if key in process.keys}
+        enter(blamed)
+        runs = self.fleet.time(remaining(process.work, blamed), plans, at_each_end(advance), enter, True)
         with self._entering:
             for run in runs:
                 self.log.count_run(run)

@@ -205,16 +205,18 @@ def test_what_is_left_keeps_what_was_asked_of_it() -> None:
     assert left == [Work(one.problem, one.entries[1:], True, "b", 60, 3.5)]
 
 
-def test_a_size_that_must_stay_whole_is_timed_anew_from_its_first_configuration() -> None:
+@pytest.mark.parametrize("status", [Status.OK, Status.LAUNCH_ERROR, Status.CRASHED, Status.TIMEOUT])
+def test_a_size_that_must_stay_whole_is_timed_anew_without_what_ended_a_process(status: Status) -> None:
     """The first GPU brings one configuration of its size and dies; else the other goes on behind it."""
 
     class Dying(StandInGpu):
         def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
             size = plan.work[0].problem
-            on_found({(size, "a"): Timing(size, "a", Status.CRASHED, message="it failed")})
+            on_found({(size, "a"): Timing(size, "a", status)})
             raise EnvironmentFault("the GPU fell off the bus")
 
-    for whole, expected in ((True, NAMES), (False, NAMES[1:])):
+    blamed = status in (Status.CRASHED, Status.TIMEOUT)
+    for whole, expected in ((True, NAMES[1:] if blamed else NAMES), (False, NAMES[1:])):
         alive = StandInGpu()
         fleet, _ = fleet_of(Dying(), alive)
         size = next(size for size in SIZES if fleet.home[size] == 0)

@@ -355,6 +355,38 @@ def test_a_size_whose_gpu_dies_beside_other_processes_is_timed_on_one_gpu(lost_i
     assert pair.session.outcomes.published[moved][A].us == pytest.approx(160.0, rel=0.02)
 
 
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize("lost_in", [0, 1, 3])
+def test_a_finalist_that_is_blamed_on_a_gpu_that_dies_is_not_run_on_another(
+    lost_in: int, overlaps: bool, tmp_path: Path
+) -> None:
+    pair = Pair(tmp_path, -1)
+
+    class Crashing(Uncertain):
+        def timings(self, plan: Plan, folder: Path, on_event: OnEvent = ignore, on_found: OnFound = ignore) -> StageRun:
+            if plan.process == lost_in:
+                self.plans.append(plan)
+                (size,) = {work.problem for work in plan.work}
+                on_found({(size, A): Timing(size, A, Status.CRASHED, message="2 machines died while it ran")})
+                lost(plan)
+            return super().timings(plan, folder, on_event, on_found)
+
+    first = Crashing({A: 1.0, B: 1.0, C: 1.5}, (0.0,))
+    first.overlaps = pair.other.overlaps = overlaps
+    pair.finals = finals_of(pair.session, scripts_of(pair.states), [first, pair.other])
+    pair.run()
+    (moved,) = {work.problem for plan in first.plans for work in plan.work}
+    again = [work for plan in pair.other.plans for work in plan.work if work.problem == moved]
+    if not overlaps:  # what runs beside it may have begun
+        assert all(A not in [name for _, name in work.entries] for work in again)
+    assert A not in pair.finals.rankings[moved].order and pair.finals.rankings[moved].order[0] == B
+    (state,) = (state for state in pair.states if state.problem == moved)
+    assert A in state.named(Status.CRASHED)
+    for timings in (pair.finals.timings[moved], pair.session.store.timings(moved, FINALS)):
+        assert {timing.status for timing in timings if timing.name == A} == {Status.CRASHED}
+        assert len([timing for timing in timings if timing.name == C]) >= 5
+
+
 def test_processes_of_a_gpu_start_side_by_side_once_the_first_has_told_the_noise(tmp_path: Path) -> None:
     meet = threading.Barrier(4)
     gpu = StandInGpu(us={A: 50.0, B: 60.0, C: 70.0}, jitter=NOISE, overlaps=True)
