@@ -78,6 +78,10 @@ class Language(Protocol):
         """Everything outside the scripts that changes code or times, by readable name: environment variables and
         compiler versions."""
 
+    def code_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables of an environment that change compiled code: all machines of a cluster have those of the run's
+        own."""
+
     def environment(self, cache: Path) -> dict[str, str]:
         """Environment variables of compile workers and launchers. cache: folder of the compiled kernels."""
 

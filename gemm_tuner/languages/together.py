@@ -37,6 +37,9 @@ class Together:
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {key: value for one in (*self.others, self.main) for key, value in one.identity(environ).items()}
 
+    def code_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {key: value for one in (*self.others, self.main) for key, value in one.code_variables(environ).items()}
+
     def environment(self, cache: Path) -> dict[str, str]:
         return {key: value for one in (*self.others, self.main) for key, value in one.environment(cache).items()}
 

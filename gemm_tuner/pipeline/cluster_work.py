@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import TimeoutError
@@ -161,5 +162,6 @@ def executor(here: LocalExecutor, stations: Stations, store: Store, settings: Se
         screening=by.screening.name if by and by.screening else "",
         wait_s=settings.gpu_wait_s,
         recording=str(Path(here.recording.folder).resolve()) if here.recording else "",
+        variables=tuple(here.language.code_variables(os.environ).items()),
     )
     return ClusterExecutor(here, stations, store, setup)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, GpuStatio
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.system import gpu_lock
 
@@ -65,4 +67,24 @@ def test_another_run_on_the_gpu_is_named_and_waited_for_no_longer_than_asked(sta
         station.begin("one", PLAN, 0.0, (), ())
         failed = last_of(station, "one")
     assert isinstance(failed.error, gpu_lock.GpuInUse) and "in use by" in str(failed.error)
+    station.close()
+
+
+def test_a_machine_of_a_cluster_compiles_and_launches_by_the_variables_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of its own that change code are gone; where its libraries are stays its own."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    own = {"TRITON_LIBCUDA_PATH": "/its/own", "LD_LIBRARY_PATH": "/its/own"}
+    there = {"DISABLE_LLVM_OPT": "1", "TRITON_F32_DEFAULT": "ieee", "LLVM_IR_ENABLE_DUMP": "1", **own}
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    asked = {"TRITON_F32_DEFAULT": "tf32x3"}
+    of = {"cache_limit_bytes": 2**30, "finals": "nsys", "screening": "nsys", "variables": tuple(asked.items())}
+    setup = Setup(("triton",), device("sm_90").target, "gemm", "cache", **of)  # type: ignore[arg-type]
+    station = GpuStation(["0"])
+    station.open(setup)
+    assert isinstance(station._launcher, LiveLauncher)
+    for environ in (station._launcher.environment(), os.environ):  # what it compiles with is the latter
+        assert {name: environ[name] for name in there if name in environ} == {**asked, **own}
     station.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ class Setup:
     finals, screening: names of profilers; finals is "" where nothing is timed, screening where the launcher does it.
     recording: the folder of a recording that answers in place of the GPU, else "".
     locks: that keep two runs apart on this GPU. wait_s: for them; None for no limit.
+    variables: of the run's environment, those that change compiled code; a station has no others of them.
     """
 
     languages: tuple[str, ...]
@@ -42,16 +44,29 @@ class Setup:
     recording: str = ""
     locks: tuple[str, ...] = ()
     wait_s: float | None = None
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def language(self) -> Language:
         return named(self.languages)
 
 
+def adopt_variables(setup: Setup, environ: MutableMapping[str, str]) -> None:
+    """Gives an environment the run's variables in place of its machine's own: with others, kernels that are compiled
+    here would not be those that the run looks for, or would not be found here."""
+    for name in setup.language.code_variables(environ):
+        del environ[name]
+    environ.update(setup.variables)
+
+
 def local_executor(
     setup: Setup, root: Path, stack: ExitStack, *, wind_down: Callable[[], bool], gpus: tuple[int, ...] = ()
 ) -> LocalExecutor:
-    """What works here for the run. root: a folder of this station. stack: gives the cache free."""
+    """What works here for the run. root: a folder of this station. stack: gives the cache free.
+
+    Changes the environment of this process, which those that it starts inherit.
+    """
+    adopt_variables(setup, os.environ)
     folder = RunFolder(root, root / "scripts", kernel_cache.folder(setup.cache_name, root))
     folder.make()
     language = setup.language

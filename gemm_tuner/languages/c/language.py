@@ -44,6 +44,9 @@ class C:
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {"C compiler": library.compiler_version(library.compiler(environ))}
 
+    def code_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
     def environment(self, cache: Path) -> dict[str, str]:
         return {CACHE_VARIABLE: str(cache), "LC_ALL": "C.UTF-8"}
 

@@ -68,6 +68,9 @@ class Cute:
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {**versions(), **_triton().identity(environ)}
 
+    def code_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return _triton().code_variables(environ)
+
     def environment(self, cache: Path) -> dict[str, str]:
         return {**_triton().environment(cache), CACHE_VARIABLE: str(cache)}
 

@@ -27,6 +27,15 @@ NOT_COUNTING = (
     *("TORCH_LOGS", "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
 
+# Of those that count, the ones that change compiled code, which are no matter of a machine as drivers and libraries are.
+CODE_PREFIXES = ("TRITON_", "LLVM_", "MLIR_", "AMDGCN_")
+CODE_NAMES = (
+    *("DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "DISABLE_MMA_V3", "DISABLE_MMA_V5", "USE_IR_LOC"),
+    "NVPTX_ENABLE_DUMP",
+)
+# Where a machine has its own libraries.
+PLACES = ("TRITON_LIBCUDA_PATH", "TRITON_LIBHIP_PATH", "TRITON_CUPTI_LIB_PATH", "TRITON_CUPTI_LIB_BLACKWELL_PATH")
+
 
 def counting_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that change compiled code or measured times, without those that the tuner sets or
@@ -36,6 +45,15 @@ def counting_variables(environ: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in sorted(environ.items())
         if name not in own and (name in COUNTING_NAMES or name.startswith(COUNTING_PREFIXES))
+    }
+
+
+def code_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an environment that change compiled code, wherever it is compiled."""
+    return {
+        name: value
+        for name, value in counting_variables(environ).items()
+        if name not in PLACES and (name in CODE_NAMES or name.startswith(CODE_PREFIXES))
     }
 
 

@@ -11,7 +11,7 @@ from gemm_tuner.core.language import Artifact, Compiles, CompileTask
 from gemm_tuner.core.records import CompileResult, Target
 from gemm_tuner.core.workload import launch_all
 from gemm_tuner.languages.triton import artifact, entry_group
-from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES, counting_variables, kernel_env
+from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES, code_variables, counting_variables, kernel_env
 from gemm_tuner.languages.triton.symbol_naming import naming
 from gemm_tuner.languages.triton.triton_key import known_triton_key
 
@@ -34,6 +34,9 @@ class Triton:
     def identity(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Environment variables only; Triton's version is recorded with the versions of the machine."""
         return {f"environment variable {name}": value for name, value in counting_variables(environ).items()}
+
+    def code_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return code_variables(environ)
 
     def environment(self, cache: Path) -> dict[str, str]:
         return kernel_env(cache)
