@@ -27,7 +27,7 @@ NOT_COUNTING = (
     *("TORCH_LOGS", "TORCH_SHOW_CPP_STACKTRACES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
 
-# Of those that count, the ones that change compiled code, which are no matter of a machine as drivers and libraries are.
+# Of those that count, the ones that change compiled code on any machine; drivers and libraries are its own matter.
 CODE_PREFIXES = ("TRITON_", "LLVM_", "MLIR_", "AMDGCN_")
 CODE_NAMES = (
     *("DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "DISABLE_MMA_V3", "DISABLE_MMA_V5", "USE_IR_LOC"),
