@@ -35,7 +35,8 @@ from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
 
 START_LIMIT_S = 120.0
-EXIT_LIMIT_S = 2.0
+# An exit status is waited for this long: on a busy machine the fork server may take seconds to pass it on.
+EXIT_LIMIT_S = 60.0
 # Interval at which the queue is polled for new tasks, and for its end, while no worker answers.
 LOOK_S = 0.05
 # The time limit of a compilation is this many times the median so far, at least 30 s and at most the pool's limit.

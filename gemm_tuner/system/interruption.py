@@ -72,6 +72,9 @@ class Interruption:
         finally:
             if self._last_resort is not None:
                 self._last_resort.cancel()
+                # One that has begun ends the process: what it kills first must not let the run end in another way.
+                if self._last_resort.is_alive():
+                    self._last_resort.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
 

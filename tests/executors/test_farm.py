@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ def farm(tmp_path: Path, *stations: Station) -> tuple[Farm, Here]:
         worker = ThreadWorker(station, f"cores {number}", f"node {number}")
         station.kill = worker.kill
         nodes.append(CompileNode(worker, 2, worker.call("open", None)))
+        wait([nodes[-1].ready])  # all machines are there before the first task is given to one
     return Farm(nodes, here, Leases.in_memory(), LANGUAGE, tmp_path / "cache", tmp_path), here
 
 

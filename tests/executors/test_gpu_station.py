@@ -27,7 +27,7 @@ class Together(Launcher):
     overlaps = True
 
     def __init__(self) -> None:
-        self.both = threading.Barrier(2, timeout=20)
+        self.both = threading.Barrier(2, timeout=240)
 
     def timings(self, *of: Any) -> StageRun:
         self.both.wait()

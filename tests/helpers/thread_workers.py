@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ class ThreadWorker:
     alive: bool = True
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     _asked: list[Future[Any]] = field(default_factory=list)
+    _ending: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -35,17 +37,20 @@ class ThreadWorker:
             try:
                 result = pickle.dumps(getattr(self.station, method)(*pickle.loads(sent)))
             except BaseException as error:
-                if self.alive:
-                    answer.set_exception(error)
+                self._end(answer, error, None)
                 return
-            if self.alive:
-                answer.set_result(pickle.loads(result))
+            self._end(answer, None, pickle.loads(result))
 
         self._pool.submit(ask)
         return answer
 
+    def _end(self, answer: Future[Any], error: BaseException | None, result: Any) -> None:
+        """Gives an answer, once; ``kill`` may come at the same moment."""
+        with self._ending:
+            if not answer.done():
+                answer.set_result(result) if error is None else answer.set_exception(error)
+
     def kill(self) -> None:
         self.alive = False
-        for answer in self._asked:
-            if not answer.done():
-                answer.set_exception(WorkerLost(self.name))
+        for answer in list(self._asked):
+            self._end(answer, WorkerLost(self.name), None)

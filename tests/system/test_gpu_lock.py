@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from samples import ROOT
@@ -21,7 +22,7 @@ ONE, OTHER = "GPU-1b2c", "GPU-9f00"
 HOLD = """
 import sys
 from gemm_tuner.system.gpu_lock import held
-with held(sys.argv[1:], wait_s=60, on_wait=lambda text: print("waits", flush=True)):
+with held(sys.argv[1:], on_wait=lambda text: print("waits", flush=True)):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -111,12 +112,14 @@ def test_who_waits_hears_of_it_again_and_again(holders: Holders) -> None:
     assert len(heard) >= 3
 
 
-def test_waiting_ends_after_its_time(holders: Holders) -> None:
+def test_waiting_ends_after_its_time(holders: Holders, monkeypatch: pytest.MonkeyPatch) -> None:
     holders.holding(ONE)
-    heard: list[str] = []
-    with pytest.raises(EnvironmentFault, match="in use"), held([ONE], wait_s=0.3, on_wait=heard.append):
+    heard: list[float] = []
+    monkeypatch.setattr(gpu_lock, "time", SimpleNamespace(monotonic=lambda: 40.0 * len(heard)))
+    waiting = held([ONE], wait_s=100.0, on_wait=lambda text: heard.append(0.0), say_every_s=0.01)
+    with pytest.raises(EnvironmentFault, match="in use"), waiting:
         pass
-    assert len(heard) == 1
+    assert len(heard) == 3
 
 
 def test_waiting_ends_when_the_run_is_to_stop(holders: Holders) -> None:
