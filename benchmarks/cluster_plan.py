@@ -18,7 +18,7 @@ import heapq
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +33,11 @@ from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.launch.plan import SCREEN
 from gemm_tuner.space import prune, space
-from gemm_tuner.store.leases import BEAT_S, Item, Lease, Leases
+from gemm_tuner.store.leases import BEAT_S, Lease, Leases
 from gemm_tuner.store.store import Store
 
 LANGUAGE = language_of("triton")
+CORES, ANY_GPU = "cores", "any GPU"
 ROUNDS, KERNELS_A_SIZE, TIMINGS_A_SIZE = 3, 47, 60  # guided, 20 public sizes: benchmarks/README.md
 
 
@@ -84,8 +85,8 @@ def measured(
         def answer(number: int) -> None:
             result = results[number % len(results)]
             item = f"item {number}"
-            store.leases.offer([Item(item)])
-            (lease,) = store.leases.take_these([item], "w", "n", 0.0)
+            store.leases.offer([item])
+            (lease,) = store.leases.take([item], "w", "n", 0.0)
             LANGUAGE.unpack(packed[number % len(packed)], there)
             store.leases.settle(lease)
             store.add_compiles({("source", item, ""): result})
@@ -129,6 +130,7 @@ class Simulation:
     _cores: dict[int, int] = field(default_factory=dict)  # that are free
     _held: dict[int, deque[Lease]] = field(default_factory=dict)
     _dead: set[int] = field(default_factory=set)
+    _open: dict[str, deque[str]] = field(default_factory=lambda: defaultdict(deque))  # by what may take them
     _left: int = 0
 
     def at(self, seconds: float, what: Callable[[], None]) -> None:
@@ -165,7 +167,6 @@ class Simulation:
             self.leases.beat(worker, self.now_s)
         for gpu in range(self.gpus):
             self.leases.beat(f"gpu{gpu}", self.now_s)
-        assert not self.leases.expire(self.now_s), "a lease was lost without a death"
         if self._left:
             self.at(BEAT_S, self.beats)
 
@@ -182,14 +183,22 @@ class Simulation:
         count = KERNELS_A_SIZE // ROUNDS
         self._waiting[size] = count
         names = [f"k {size} {self._round[size]} {kernel}" for kernel in range(count)]
-        self.leases.offer(Item(name, "cores") for name in names)
+        self.leases.offer(names)
+        self._open[CORES].extend(names)
         self.hand_out()
+
+    def take(self, kind: str, count: int, worker: str, node: str) -> list[Lease]:
+        waiting = self._open[kind]
+        names = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        leases = self.leases.take(names, worker, node, self.now_s)
+        assert len(leases) == len(names)
+        return leases
 
     def hand_out(self) -> None:
         for node, free in self._cores.items():
             room = 0 if node in self._dead else free + self.nodes[node] - len(self._held[node])
             if room > 0:
-                taken = self.leases.take(f"cores{node}", f"node{node}", ["cores"], self.now_s, room)
+                taken = self.take(CORES, room, f"cores{node}", f"node{node}")
                 self._held[node].extend(taken)
                 self.work(node)
                 if len(taken) < room:
@@ -219,16 +228,17 @@ class Simulation:
 
     def offer(self, stage: str, size: int) -> None:
         home = self._home.get(size)
-        needs = "any" if home is None else f"gpu{home}"
-        self.leases.offer([Item(f"{stage} {size} {self._round[size]}", needs)])
+        name = f"{stage} {size} {self._round[size]}"
+        self.leases.offer([name])
+        self._open[ANY_GPU if home is None else f"gpu{home}"].append(name)
         for gpu in sorted(self._idle) if home is None else [home]:
             if gpu in self._idle and self.gpu_works(gpu):
                 return
 
     def gpu_works(self, gpu: int) -> bool:
         """An idle GPU takes what is its own, else a new size."""
-        for needs in ([f"gpu{gpu}"], ["any"]):
-            for lease in self.leases.take(f"gpu{gpu}", f"machine{gpu}", needs, self.now_s):
+        for kind in (f"gpu{gpu}", ANY_GPU):
+            for lease in self.take(kind, 1, f"gpu{gpu}", f"machine{gpu}"):
                 stage, size = lease.item.split()[0], int(lease.item.split()[1])
                 self._home[size] = gpu
                 self._idle.discard(gpu)
@@ -249,6 +259,7 @@ class Simulation:
         self.on_driver(rows * self.rates.timing_s, lambda: self.stage_ends(stage, size, lease))
 
     def stage_ends(self, stage: str, size: int, lease: Lease) -> None:
+        assert self.leases.are_held([lease], self.now_s), "a lease was lost without a death"
         assert self.leases.settle(lease)
         if stage == "screen":
             self._round[size] += 1
@@ -265,7 +276,9 @@ class Simulation:
     def dies(self, node: int) -> None:
         """A machine of the farm: what it held is leased to the others."""
         self._dead.add(node)
-        self.lost = len(self.leases.lose_node(f"node{node}"))
+        lost = self.leases.lose(f"cores{node}")
+        self.lost = len(lost)
+        self._open[CORES].extend(lease.item for lease in lost)
         self.hand_out()
 
 

@@ -1,11 +1,11 @@
 """Who works on what: each item of work is leased to one worker at a time, and settled once.
 
-A worker renews its leases by heartbeats. One that falls silent or is known to be dead loses them, and its items are
-leased again, with another attempt number. What comes late from a lease that was lost still counts if the item is open:
-a result is a result. It settles nothing twice.
+A lease holds until a time by which the worker must be heard of again. One that is silent for longer, or is known to be
+dead, loses its leases, and its items are leased again, with another attempt number. What comes late from a lease that
+was lost still counts if the item is open: a result is a result. It settles nothing twice.
 
 The table lies in the run's SQLite, and its only writer is the process that the run was started in. Times are handed in,
-so that a simulation on virtual time runs this code.
+from a clock that never goes back, so that a simulation on virtual time runs this code.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS items (
-    item TEXT PRIMARY KEY, needs TEXT NOT NULL, cost_s REAL NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS open_items ON items (state, needs, cost_s DESC);
+    item TEXT PRIMARY KEY, state TEXT NOT NULL, attempts INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS leases (
     item TEXT, attempt INTEGER, worker TEXT NOT NULL, node TEXT NOT NULL, until_s REAL NOT NULL, state TEXT NOT NULL,
     PRIMARY KEY (item, attempt));
@@ -28,18 +27,10 @@ CREATE INDEX IF NOT EXISTS leases_of_worker ON leases (state, worker);
 OPEN, LEASED, SETTLED = "open", "leased", "settled"
 HELD, LOST, DONE, LATE = "held", "lost", "done", "late"
 
+# A worker is heard of twice in this time.
 BEAT_S = 10.0
-# A worker that was not heard of for so long has lost its leases.
+# One that was not heard of for so long has lost its leases.
 HOLD_S = 3 * BEAT_S
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """needs: what a worker must offer to be given it, such as "sm_90". cost_s: predicted; the dearest go first."""
-
-    name: str
-    needs: str = ""
-    cost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +78,13 @@ class Leases:
             self.base.execute("UPDATE leases SET state = ? WHERE state = ?", (LOST, HELD))
             self.base.execute("UPDATE items SET state = ? WHERE state = ?", (OPEN, LEASED))
 
-    def offer(self, items: Iterable[Item]) -> None:
+    def offer(self, names: Iterable[str]) -> None:
         """Adds items; those that are there, settled ones too, stay as they are."""
-        rows = [(item.name, item.needs, item.cost_s, OPEN) for item in items]
+        rows = [(name, OPEN) for name in names]
         with self._opened():
-            self.base.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?, 0)", rows)
+            self.base.executemany("INSERT OR IGNORE INTO items VALUES (?, ?, 0)", rows)
 
-    def take(self, worker: str, node: str, offers: Sequence[str], now_s: float, count: int = 1) -> list[Lease]:
-        """Leases up to ``count`` open items whose needs the worker offers, the dearest first."""
-        marks = ", ".join("?" * len(offers))
-        query = f"SELECT item FROM items WHERE state = ? AND needs IN ({marks}) ORDER BY cost_s DESC LIMIT ?"
-        with self._opened():
-            names = [name for (name,) in self.base.execute(query, (OPEN, *offers, count))]
-            return self._lease(names, worker, node, now_s)
-
-    def take_these(self, names: Iterable[str], worker: str, node: str, now_s: float) -> list[Lease]:
+    def take(self, names: Iterable[str], worker: str, node: str, now_s: float) -> list[Lease]:
         """Leases those of the named items that are open."""
         query = "SELECT item FROM items WHERE item = ? AND state = ?"
         with self._opened():
@@ -122,17 +105,17 @@ class Leases:
             statement = "UPDATE leases SET until_s = ? WHERE state = ? AND worker = ?"
             self.base.execute(statement, (now_s + self.hold_s, HELD, worker))
 
-    def expire(self, now_s: float) -> list[Lease]:
-        """The leases that were not renewed in time are lost."""
-        return self._lose("until_s < ?", now_s)
+    def are_held(self, leases: Sequence[Lease], now_s: float) -> bool:
+        """Whether a worker has not been silent for too long for these of its leases. What it has lost so stays lost."""
+        for worker in {lease.worker for lease in leases}:
+            self._lose("worker = ? AND until_s < ?", worker, now_s)
+        query = "SELECT COUNT(*) FROM leases WHERE item = ? AND attempt = ? AND state = ?"
+        with self._opened():
+            return all(self.base.execute(query, (one.item, one.attempt, LOST)).fetchone() == (0,) for one in leases)
 
     def lose(self, worker: str) -> list[Lease]:
         """A worker is dead: it loses all that it holds."""
         return self._lose("worker = ?", worker)
-
-    def lose_node(self, node: str) -> list[Lease]:
-        """A machine is gone: its workers lose all that they hold."""
-        return self._lose("node = ?", node)
 
     def give_up(self, leases: Iterable[Lease]) -> None:
         """A worker will not finish these; what of them it holds no longer stays as it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -112,6 +113,20 @@ def test_tasks_of_a_machine_that_dies_are_compiled_by_the_others(tmp_path: Path)
     of, here = farm(tmp_path, Station(dies_at="kernel1"), Station())
     assert answers(of, 20) == everything(20)
     assert len(of.nodes) == 1 and not here.compiled
+
+
+def test_a_machine_that_is_silent_for_longer_than_its_leases_hold_is_given_up(tmp_path: Path) -> None:
+    class Silent(Station):
+        def news(self, wait_s: float) -> list[Any]:
+            gone.wait()
+            return []
+
+    gone = threading.Event()
+    of, here = farm(tmp_path, Silent())
+    of.leases.hold_s = 0.1
+    assert answers(of, 6) == everything(6)
+    assert len(here.compiled) == 6 and not of.nodes
+    gone.set()
 
 
 def test_without_a_machine_that_is_left_this_one_compiles(tmp_path: Path) -> None:

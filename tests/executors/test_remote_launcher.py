@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -64,4 +65,41 @@ def test_a_configuration_at_which_two_machines_die_has_crashed(tmp_path: Path, s
             else:
                 one.timings(plan, tmp_path, on_event, on_found)
         assert crashed == so_far
+    store.close()
+
+
+class Silent:
+    """Begins, and then answers nothing before it is killed."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def begin(self, *of: Any) -> None: ...
+
+    def news(self, job: str, wait_s: float) -> list[object]:
+        self.gone.wait()
+        return []
+
+
+@pytest.mark.parametrize("hold_s", [0.1, 1e9])
+def test_a_machine_is_given_up_when_it_has_lost_its_leases(tmp_path: Path, hold_s: float) -> None:
+    """By its silence, or by what another thread of this process knows of it."""
+    store, station = Store(tmp_path / "run.sqlite"), Silent()
+    store.leases.hold_s = hold_s
+    worker = ThreadWorker(station, "a", "a")
+    one = RemoteLauncher(worker, False, store, tmp_path, lambda plan, there: (), lambda: False)
+    ended = threading.Event()
+
+    def lose() -> None:
+        while hold_s > 1 and not ended.is_set() and not store.leases.lose("a"):
+            ended.wait(0.01)
+
+    thread = threading.Thread(target=lose)
+    thread.start()
+    with pytest.raises(EnvironmentFault, match="no sign of life"):
+        one.timings(Plan(SCREEN, (), (Work(SIZE, ((0, "name"),)),), Method()), tmp_path)
+    ended.set()
+    thread.join()
+    assert not worker.alive and store.leases.counts() == {"open": 1}
+    station.gone.set()
     store.close()

@@ -67,8 +67,7 @@ class ClusterExecutor(Executor):
             ready = worker.call("open", replace(self.setup, workers=workers))
             nodes.append(CompileNode(worker, workers, ready))
         here, leases, language = self.here.compiler(), self.store.leases, self.here.language
-        needs = self.here.target.arch
-        of = language, folder.cache, folder.scripts, needs, self.here.say
+        of = language, folder.cache, folder.scripts, self.here.say
         return IndexedFarm(nodes, here, leases, *of, self.index)
 
     def launchers(self) -> Sequence[Launcher]:
@@ -81,7 +80,7 @@ class ClusterExecutor(Executor):
 
     def _launcher(self, worker: Worker, overlaps: bool) -> RemoteLauncher:
         here = self.here
-        of = here.folder.scripts, self._kernels, here.wind_down, here.target.arch, here.say
+        of = here.folder.scripts, self._kernels, here.wind_down, here.say
         return RemoteLauncher(worker, overlaps, self.store, *of)
 
     def checker(self) -> Checker:

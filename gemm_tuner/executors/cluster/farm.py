@@ -18,7 +18,7 @@ from gemm_tuner.core.records import CompileResult, Status
 from gemm_tuner.executors.cluster.compile_station import Compiled
 from gemm_tuner.executors.cluster.transport import read_scripts
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
-from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease, Leases
+from gemm_tuner.store.leases import BEAT_S, Lease, Leases
 
 # Tasks that a machine holds for each of its workers: one that runs, and one to go on with.
 TASKS_A_WORKER = 2
@@ -53,7 +53,8 @@ def item_of(task: CompileTask) -> str:
 @dataclass
 class CompileNode:
     """A machine of the farm. workers: its compile processes. ready: the answer of its station's ``open``. held: what it
-    was given and has not answered. alone: a suspect, beside which it is given nothing. heard_s: of the last call."""
+    was given and has not answered. alone: a suspect, beside which it is given nothing. began_s: when it was asked to
+    start."""
 
     worker: Worker
     workers: int
@@ -63,7 +64,11 @@ class CompileNode:
     scripts: set[str] = field(default_factory=set)
     sent: list[Future[Any]] = field(default_factory=list)
     news: Future[Any] | None = None
-    heard_s: float = field(default_factory=time.monotonic)
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def leases(self) -> list[Lease]:
+        return [lease for _, lease in self.held.values()]
 
     @property
     def room(self) -> int:
@@ -74,7 +79,7 @@ class CompileNode:
 class Farm(Compiler):
     """here: compiles when no machine of the farm is left, or there is none. cache, scripts_dir: of the run.
 
-    needs: of the items in the lease table. say: hears of a machine that is given no more work.
+    say: hears of a machine that is given no more work.
     """
 
     nodes: list[CompileNode]
@@ -83,7 +88,6 @@ class Farm(Compiler):
     language: Language
     cache: Path
     scripts_dir: Path
-    needs: str = ""
     say: Callable[[str], None] = lambda _: None
 
     @property
@@ -119,22 +123,23 @@ class Farm(Compiler):
     def _feed(self, node: CompileNode, tasks: TaskQueue) -> list[Answer]:
         """Gives a machine what it has room for, with the scripts that it lacks."""
         if not node.ready.done():
-            if time.monotonic() - node.heard_s > START_LIMIT_S:
+            if time.monotonic() - node.began_s > START_LIMIT_S:
                 raise NodeFault(f"it did not start within {START_LIMIT_S:g} s: is another job on its cores?")
             return []
         said(node.ready)
         taken = self._take(node, tasks)
         if taken:
             names = {item_of(task): task for task in taken}
-            self.leases.offer(Item(name, self.needs) for name in names)
+            self.leases.offer(names)
             self.leases.reopen(names)
-            for lease in self.leases.take_these(names, node.worker.name, node.worker.node, time.time()):
+            for lease in self.leases.take(names, node.worker.name, node.worker.node, time.monotonic()):
                 node.held[key_of(names[lease.item])] = names[lease.item], lease
             files = {task.script.file for task in taken if task.script} - node.scripts
             node.scripts |= files
             node.sent.append(node.worker.call("submit", taken, read_scripts(self.scripts_dir, sorted(files))))
         if node.news is None:
-            node.news, node.heard_s = node.worker.call("news", BEAT_S / 2), time.monotonic()
+            node.news = node.worker.call("news", BEAT_S / 2)
+            self.leases.beat(node.worker.name, time.monotonic())  # from now on it may be silent for so long
         return []
 
     def _take(self, node: CompileNode, tasks: TaskQueue) -> list[CompileTask]:
@@ -159,12 +164,11 @@ class Farm(Compiler):
             node.sent.remove(answer)
             said(answer)
         if node.news is None or not node.news.done():
-            if node.news is not None and time.monotonic() - node.heard_s > HOLD_S:
-                raise WorkerLost(f"no sign of life for {HOLD_S:g} s")
+            if node.news is not None and not self.leases.are_held(node.leases, time.monotonic()):
+                raise WorkerLost(f"no sign of life for {self.leases.hold_s:g} s")
             return []
         messages: list[Compiled] = said(node.news)
         node.news, answers, leases = None, [], []
-        self.leases.beat(node.worker.name, time.time())
         for message in messages:
             if message.key in node.held:
                 self._keep(message.kernels)

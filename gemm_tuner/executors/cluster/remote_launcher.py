@@ -24,7 +24,7 @@ from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Died, OnEvent, ignore
-from gemm_tuner.store.leases import BEAT_S, HOLD_S, Item, Lease
+from gemm_tuner.store.leases import BEAT_S, Lease
 from gemm_tuner.store.store import Store
 from gemm_tuner.system.processes import MOST_CRASHES
 
@@ -36,7 +36,7 @@ CLOSE_LIMIT_S = 10.0
 
 @dataclass
 class RemoteLauncher(Launcher):
-    """kernels: what of a plan's compiled kernels must be there, given the entries that are. needs: of its items.
+    """kernels: what of a plan's compiled kernels must be there, given the entries that are.
 
     beside_others: several plans may be under way there at once.
     """
@@ -47,7 +47,6 @@ class RemoteLauncher(Launcher):
     scripts_dir: Path
     kernels: Callable[[Plan, set[str]], tuple[Artifact, ...]]
     wind_down: Callable[[], bool]
-    needs: str = ""
     say: Callable[[str], None] = lambda _: None
     _sent: set[str] = field(default_factory=set)
     _there: set[str] = field(default_factory=set)
@@ -82,7 +81,7 @@ class RemoteLauncher(Launcher):
             job = self._begin(plan)
             told = False
             while True:
-                for message in self._answer(self.worker.call("news", job, BEAT_S / 2), HOLD_S):
+                for message in self._news(job, leases):
                     match message:
                         case Told(problem, event):
                             note(running, problem, event)
@@ -98,7 +97,6 @@ class RemoteLauncher(Launcher):
                         case Failed(error, files):
                             write_files(files, folder)
                             raise error
-                self.store.leases.beat(self.worker.name, time.time())
                 if self.wind_down() and not told:
                     told = True
                     self.worker.call("wind_down")
@@ -111,11 +109,9 @@ class RemoteLauncher(Launcher):
     def _lease(self, plan: Plan) -> list[Lease]:
         names = [f"{plan.stage} {plan.process} {work.problem.key}" for work in plan.work]
         leases = self.store.leases
-        leases.offer(
-            Item(name, self.needs, float(len(work.entries))) for name, work in zip(names, plan.work, strict=True)
-        )
+        leases.offer(names)
         leases.reopen(names)
-        return leases.take_these(names, self.worker.name, self.worker.node, time.time())
+        return leases.take(names, self.worker.name, self.worker.node, time.monotonic())
 
     def _begin(self, plan: Plan) -> str:
         """Sends a plan and what it needs that is not there yet."""
@@ -125,14 +121,21 @@ class RemoteLauncher(Launcher):
             files = [file for file in plan.scripts if file not in self._sent]
             kernels = self.kernels(plan, self._there)
             sent = self.worker.call("begin", job, plan, left_s, read_scripts(self.scripts_dir, files), kernels)
-            self._answer(sent, START_LIMIT_S)
+            until = time.monotonic() + START_LIMIT_S
+            self._answer(sent, START_LIMIT_S, lambda: time.monotonic() < until)
             self._sent.update(files)
             self._there.update(kernel.entry for kernel in kernels)
         return job
 
-    def _answer(self, future: Future[Any], limit_s: float) -> Any:
-        """Raises WorkerLost when there is none in time, KeyboardInterrupt once the launcher is cancelled."""
-        until = time.monotonic() + limit_s
+    def _news(self, job: str, held: list[Lease]) -> Any:
+        """Raises WorkerLost when what is leased for the job is lost before it answers."""
+        asked, leases = self.worker.call("news", job, BEAT_S / 2), self.store.leases
+        leases.beat(self.worker.name, time.monotonic())  # from now on it may be silent for so long
+        return self._answer(asked, leases.hold_s, lambda: leases.are_held(held, time.monotonic()))
+
+    def _answer(self, future: Future[Any], limit_s: float, goes_on: Callable[[], bool]) -> Any:
+        """Raises WorkerLost when there is none while it goes on, for about ``limit_s``; KeyboardInterrupt once the
+        launcher is cancelled."""
         while True:
             if self._stop.is_set():
                 self.worker.call("cancel")
@@ -140,7 +143,7 @@ class RemoteLauncher(Launcher):
             try:
                 return future.result(LOOK_S)
             except TimeoutError:
-                if time.monotonic() > until:
+                if not goes_on():
                     self.worker.kill()
                     raise WorkerLost(f"no sign of life for {limit_s:g} s") from None
 
