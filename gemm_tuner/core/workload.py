@@ -217,7 +217,8 @@ class Workload(Protocol):
     # Of finals.
 
     def files_of(self, problem: Problem) -> tuple[str, ...]:
-        """Paths of files that the problem names and its operands are made of: their content is a run's identity."""
+        """Paths of files that the problem names and its operands are made of: their content is a run's identity, and
+        travels to machines of a cluster; read them at ``system.carried_files.path_here``."""
 
     def calls_of_a_sample(self, problem: Problem) -> int:
         """The number of calls in turn whose mean is one sample: calls of a kind take different operands in turn."""

@@ -16,6 +16,7 @@ from gemm_tuner.measure.launcher import Checker, Launcher
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Control, OnEvent, check_plan, ignore, watch
 from gemm_tuner.profilers import Profiler
+from gemm_tuner.system import carried_files
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended
 
@@ -48,6 +49,8 @@ class LiveLauncher(Control, Launcher):
 
     def environment(self) -> dict[str, str]:
         env = launcher_env(self.language, self.cache_dir, self.profiler.environment())
+        if (carried := self.scripts_dir / carried_files.FOLDER).exists():
+            env[carried_files.VARIABLE] = str(carried)
         if self.backend == "cpu":
             return env
         visible = "CUDA_VISIBLE_DEVICES" if self.backend == "cuda" else "ROCR_VISIBLE_DEVICES"

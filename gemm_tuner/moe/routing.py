@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.system.carried_files import path_here
 from gemm_tuner.system.documents import show
 
 if TYPE_CHECKING:  # the command line imports this module without needing numpy
@@ -99,7 +99,7 @@ def _loaded(path: str) -> npt.NDArray[Any]:
     import numpy as np
 
     try:
-        with Path(path).open("rb") as file:
+        with path_here(path).open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
             return np.asarray(array)
     except (OSError, ValueError) as error:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from samples import device, problem
+from thread_workers import ThreadWorker
 
 from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, GpuStation
+from gemm_tuner.executors.cluster.remote_launcher import RemoteLauncher
 from gemm_tuner.executors.cluster.setup import Setup
 from gemm_tuner.launch.plan import FINALS, Method, Plan, Work
 from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.retry import StageRun
+from gemm_tuner.moe.problem import MoeProblem
+from gemm_tuner.store.store import Store
 from gemm_tuner.system import gpu_lock
 
 PLAN = Plan(FINALS, (), (Work(problem(64, 64, 64), ()),), Method())
@@ -88,3 +95,41 @@ def test_a_machine_of_a_cluster_compiles_and_launches_by_the_variables_of_the_ru
     for environ in (station._launcher.environment(), os.environ):  # what it compiles with is the latter
         assert {name: environ[name] for name in there if name in environ} == {**asked, **own}
     station.close()
+
+
+def test_a_recorded_routing_travels_as_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path means nothing where the launcher runs."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    (tmp_path / "driver").mkdir()
+    monkeypatch.chdir(tmp_path / "driver")
+    numpy.save("ids.npy", numpy.array([[3, 1]]))
+    read: list[str] = []
+
+    class Reading(Launcher):
+        """Reads in a process as a launcher's is."""
+
+        def timings(self, *of: Any) -> StageRun:
+            code = "from gemm_tuner.moe import routing; print(routing.ids('ids.npy', 2, 2, 4, 0).tolist())"
+            argv = [sys.executable, "-c", code]
+            env = live.environment()
+            child = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+            read.append(child.stdout.strip() or child.stderr)
+            return StageRun()
+
+        def verdicts(self, *of: Any) -> None: ...
+
+    station, store = GpuStation(["0"]), Store(tmp_path / "run.sqlite")
+    of = {"cache_limit_bytes": 2**30, "finals": "nsys", "screening": "nsys"}
+    station.open(Setup(("triton",), device("sm_90").target, "moe", "cache", **of))  # type: ignore[arg-type]
+    live = station._launcher
+    assert isinstance(live, LiveLauncher)
+    station._launcher = Reading()
+    there = RemoteLauncher(ThreadWorker(station), False, store, tmp_path, lambda plan, there: (), lambda: False)
+    layer = MoeProblem("vllm", M=2, E=4, N=64, K=64, topk=2, routing=("ids.npy",))
+    plan = Plan(FINALS, (), (Work(layer, ((0, "name"),)),), Method())
+    for _ in range(2):
+        there.timings(plan, tmp_path)
+        Path("ids.npy").unlink(missing_ok=True)  # it is sent once
+    assert read == ["[[3, 1], [3, 1]]"] * 2
+    station.close()
+    store.close()

@@ -17,7 +17,7 @@ from gemm_tuner.core.language import Artifact
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.executors.cluster.mailbox import Mailbox
 from gemm_tuner.executors.cluster.setup import Setup, local_executor
-from gemm_tuner.executors.cluster.transport import ScriptText, read_files, write_scripts
+from gemm_tuner.executors.cluster.transport import ScriptText, read_files, write_carried, write_scripts
 from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure import device, replay
 from gemm_tuner.measure.device import Machine
@@ -25,7 +25,7 @@ from gemm_tuner.measure.launcher import Launcher
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import Heard
-from gemm_tuner.system import gpu_lock
+from gemm_tuner.system import carried_files, gpu_lock
 
 # The folder of a recording that the stations of a machine play back in place of its GPUs: to try a cluster out.
 REPLAY_VARIABLE = "GEMM_TUNER_REPLAY"
@@ -107,6 +107,7 @@ class GpuStation:
         executor = local_executor(setup, self._root, self._stack, wind_down=lambda: self._winds_down, gpus=(0,))
         self._language, self._setup = executor.language, setup
         self._scripts, self._cache = executor.folder.scripts, executor.folder.cache
+        (self._scripts / carried_files.FOLDER).mkdir(exist_ok=True)
         (self._launcher,) = executor.launchers()
         return self._launcher.overlaps
 
@@ -120,11 +121,19 @@ class GpuStation:
         return self._launcher
 
     def begin(
-        self, job: str, plan: Plan, left_s: float, scripts: tuple[ScriptText, ...], kernels: tuple[Artifact, ...]
+        self,
+        job: str,
+        plan: Plan,
+        left_s: float,
+        scripts: tuple[ScriptText, ...],
+        kernels: tuple[Artifact, ...],
+        carried: tuple[tuple[str, bytes], ...] = (),
     ) -> None:
-        """Starts a plan; its messages are under ``job``. left_s: until its deadline, 0 for none: clocks differ."""
+        """Starts a plan; its messages are under ``job``. left_s: until its deadline, 0 for none: clocks differ.
+        carried: files that its problems name, by those paths."""
         launcher = self._at_work
         write_scripts(scripts, self._scripts)
+        write_carried(carried, self._scripts)
         for kernel in kernels:
             self._language.unpack(kernel, self._cache)
         plan = replace(plan, deadline=time.time() + left_s if left_s else 0.0)

@@ -15,8 +15,9 @@ from typing import Any
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Artifact
 from gemm_tuner.core.records import Problem, Status, Timing
+from gemm_tuner.core.workload import workload_of
 from gemm_tuner.executors.cluster.gpu_station import Failed, Finished, Found, Said, Told
-from gemm_tuner.executors.cluster.transport import read_scripts, write_files
+from gemm_tuner.executors.cluster.transport import read_carried, read_scripts, write_files
 from gemm_tuner.executors.cluster.worker import Worker, WorkerLost
 from gemm_tuner.launch.journal import Begin, End, Fail
 from gemm_tuner.launch.plan import VERIFY, Plan
@@ -49,6 +50,7 @@ class RemoteLauncher(Launcher):
     wind_down: Callable[[], bool]
     say: Callable[[str], None] = lambda _: None
     _sent: set[str] = field(default_factory=set)
+    _carried: set[str] = field(default_factory=set)
     _there: set[str] = field(default_factory=set)
     _numbers: Any = field(default_factory=count)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -119,11 +121,15 @@ class RemoteLauncher(Launcher):
         left_s = max(0.001, plan.deadline - time.time()) if plan.deadline else 0.0
         with self._sending:
             files = [file for file in plan.scripts if file not in self._sent]
+            named = {path for work in plan.work for path in workload_of(work.problem.kind).files_of(work.problem)}
+            carried = read_carried(sorted(named - self._carried))
             kernels = self.kernels(plan, self._there)
-            sent = self.worker.call("begin", job, plan, left_s, read_scripts(self.scripts_dir, files), kernels)
+            scripts = read_scripts(self.scripts_dir, files)
+            sent = self.worker.call("begin", job, plan, left_s, scripts, kernels, carried)
             until = time.monotonic() + START_LIMIT_S
             self._answer(sent, START_LIMIT_S, lambda: time.monotonic() < until)
             self._sent.update(files)
+            self._carried |= named
             self._there.update(kernel.entry for kernel in kernels)
         return job
 

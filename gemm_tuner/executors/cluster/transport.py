@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.script import SHA_DIGITS, text_sha
+from gemm_tuner.system import carried_files
 from gemm_tuner.system.documents import write_text_atomically
 
 # What a launcher leaves that only the tool which wrote it reads; its text form is beside it.
@@ -36,6 +37,19 @@ def write_scripts(scripts: Iterable[ScriptText], scripts_dir: Path) -> None:
             raise EnvironmentFault("a script did not arrive as it was sent", where=script.file)
         if not (scripts_dir / script.file).exists():
             write_text_atomically(scripts_dir / script.file, script.text)
+
+
+def read_carried(paths: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
+    """Files that problems name, by those paths. Raises EnvironmentFault for one that is gone."""
+    try:
+        return tuple((path, Path(path).read_bytes()) for path in paths)
+    except OSError as error:
+        raise EnvironmentFault(f"cannot be read any more: {error.strerror}", where=error.filename) from error
+
+
+def write_carried(files: Iterable[tuple[str, bytes]], scripts_dir: Path) -> None:
+    for path, content in files:
+        (scripts_dir / carried_files.FOLDER / carried_files.copy_name(path)).write_bytes(content)
 
 
 def read_files(folder: Path) -> tuple[tuple[str, bytes], ...]:
