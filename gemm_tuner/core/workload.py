@@ -223,6 +223,9 @@ class Workload(Protocol):
     def calls_of_a_sample(self, problem: Problem) -> int:
         """The number of calls in turn whose mean is one sample: calls of a kind take different operands in turn."""
 
+    def deciding(self, problem: Problem, samples_us: tuple[float, ...]) -> tuple[float, ...]:
+        """Those of a finals process's samples, in order, that decide."""
+
     def found_in_finals(
         self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
     ) -> Mapping[str, Any]:

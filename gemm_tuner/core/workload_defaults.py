@@ -42,6 +42,9 @@ class WorkloadDefaults:
     def calls_of_a_sample(self, problem: Problem) -> int:
         return 1
 
+    def deciding(self, problem: Problem, samples_us: tuple[float, ...]) -> tuple[float, ...]:
+        return samples_us
+
     def found_in_finals(
         self, problem: Problem, times: Sequence[Mapping[str, Sequence[float]]], chosen: str
     ) -> Mapping[str, Any]:

@@ -38,10 +38,12 @@ class Sheet:
 
 
 def samples_of(timing: Timing) -> tuple[float, ...]:
-    """The means over the calls that make a sample; the calls themselves where there are fewer."""
-    calls, us = workload_of(timing.problem.kind).calls_of_a_sample(timing.problem), timing.samples_us
+    """The means over the calls that make a sample (the calls themselves where there are fewer), those that decide."""
+    workload = workload_of(timing.problem.kind)
+    calls, us = workload.calls_of_a_sample(timing.problem), timing.samples_us
     whole = len(us) // calls
-    return tuple(fmean(us[at * calls : (at + 1) * calls]) for at in range(whole)) if calls > 1 and whole else us
+    means = tuple(fmean(us[at * calls : (at + 1) * calls]) for at in range(whole)) if calls > 1 and whole else us
+    return workload.deciding(timing.problem, means)
 
 
 def sheet_of(timings: Iterable[Timing]) -> Sheet:

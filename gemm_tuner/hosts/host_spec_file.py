@@ -18,7 +18,7 @@ from gemm_tuner.system.values import did_you_mean
 
 KEYS = (
     *("name", "kernel", "cases", "params", "rules", "reference", "manual_check", "check", "check_cases", "reset"),
-    *("restore", "key", "buckets", "flops", "bytes"),
+    *("restore", "key", "buckets", "flops", "bytes", "select"),
 )
 OF_THE_HOST = ("tensors", "args", "grid")
 

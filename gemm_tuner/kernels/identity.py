@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from gemm_tuner.kernels.command_lines import Lines, filled, words_in
-from gemm_tuner.kernels.program_spec import COMMAND, PROFILE, Instance, ProgramSpec
+from gemm_tuner.kernels.program_spec import COMMAND, LAST, PROFILE, Instance, ProgramSpec
 
 # Environment variables that are part of the key, in addition to those that the spec sets.
 VARIABLES = (
@@ -44,7 +44,7 @@ class Identity:
             [spec.metric.kind, spec.metric.pattern, spec.metric.unit, filled(spec.expect_name, instance.values)],
             [spec.timeout_s, spec.build_timeout_s],
             [self._file(word) for word in words],
-            *([spec.profiler] if spec.metric.kind == PROFILE else []),
+            *([spec.profiler, *([LAST] if spec.select == LAST else [])] if spec.metric.kind == PROFILE else []),
         ]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 

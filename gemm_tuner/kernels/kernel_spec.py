@@ -12,6 +12,7 @@ LAUNCH_OPTIONS = (
 )
 
 Scalar = int | float | bool | str
+MEDIAN, LAST = SELECTS = ("median", "last")
 Case = tuple[tuple[str, Scalar], ...]
 
 
@@ -63,6 +64,7 @@ class KernelSpec:
     buckets:        upper limits by name, for the key bucket(M); None is no limit.
     derived:        values computed from configuration, case and device; shown in results and usable in expressions.
     reset, restore: tensors that are zeroed, or restored to their initial values, before each call.
+    select:         MEDIAN, or LAST: which call of a process is its time in the finals.
     language:       language of the kernel. In "cute" (CuTe DSL), ``kernel`` creates what is compiled: its parameters
                     are compile-time values, a launch gets the tensors and then the args, and its host code sets the
                     grid.
@@ -88,4 +90,5 @@ class KernelSpec:
     restore: tuple[str, ...] = ()
     flops: str = ""
     bytes: str = ""
+    select: str = MEDIAN
     language: str = "triton"

@@ -16,6 +16,7 @@ check_cases: {rows: 3, cols: 37, dtype: fp16}
 reset, restore: [out]                    tensors that are zeroed, or restored, before each call, outside of its time
 key:       ["pow2(rows)", dtype]                       cases with the same key share a configuration in exports
            ["bucket(rows)"] with buckets: {small: 256, medium: 2048, large: inf}
+select:    last: in finals the last call of a process is its time, instead of the median of its calls
 flops, bytes: expressions, for the roofline and for ranking if nothing is timed
 """
 
@@ -31,7 +32,7 @@ from typing import Any
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels.definitions import definitions, parameters
 from gemm_tuner.kernels.expressions import Expression
-from gemm_tuner.kernels.kernel_spec import Case, Check, Function, KernelSpec, Tensor
+from gemm_tuner.kernels.kernel_spec import SELECTS, Case, Check, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.keys import parse_buckets, parse_key
 from gemm_tuner.kernels.spec_faults import require_whole
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
@@ -40,7 +41,7 @@ from gemm_tuner.system.values import choice
 
 KEYS = (
     *("name", "kernel", "cases", "tensors", "args", "params", "grid", "rules", "reference", "manual_check", "check"),
-    *("check_cases", "derived", "reset", "restore", "key", "buckets", "flops", "bytes", "language"),
+    *("check_cases", "derived", "reset", "restore", "key", "buckets", "flops", "bytes", "select", "language"),
 )
 LANGUAGES = ("triton", "cute")
 TENSOR_KEYS = ("shape", "dtype", "init", "output")
@@ -98,6 +99,7 @@ def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any
         "restore": _names(row.get("restore", []), f"{where}, restore"),
         "flops": str(row.get("flops", "")),
         "bytes": str(row.get("bytes", "")),
+        **({"select": choice(row, "select", SELECTS, where)} if "select" in row else {}),
     }
 
 

@@ -16,7 +16,7 @@ from gemm_tuner.kernels.kernel_spec import Case, KernelSpec, Scalar
 
 UNSAFE = re.compile(r"[^A-Za-z0-9.]+")
 SHA_DIGITS = 12
-NOT_TUNED = ("key", "buckets", "language")  # not part of ``sha``; each kind of problem has one language
+NOT_TUNED = ("key", "buckets", "language", "select")  # not part of ``sha``; each kind of problem has one language
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from gemm_tuner.system.documents import show
 Value = bool | int | float | str
 # The units of times, in milliseconds.
 MS_IN = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+MEDIAN, LAST = SELECTS = ("median", "last")
 TABLE, REGEX, JSON, CSV_COLUMN, PROFILE = "table", "regex", "json", "csv_column", "profile"
 LOWER, HIGHER = "lower", "higher"
 FILE, COMMAND = "file", "command"
@@ -91,6 +92,7 @@ class ProgramSpec:
     program:  for ``file:``, the interpreter (keys mojo and python); "" for the default.
     profiler: for PROFILE; "auto" for any installed one.
     cwd:      working folder of builds and programs.
+    select:   MEDIAN, or LAST: which of several runs, or of several launches of a kernel, counts.
     best:     the metric's value, in a spec that was written as the best combination.
     """
 
@@ -111,6 +113,7 @@ class ProgramSpec:
     metric: Metric = Metric()
     profiler: str = "auto"
     repeat: int = 1
+    select: str = MEDIAN
     expect_name: str = ""
     best: float | None = None
 

@@ -20,8 +20,10 @@ from gemm_tuner.kernels.program_spec import (
     HIGHER,
     JSON,
     LOWER,
+    MEDIAN,
     PROFILE,
     REGEX,
+    SELECTS,
     TABLE,
     Metric,
     Param,
@@ -35,7 +37,7 @@ from gemm_tuner.system.input_files import printable
 from gemm_tuner.system.values import choice, did_you_mean, integer
 
 KEYS = (
-    "name", FILE, COMMAND, "params", "rules", "build", "metric", "expect_name", "repeat", "timeout_s",
+    "name", FILE, COMMAND, "params", "rules", "build", "metric", "expect_name", "repeat", "select", "timeout_s",
     "build_timeout_s", "env", "cwd", "shell", "mojo", "python", "best", PROFILE,
 )  # fmt: skip
 METRIC_SOURCES = (REGEX, JSON, CSV_COLUMN)
@@ -84,6 +86,7 @@ def spec_of(document: object, path: Path) -> ProgramSpec:
         else _metric(document.get("metric"), f"{where}, metric"),
         profiler=(document[PROFILE].get("tool") or "auto") if PROFILE in document else "auto",
         repeat=integer(document, "repeat", where, 1, MAX_REPEAT) if "repeat" in document else 1,
+        select=choice(document, "select", SELECTS, where) if "select" in document else MEDIAN,
         expect_name=_text(document, "expect_name", where),
         best=_best(document.get("best"), f"{where}, best"),
     )

@@ -16,7 +16,7 @@ from gemm_tuner.core.records import Config, Device, Problem, Verdict
 from gemm_tuner.core.workload import Launch, OwnSpace
 from gemm_tuner.kernels import arguments
 from gemm_tuner.kernels.expressions import Expression
-from gemm_tuner.kernels.kernel_spec import Case, KernelSpec
+from gemm_tuner.kernels.kernel_spec import LAST, Case, KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.space.plain_workload import PlainWorkload
 
@@ -95,6 +95,9 @@ class KernelWorkload(PlainWorkload):
         from gemm_tuner.kernels.check import check
 
         return check(self, script, of(problem), name, seed, device)
+
+    def deciding(self, problem: Problem, samples_us: tuple[float, ...]) -> tuple[float, ...]:
+        return samples_us[-1:] if spec_of(problem).select == LAST else samples_us
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
         from gemm_tuner.kernels.tensors import readied

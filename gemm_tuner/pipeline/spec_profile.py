@@ -14,7 +14,7 @@ from gemm_tuner.kernels import attempt
 from gemm_tuner.kernels.attempt import Outcome
 from gemm_tuner.kernels.command_lines import Lines, not_there
 from gemm_tuner.kernels.metrics import Reading
-from gemm_tuner.kernels.program_spec import PROFILE, Instance, ProgramSpec
+from gemm_tuner.kernels.program_spec import LAST, MEDIAN, PROFILE, Instance, ProgramSpec
 from gemm_tuner.profilers import AUTO, PROFILERS, Profiler, TraceError
 from gemm_tuner.system.child_output import run_child
 
@@ -74,19 +74,20 @@ def run(spec: ProgramSpec, instance: Instance, lines: Lines, profiler: Profiler,
         if export is not None:
             run_child(export, environ, spec.cwd, EXPORT_LIMIT_S)
         try:
-            return read(profiler, where, spec.metric.pattern)
+            return read(profiler, where, spec.metric.pattern, spec.select)
         except TraceError as error:
             return Outcome(Status.WRONG, f"under {profiler.name}: {error.what}")
 
 
-def read(profiler: Profiler, where: Path, pattern: str) -> Outcome:
-    """The sum over all kernels that match ``pattern`` of the median time of each, ms. Raises TraceError."""
+def read(profiler: Profiler, where: Path, pattern: str, select: str = MEDIAN) -> Outcome:
+    """The sum over all kernels that match ``pattern`` of the median (or last) time of each, ms. Raises TraceError."""
     trace = profiler.read(where)
     ours = trace[trace["kernel_name"].str.contains(pattern, regex=True)]
     if ours.empty:
         names = list(dict.fromkeys(trace["kernel_name"]))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return Outcome(Status.WRONG, f"no kernel matches {pattern!r}; it ran {', '.join(names[:NAMED])}{more}")
-    medians = ours.groupby("kernel_name")["duration_ns"].median()
-    further = {"kernels": str(len(medians))}
-    return Outcome(Status.OK, reading=Reading(float(medians.sum()) / 1e6, iters=str(len(ours)), further=further))
+    by_kernel = ours.groupby("kernel_name")["duration_ns"]
+    times = by_kernel.last() if select == LAST else by_kernel.median()
+    further = {"kernels": str(len(times))}
+    return Outcome(Status.OK, reading=Reading(float(times.sum()) / 1e6, iters=str(len(ours)), further=further))

@@ -19,7 +19,7 @@ from gemm_tuner.kernels.attempt import Outcome
 from gemm_tuner.kernels.command_lines import Lines, lines_of
 from gemm_tuner.kernels.identity import Identity
 from gemm_tuner.kernels.metrics import Reading
-from gemm_tuner.kernels.program_spec import PROFILE, Instance, ProgramSpec, instances
+from gemm_tuner.kernels.program_spec import LAST, MEDIAN, PROFILE, Instance, ProgramSpec, instances
 from gemm_tuner.pipeline import spec_profile, spec_search
 from gemm_tuner.store.spec_journal import FINALS, SCREEN, Line, SpecJournal, folder_of
 from gemm_tuner.system.interruption import Interruption
@@ -34,17 +34,21 @@ NOT_ASKED, NO_TIME = "the search did not ask for it", "the budget was over; a la
 
 @dataclass
 class Row:
-    """A combination and its result. outcome: None until it has run. values: of its valid runs, in the metric's unit."""
+    """A combination and its result. outcome: None until it has run. values: of its valid runs in order, in the metric's
+    unit. select: of the spec."""
 
     instance: Instance
     outcome: Outcome | None = None
     values: tuple[float, ...] = ()
     is_finalist: bool = False
+    select: str = MEDIAN
 
     @property
     def value(self) -> float | None:
-        """The (low) median: a value that a run really had; ``outcome.reading`` is from that run."""
-        return statistics.median_low(self.values) if self.values else None
+        """The (low) median or the last: a value that a run really had; ``outcome.reading`` is from that run."""
+        if not self.values:
+            return None
+        return self.values[-1] if self.select == LAST else statistics.median_low(self.values)
 
     @property
     def status(self) -> str:
@@ -103,7 +107,7 @@ def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
     Raises UserError for a rule that cannot be evaluated, EnvironmentFault for an unusable program or folder.
     """
     started = time.monotonic()
-    rows = [Row(one) for one in instances(spec)]
+    rows = [Row(one, select=spec.select) for one in instances(spec)]
     for row in rows:
         if row.instance.cut is not None:
             row.outcome = Outcome(Status.PRUNED, f"rule: {row.instance.cut}")
@@ -287,7 +291,7 @@ class _Stages:
 
 
 def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
-    """Sets the row's outcome from its runs: the median, or the first failure; none for an unfinished row."""
+    """Sets the row's outcome from its runs: the value of the selected one, or the first failure; none for an unfinished row."""
     fault = next((one for one in outcomes if one.status is not Status.OK), None)
     if fault is not None:
         row.outcome, row.values = fault, ()

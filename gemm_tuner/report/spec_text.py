@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from gemm_tuner.kernels.metrics import ITERS, NAME
-from gemm_tuner.kernels.program_spec import COMMAND, ProgramSpec
+from gemm_tuner.kernels.program_spec import COMMAND, LAST, ProgramSpec
 from gemm_tuner.pipeline.spec_run import Row, SpecRun
 from gemm_tuner.report import spec_files
 from gemm_tuner.report.spec_files import MESH_IDX, further_names, shown_name
@@ -126,7 +126,9 @@ def _finals(run: SpecRun, out: Console) -> None:
         return
     spreads = [(max(row.values) - min(row.values)) / abs(row.value) for row in finalists if row.value]
     spread = f", which spread by up to {100 * max(spreads):.1f} %" if spreads else ""
-    count = f"the first {len(finalists)} rows are medians" if len(finalists) > 1 else "the first row is the median"
+    last, several = run.spec.select == LAST, len(finalists) > 1
+    what = "the last" if last else "medians" if several else "the median"
+    count = f"the first {len(finalists)} rows are {what}" if several else f"the first row is {what}"
     print_line(out, f"finals: {count} of {run.rounds} more runs each{spread}")
     if run.ties:
         ids = ", ".join(str(row.instance.mesh_idx) for row in run.ties)

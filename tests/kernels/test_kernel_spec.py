@@ -18,7 +18,11 @@ from samples import device
 from gemm_tuner.cli.commands import kernel as kernel_command
 from gemm_tuner.cli.main import main
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.plain_config import PlainConfig
+from gemm_tuner.core.records import Status, Timing
 from gemm_tuner.core.workload import problem_from_dict
+from gemm_tuner.decide.ranking import judge_of
+from gemm_tuner.decide.sheet import sheet_of
 from gemm_tuner.kernels import arguments, kernel_spec_file, keys
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.unseen import unseen
@@ -138,6 +142,7 @@ ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
         ({"grid": ["cdiv(rows, ROW)"]}, "did you mean ROWS?"),
         ({"grid": ["rows // (cols - 1000)"]}, "has no value"),
         ({"rules": ["ROWS <= row"]}, "'ROWS <= row' names row"),
+        ({"select": "first"}, "accepted: median, last"),
         ({"bytes": "2 * rows * colls"}, "did you mean cols?"),
         ({"key": ["pow2(row)"]}, "did you mean rows?"),
         ({"key": ["bucket(rows)"]}, "has no buckets"),
@@ -202,6 +207,18 @@ def test_unseen_cases_have_a_tuned_ones_key_and_lie_among_them(tmp_path: Path) -
     assert found == unseen(spec, of, 5, seed=0) != unseen(spec, of, 5, seed=1)
     with pytest.raises(UserError, match="pow2"):
         unseen(kernel_spec_file.read(changed(tmp_path, cases=cases))[0], of, 5, seed=0)
+
+
+def test_the_median_of_a_process_or_its_last_call_decides_finals(tmp_path: Path) -> None:
+    """In one process of ten calls each, the first configuration starts slowly and ends as the fastest."""
+    times = {"warming": tuple(np.linspace(30.0, 3.0, 10)), "steady": (7.0,) * 10}
+    for keys, best in (({}, "steady"), ({"select": "median"}, "steady"), ({"select": "last"}, "warming")):
+        spec, (case, *_) = kernel_spec_file.read(changed(tmp_path, **keys))
+        problem = problem_from_dict(KernelProblem.of(spec, case).to_dict())
+        sheet = sheet_of(Timing(problem, name, Status.OK, samples) for name, samples in times.items())
+        configs: dict[str, Any] = {name: PlainConfig("kernel", (("name", name),)) for name in times}
+        assert judge_of([(sheet, configs)]).rank_finalists(sheet, configs).order[0] == best
+        assert problem == KernelProblem.of(kernel_spec_file.read(EXAMPLE)[0], case)
 
 
 def test_the_roofline_is_the_later_of_bytes_and_operations(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ BAD = {
     "a rule that is a number": ({"rules": "[1]"}, ["rules, entry 1"]),
     "a rule with another key": ({"rules": "[{keep: 'A < 1', because: x}]"}, ["unknown key 'because'"]),
     "a time limit of 0": ({"timeout_s": "0"}, ["timeout_s is 0"]),
+    "select": ({"select": "first"}, ["select is 'first'", "median, last"]),
     "repeat": ({"repeat": "0"}, ["repeat is 0"]),
     "no such folder": ({"cwd": "nowhere"}, ["nowhere is no folder"]),
     "shell": ({"shell": "maybe"}, ["shell is 'maybe'"]),

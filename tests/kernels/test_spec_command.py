@@ -260,7 +260,7 @@ def test_a_best_file_is_run_and_compared(modular: Run) -> None:
     assert modular("--compare_wo_tuning", spec=text.replace("met: 0.24", "met: 0.12")) == EXIT_OK
     assert "0.240000 ms, was 0.120000 ms (+100.0 %)" in modular.lines[-1]
     script(modular.folder / "mojo", "#!/bin/sh\nexit 5\n")
-    assert modular("--compare_wo_tuning") == EXIT_UNVERIFIED and "exit status 5" in modular.said
+    assert modular("--check") == EXIT_UNVERIFIED and "exit status 5" in modular.said
     assert modular("--compare_wo_tuning", spec=text.replace("M: 2", "M: [2, 3]")) == EXIT_INPUT
 
 
@@ -405,7 +405,7 @@ echo "7000 fill_kernel" >> $TRACE/kernels.txt
 
 
 def test_a_profiler_times_the_kernels_whose_names_match(run: Run) -> None:
-    """Of three launches the median counts; a program that fails under the profiler fails with its own status."""
+    """Of three launches the median counts, or the last as in ROCm's script; a program that fails under the profiler fails with its own status."""
     stand_in = ROOT / "tests" / "faults" / "on_path" / "nsys_stand_in.py"
     script(run.folder / "nsys", NSYS.format(python=sys.executable, stand_in=stand_in))
     run.setenv("PATH", f"{run.folder}:{os.environ['PATH']}")
@@ -418,8 +418,18 @@ def test_a_profiler_times_the_kernels_whose_names_match(run: Run) -> None:
         ("2", "0.006", "1"),
     ]
     assert rows[2]["status"] == "launch_error" and "4" in rows[2]["reason"]
+    assert run("--tune", "--rounds", "1", "--output", "t.csv", spec=spec + "select: last\n") == EXIT_OK
+    assert [row["met (ms)"] for row in run.table()[:2]] == ["0.09", "0.18"]
     assert run("--tune", "--fresh", spec=spec.replace("^matmul", "gemm")) == EXIT_UNVERIFIED
     assert "no kernel matches 'gemm'; it ran matmul_kernel, fill_kernel" in run.said
+
+
+def test_of_several_runs_the_median_or_the_last_counts(run: Run) -> None:
+    script(run.folder / "t.sh", "#!/bin/sh\necho x >> t$1\nwc -l < t$1 | sed 's/^/ms=/'\n")
+    spec = "name: t\ncommand: ./t.sh {T}\nparams: {T: 1}\nrepeat: 5\nmetric: {regex: 'ms=(.*)'}\n"
+    for select, ms in (("", "3.0"), ("select: median\n", "3.0"), ("select: last\n", "5.0")):
+        assert run("--output", "t.csv", spec=spec + select) == EXIT_OK
+        assert [row["met (ms)"] for row in run.table()] == [ms]
 
 
 @pytest.mark.parametrize(

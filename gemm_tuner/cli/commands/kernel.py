@@ -36,6 +36,7 @@ atol, rms, max_mismatched_ratio, skip_check and nondeterministic. Outputs are Na
 restore tensors as at first before each call. check_cases are further cases to be right at. key, such as
 ["pow2(rows)", dtype] or ["bucket(rows)"] with buckets: {small: 256, large: inf}, says which cases share a configuration
 in exports. tensors have init: randn, uniform, integer, zeros, ones or nan; flops and bytes give the roofline.
+With select: last, the last call of a process is its time in finals (--iters of them), not their median.
 """
 EXAMPLES = """\
 examples:

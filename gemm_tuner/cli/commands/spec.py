@@ -38,7 +38,8 @@ metric has unit (ms) and better (lower) besides; without metric, the table of Mo
 -D NAME=VALUE, a Python file --NAME=VALUE; the keys mojo and python say what runs it. Further keys: env, cwd (the spec's
 folder), timeout_s (60), build_timeout_s (300), repeat (1), and expect_name, what the program's own name of its case
 must hold, such as "M={M}". In place of metric, profile: {kernels: "matmul.*"} runs the program under a profiler: the
-metric is the sum of the medians of the kernels that match.
+metric is the sum of the medians of the kernels that match. With select: last, not the median of several runs or
+launches counts, but the last.
 """
 EXAMPLES = """\
 examples:
@@ -72,7 +73,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--explain", metavar="NAME=VALUE,...", help="say which rule cuts it")
     parser.add_argument("--params", action="store_true",
                         help="list the usual parameters of Triton kernels, with usual values")  # fmt: skip
-    parser.add_argument("--compare_wo_tuning", action="store_true", help="run a best file again")
+    parser.add_argument("--compare_wo_tuning", "--check", action="store_true", help="run a best file again")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier starts measured")
     parser.add_argument("--output_dir", metavar="DIR", type=Path, default=DEFAULT_OUTPUT_DIR,
                         help="where runs are kept (default: results)")  # fmt: skip

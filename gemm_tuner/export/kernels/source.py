@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from gemm_tuner.export.kernels.choose import Entry, TunedKernel
 from gemm_tuner.export.kernels.files import config_source
-from gemm_tuner.kernels.kernel_spec import Function
+from gemm_tuner.hosts.host_spec import HostSpec
+from gemm_tuner.kernels.kernel_spec import KernelSpec
 from gemm_tuner.kernels.keys import text_of
 
 AUTOTUNE = "autotune"
@@ -31,7 +32,7 @@ def source_text(kernel: TunedKernel, header: Mapping[str, str | int]) -> str:
         lines.append("# A source has one of these; --to module chooses among them by the case of each launch.")
     for config, entries in groups.items():
         lines += ["", *(_about(entry) for entry in entries)]
-        lines += [f"@triton.autotune(configs=[{config}], key=[])", *_signature(spec.kernel)]
+        lines += [f"@triton.autotune(configs=[{config}], key=[])", *_signature(spec)]
     return "\n".join(lines) + "\n"
 
 
@@ -42,10 +43,11 @@ def _about(entry: Entry) -> str:
     return f"# {text_of(entry.key)}: {'; '.join(filter(None, said))}"
 
 
-def _signature(kernel: Function) -> list[str]:
+def _signature(spec: KernelSpec) -> list[str]:
     """The kernel's decorators, without ``triton.autotune``, and its ``def`` line."""
-    functions = (one for one in ast.walk(ast.parse(kernel.source)) if isinstance(one, ast.FunctionDef))
-    defined = next(one for one in functions if one.name == kernel.name)
+    source = dict(spec.host.modules)[spec.host.kernel_module] if isinstance(spec, HostSpec) else spec.kernel.source
+    functions = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef))
+    defined = next(one for one in functions if one.name == spec.kernel.name)
     decorators = [ast.unparse(one) for one in defined.decorator_list]
     kept = [text for text in decorators if text.partition("(")[0].rpartition(".")[2] != AUTOTUNE]
     return [*(f"@{text}" for text in kept), f"def {defined.name}({ast.unparse(defined.args)}): ..."]
