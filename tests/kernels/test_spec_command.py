@@ -405,7 +405,7 @@ echo "7000 fill_kernel" >> $TRACE/kernels.txt
 
 
 def test_a_profiler_times_the_kernels_whose_names_match(run: Run) -> None:
-    """Of three launches the median counts, or the last as in ROCm's script; a program that fails under the profiler fails with its own status."""
+    """Of three launches the median counts, or the last; a program that fails under the profiler has its own status."""
     stand_in = ROOT / "tests" / "faults" / "on_path" / "nsys_stand_in.py"
     script(run.folder / "nsys", NSYS.format(python=sys.executable, stand_in=stand_in))
     run.setenv("PATH", f"{run.folder}:{os.environ['PATH']}")
