@@ -291,7 +291,8 @@ class _Stages:
 
 
 def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
-    """Sets the row's outcome from its runs: the value of the selected one, or the first failure; none for an unfinished row."""
+    """Sets the row's outcome from its runs: that of the run that counts, or the first failure; none for an unfinished
+    row."""
     fault = next((one for one in outcomes if one.status is not Status.OK), None)
     if fault is not None:
         row.outcome, row.values = fault, ()

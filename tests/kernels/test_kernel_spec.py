@@ -212,8 +212,8 @@ def test_unseen_cases_have_a_tuned_ones_key_and_lie_among_them(tmp_path: Path) -
 def test_the_median_of_a_process_or_its_last_call_decides_finals(tmp_path: Path) -> None:
     """In one process of ten calls each, the first configuration starts slowly and ends as the fastest."""
     times = {"warming": tuple(np.linspace(30.0, 3.0, 10)), "steady": (7.0,) * 10}
-    for keys, best in (({}, "steady"), ({"select": "median"}, "steady"), ({"select": "last"}, "warming")):
-        spec, (case, *_) = kernel_spec_file.read(changed(tmp_path, **keys))
+    for select, best in (({}, "steady"), ({"select": "median"}, "steady"), ({"select": "last"}, "warming")):
+        spec, (case, *_) = kernel_spec_file.read(changed(tmp_path, **select))
         problem = problem_from_dict(KernelProblem.of(spec, case).to_dict())
         sheet = sheet_of(Timing(problem, name, Status.OK, samples) for name, samples in times.items())
         configs: dict[str, Any] = {name: PlainConfig("kernel", (("name", name),)) for name in times}
