@@ -99,7 +99,7 @@ def judged_by(row: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any
         "restore": _names(row.get("restore", []), f"{where}, restore"),
         "flops": str(row.get("flops", "")),
         "bytes": str(row.get("bytes", "")),
-        **({"select": choice(row, "select", SELECTS, where)} if "select" in row else {}),
+        **({"select": choice(dict(row), "select", SELECTS, where)} if "select" in row else {}),
     }
 
 
