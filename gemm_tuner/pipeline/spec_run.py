@@ -261,11 +261,12 @@ class _Stages:
         outcomes: dict[int, list[Outcome]],
     ) -> None:
         """Runs the programs in sequence. A row that failed is not run again in the same stage. The first runs end with
-        their share of the budget; a round of finals is always completed."""
+        their share of the budget, but something always runs; a round of finals is always completed."""
         for row, number in turns:
             if self.interruption.requested:
                 return
-            if stage == SCREEN and time.monotonic() > self._until[SCREEN] and self.known(row, stage, number) is None:
+            over = stage == SCREEN and any(outcomes.values()) and time.monotonic() > self._until[SCREEN]
+            if over and self.known(row, stage, number) is None:
                 self.cut_short = True
                 continue
             found = outcomes[row.instance.mesh_idx]

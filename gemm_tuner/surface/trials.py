@@ -30,6 +30,8 @@ from gemm_tuner.system.processes import MARK, OWNER, guarded_command, how_it_end
 
 # Time limit for importing the user's module, torch and a compiler.
 START_LIMIT_S = 300.0
+# Interval at which a time limit is looked at.
+LOOK_S = 0.1
 # The time limit that stands for "no limit".
 MOST_S = 24 * 3600.0
 # TileLang's environment variables: share of the CPUs, number of CPUs, and maximum.
@@ -239,9 +241,10 @@ class _Worker:
         assert process is not None and process.stdout is not None
         ends = None if limit_s is None else time.monotonic() + limit_s
         while b"\n" not in self._unread:
-            left = None if ends is None else max(0.0, ends - time.monotonic())
-            readable, _, _ = select.select([process.stdout], [], [], left)
+            readable, _, _ = select.select([process.stdout], [], [], LOOK_S)
             if not readable:
+                if ends is None or time.monotonic() < ends:
+                    continue
                 self.stop()
                 raise Rejected(stage, f"no end after {limit_s:g} s")
             block = os.read(process.stdout.fileno(), 65536)

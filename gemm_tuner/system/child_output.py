@@ -17,7 +17,7 @@ from gemm_tuner.system.processes import MARK, OWNER, guarded_command, identity, 
 
 MAX_BYTES = 8 * 2**20
 # How long to read what is left in the pipes after every writer was killed.
-DRAIN_S = 5.0
+DRAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

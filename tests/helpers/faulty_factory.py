@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Callable
 
+from hang_clock import note
+
 
 def factory(size: int, how: str = "right", at: str = "build") -> Callable[[], int]:
     if at == "build":
@@ -26,6 +28,7 @@ def fail(how: str) -> None:
     if how == "hangs":
         # Holds the GIL's owner in C, where no signal handler of Python runs.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        note()
         threading.Event().wait()
     if how == "crashes":
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hang_clock import LIMIT_S, NOTES, HangClock
 from process_samples import ends
 from samples import ROOT, config, device, problem
 
@@ -34,6 +35,7 @@ from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalTail
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.source import codegen
+from gemm_tuner.system import processes
 from gemm_tuner.system.processes import Ended
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -51,6 +53,13 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "nsys").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("STAND_IN_NOTES", str(folder))
+
+
+@pytest.fixture
+def hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of what hangs is over at once."""
+    monkeypatch.setenv(NOTES, str(tmp_path / "hangs"))
+    monkeypatch.setattr(processes, "time", HangClock(tmp_path / "hangs"))
 
 
 def plan(*work: tuple[GemmProblem, list[str]], stage: str = SCREEN, vendor: bool = False, **fields: Any) -> Plan:
@@ -134,11 +143,11 @@ def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pyt
 
 
 def test_after_a_crash_the_profiler_has_its_time_to_write(
-    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nsys: None, hangs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than one configuration may take: what ran before the crash keeps its times."""
     monkeypatch.setenv("NSYS_FAULT", "slow report")
-    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=2.0)
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=LIMIT_S)
     done = launcher.timings(plan((ONE, ["good_1", "kills_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "kills_2": "crashed", "good_3": "ok"}
     assert entries_of(tmp_path / "00-screen") == [["good_1", "kills_2", "good_3"], ["good_3"]]
@@ -219,11 +228,11 @@ def test_halves_part_no_size_in_finals() -> None:
     assert len(halves(plan((ONE, ["a"])))) == len(halves(plan((ONE, ["a", "b"]), stage=FINALS))) == 1
 
 
-def test_one_that_hangs(nsys: None, tmp_path: Path) -> None:
-    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=3.0)
+def test_one_that_hangs(nsys: None, hangs: None, tmp_path: Path) -> None:
+    launcher = LiveLauncher(LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda", launch_limit_s=LIMIT_S)
     done = launcher.timings(plan((ONE, ["good_1", "hangs_2", "good_3"])), tmp_path / "00-screen")
     assert statuses(done) == {"good_1": "ok", "hangs_2": "timeout", "good_3": "ok"}
-    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 3 s"
+    assert done.timings[ONE, "hangs_2"].message == "nothing moved for 1000 s"
     assert done.starts == 2
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hang_clock import LIMIT_S, NOTES, HangClock
 from process_samples import ends
 from samples import ROOT, problem
 
@@ -26,6 +27,7 @@ from gemm_tuner.measure.launcher_process import LiveLauncher
 from gemm_tuner.measure.screening import Resident, StagedLauncher
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.profilers.proton import Proton
+from gemm_tuner.system import processes
 from gemm_tuner.system.processes import pid_of
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
@@ -50,7 +52,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> 
     monkeypatch.setenv("STAND_IN_NOTES", str(folder))
     made: list[StagedLauncher] = []
 
-    def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = 60.0) -> StagedLauncher:
+    def opened(*, wind_down: Callable[[], bool] = lambda: False, limit_s: float = LIMIT_S) -> StagedLauncher:
         of = LANGUAGE, Nsys(), tmp_path / "cache", tmp_path, "cuda"
         live = LiveLauncher(*of, wind_down=wind_down, launch_limit_s=limit_s)
         resident = Resident(live, tmp_path / "resident.log", module="resident_stand_in")
@@ -90,8 +92,12 @@ def test_rounds_share_a_process_which_makes_room_for_the_finals(opened: Opened, 
     assert statuses(done.timings) == {"good_1": "ok"} and (tmp_path / "02-finals/start00/kernels.txt").exists()
 
 
-def test_a_configuration_that_kills_or_hangs_costs_itself(opened: Opened, tmp_path: Path) -> None:
-    launcher = opened(limit_s=6.0)
+def test_a_configuration_that_kills_or_hangs_costs_itself(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTES, str(tmp_path / "hangs"))
+    monkeypatch.setattr(processes, "time", HangClock(tmp_path / "hangs"))
+    launcher = opened(limit_s=LIMIT_S)
     work = (ONE, ["good_1", "kills_2", "good_3", "fails_4", "hangs_5", "good_6", "killed_7"])
     found = statuses(launcher.timings(plan(work), tmp_path / "00-screen").timings)
     assert found == {

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from hang_clock import LIMIT_S, NOTES, HangClock
 
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
@@ -21,11 +22,14 @@ from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.surface import tuner
 from gemm_tuner.surface.external import samples_of_trace
 from gemm_tuner.surface.job import Named, named
+from gemm_tuner.system import processes
 
-EFFORT = gt.Effort(timeout_s=0.25, rounds=6, processes=2, early_stop_ratio=0)
+EFFORT = gt.Effort(timeout_s=LIMIT_S, rounds=6, processes=2, early_stop_ratio=0)
 
 
-def test_what_crashes_hangs_or_is_wrong_costs_itself_only(tmp_path: Path) -> None:
+def test_what_crashes_hangs_or_is_wrong_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTES, str(tmp_path / "hangs"))
+    monkeypatch.setattr(processes, "time", HangClock(tmp_path / "hangs"))
     kinds = [("good", 50), ("crash", 1), ("hang", 1), ("wrong", 1), ("good", 1)]
     tuned = gt.tune_callables(
         [{"kind": kind, "times": times} for kind, times in kinds],
@@ -34,7 +38,7 @@ def test_what_crashes_hangs_or_is_wrong_costs_itself_only(tmp_path: Path) -> Non
         baselines={"slow": live_functions.baseline},
         profiler="clock",
         effort=EFFORT,
-        output_dir=tmp_path,
+        output_dir=tmp_path / "tuned",
         seed=3,
     )
     found = {(row.config["kind"], row.config["times"]): row for row in tuned.rows if not row.baseline}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from faulty_factory import expected, factory
+from hang_clock import LIMIT_S, NOTES, HangClock
 
 import gemm_tuner as gt
 from gemm_tuner.core.errors import UserError
@@ -22,9 +23,12 @@ FAULTS = ["raises", "crashes", "exits", "hangs"]
 CONFIGS = [{"how": how, "at": at} for how in FAULTS for at in ("build", "launch")] + [{"how": "right"}]
 
 
-def test_each_fault_costs_its_configuration_alone(tmp_path: Path) -> None:
-    tuner = gt.AutoTuner.from_kernel(partial(factory, 7), CONFIGS).set_profile_args(timeout=3, rep=2, warmup=1)
-    result = tuner.run(cache_results=False, output_dir=tmp_path, isolate=True)
+def test_each_fault_costs_its_configuration_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NOTES, str(tmp_path / "hangs"))
+    monkeypatch.setattr(trials, "time", HangClock(tmp_path / "hangs"))
+    monkeypatch.setenv(trials.COUNT, "1")  # the clock of one that hangs is all workers'
+    tuner = gt.AutoTuner.from_kernel(partial(factory, 7), CONFIGS).set_profile_args(timeout=LIMIT_S, rep=2, warmup=1)
+    result = tuner.run(cache_results=False, output_dir=tmp_path / "tuned", isolate=True)
     assert result.config == {"how": "right"} and result.kernel() == 7
     found = {(row["how"], row.get("at", "")): (row["status"], row["reason"]) for row in result.table}
     assert {at: status for at, (status, _) in found.items()} == {
@@ -35,7 +39,7 @@ def test_each_fault_costs_its_configuration_alone(tmp_path: Path) -> None:
         ("hangs", "build"): "compile_timeout", ("hangs", "launch"): "timeout",
     }  # fmt: skip
     assert "too many threads" in found["raises", "build"][1] and "SIGSEGV" in found["crashes", "launch"][1]
-    (log,) = tmp_path.glob("*/tune.log")
+    (log,) = tmp_path.glob("tuned/*/tune.log")
     assert "hangs" in log.read_text("utf-8"), "and the log in the run's folder says so"
 
 
@@ -46,7 +50,7 @@ from gemm_tuner.surface import trials
 
 CONFIGS = [{"block": 0}, {"block": 2}]
 
-@gt.autotune(configs=CONFIGS, isolate=True, rep=2, warmup=1, output_dir=None, cache_results=False, timeout=20)
+@gt.autotune(configs=CONFIGS, isolate=True, rep=2, warmup=1, output_dir=None, cache_results=False, timeout=1000)
 def divide(size, block=1):
     quotient = size // block
     def kernel():

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -224,17 +225,20 @@ def test_outputs_of_any_kind_cost_no_more_than_their_configuration() -> None:
     assert "cannot be compared" in ragged.rows[1].reason
 
 
-@pytest.mark.timeout(120, method="thread")  # by a signal it would set the alarm that the limit needs
+@pytest.mark.timeout(900, method="thread")  # by a signal it would set the alarm that the limit needs
 def test_what_hangs_in_python_ends_at_the_limit() -> None:
     def build(config: dict[str, Any]) -> Callable[[], Any]:
         def run() -> Any:
+            if config["hang"]:
+                assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= effort.timeout_s
+                signal.setitimer(signal.ITIMER_REAL, 0.05)  # the rest of its time goes by
             while config["hang"]:
                 pass
             return RIGHT
 
         return run
 
-    effort = gt.Effort(timeout_s=0.5)
+    effort = gt.Effort(timeout_s=1000.0)
     tuned = gt.tune_callables([{"hang": True}, {"hang": False}], build, output_dir=None, effort=effort)
     assert [(row.config["hang"], row.status) for row in tuned.rows] == [(False, Status.OK), (True, Status.TIMEOUT)]
 
