@@ -97,7 +97,8 @@ class KernelWorkload(PlainWorkload):
         return check(self, script, of(problem), name, seed, device)
 
     def deciding(self, problem: Problem, samples_us: tuple[float, ...]) -> tuple[float, ...]:
-        return samples_us[-1:] if spec_of(problem).select == LAST else samples_us
+        spec = of(problem).spec  # live functions have none
+        return samples_us[-1:] if spec is not None and spec.select == LAST else samples_us
 
     def before_call(self, problem: Problem, operands: Any) -> Callable[[], None] | None:
         from gemm_tuner.kernels.tensors import readied
