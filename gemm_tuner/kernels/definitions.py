@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import symtable
 from collections.abc import Iterable, Iterator
 
 from gemm_tuner.core.errors import UserError
@@ -35,7 +36,7 @@ def definitions(source: str, names: str | Iterable[str], where: str) -> str:
             kept.add(id(node))
             if id(node) not in seen:
                 seen.add(id(node))
-                wanted += [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+                wanted += _used(symtable.symtable(ast.unparse(node), where, "exec"))
     lines = source.splitlines(keepends=True)
     keep = {number for node in body if id(node) in kept for number in _lines(node)}
     return "".join(line if number in keep else "\n" for number, line in enumerate(lines, 1))
@@ -57,6 +58,17 @@ def _require(name: str, body: list[ast.stmt], binding: dict[str, list[ast.stmt]]
     if len(twice) > 1:
         lines = ", ".join(map(str, twice))
         raise UserError(f"defines {name} {len(twice)} times, at lines {lines}", where=where, hint="rename all but one")
+
+
+def _used(table: symtable.SymbolTable) -> Iterator[str]:
+    """The names of its module that a statement uses: not the parameters and local variables of functions in it, which
+    a script may use, too, for something that should not run: ``x = torch.rand(n, device="cuda")``."""
+    kind = table.get_type()
+    for one in table.get_symbols():
+        if kind == "module" or one.is_global() or (kind == "class" and one.is_referenced()):
+            yield one.get_name()
+    for inner in table.get_children():
+        yield from _used(inner)
 
 
 def parameters(source: str, name: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gemm_tuner.core.errors import UserError
@@ -53,3 +55,35 @@ def test_a_file_without_the_function_is_named(source: str, name: str, words: str
     with pytest.raises(UserError) as caught:
         definitions(source, name, "k.py")
     assert words in caught.value.one_line() and "k.py" in caught.value.one_line()
+
+
+SHADOWED = """
+import torch
+WIDTH, n, y = 4, 5, 6
+
+x = torch.rand(n, device="cuda")
+class Plan:
+    width = WIDTH
+
+def helper(at):
+    def inner():
+        return at + y
+    return inner()
+
+def kernel(x, block=n):
+    at = [n for n in range(block)]
+    width = Plan.width
+    return helper(x) + width + len(at)
+
+at = kernel(x)
+width = kernel(at)
+"""
+
+
+def test_parameters_and_local_variables_are_no_names_of_the_file() -> None:
+    """A tutorial has tensors with the names of its kernel's parameters, and those are not made."""
+    kept = definitions(SHADOWED, "kernel", "f.py")
+    assert "rand" not in kept and "kernel(x)" not in kept and "kernel(at)" not in kept and "import torch" not in kept
+    found: dict[str, Any] = {}
+    exec(kept, found)
+    assert found["kernel"](1) == 1 + 6 + 4 + 5
