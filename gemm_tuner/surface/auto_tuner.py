@@ -1,4 +1,4 @@
-"""``gt.AutoTuner``: tunes a factory of kernels, with the interface of TileLang's AutoTuner."""
+"""``gt.AutoTuner``: tunes a factory of kernels or a Triton kernel, with the interface of TileLang's AutoTuner."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
-from gemm_tuner.surface import configurations, result_cache
+from gemm_tuner.surface import configurations, result_cache, triton_tuning
 from gemm_tuner.surface.autotune_result import AutotuneResult
 from gemm_tuner.surface.clocks import Clock
 from gemm_tuner.surface.fingerprints import NoFingerprint
 from gemm_tuner.surface.profile_args import CompileArgs, ProfileArgs
 from gemm_tuner.surface.results_of_tuning import result_of
 from gemm_tuner.surface.supply import TensorSupplyType, given_inputs
-from gemm_tuner.surface.tunables import Arguments, Function, is_jit, name_of
+from gemm_tuner.surface.tunables import Arguments, Function, Tunable
 from gemm_tuner.surface.tuning import Tuning
 
 NOT_USED = "is TileLang's way of working, which changes no result: it is not used here"
@@ -27,23 +27,22 @@ NOT_USED = "is TileLang's way of working, which changes no result: it is not use
 class AutoTuner:
     """Tunes ``function(**config)``, which returns a kernel, or a TileLang program that is then compiled.
 
+    A @triton.jit kernel is tuned for one launch: ``AutoTuner.from_kernel(partial(kernel, x, out, n), configs, grid)``.
     Setters return the tuner: ``AutoTuner.from_kernel(f, configs).set_profile_args(ref_prog=f_reference).run()``.
     """
 
-    def __init__(self, function: Callable[..., Any], configs: Any) -> None:
-        if is_jit(function):
-            hint = "put gt.autotune over it, or tune a function that launches it"
-            raise UserError("is a Triton kernel, which has no grid here", where=name_of(function), hint=hint)
+    def __init__(self, function: Callable[..., Any], configs: Any, grid: Any = None) -> None:
         self.function: Callable[..., Any] = getattr(function, "__wrapped__", function)
-        self.configs = configs
+        self.configs, self.grid = configs, grid
         self.profile_args = ProfileArgs()
         self.compile_args = CompileArgs()
 
     @classmethod
-    def from_kernel(cls, kernel: Callable[..., Any], configs: Any) -> AutoTuner:
-        """kernel: the factory; bind arguments that are not tuned with ``functools.partial``. configs: as for
-        ``gt.autotune``; if it is a function, it gets the bound arguments."""
-        return cls(kernel, configs)
+    def from_kernel(cls, kernel: Callable[..., Any], configs: Any, grid: Any = None) -> AutoTuner:
+        """kernel: the factory, or a @triton.jit kernel; bind arguments that are not tuned with ``functools.partial``.
+        configs: as for ``gt.autotune``; if it is a function, it gets the bound arguments. grid: of a Triton kernel, as
+        in ``kernel[grid]``; not needed to compile for another target."""
+        return cls(kernel, configs, grid)
 
     def set_profile_args(
         self,
@@ -76,10 +75,16 @@ class AutoTuner:
         target_host: Any = None,
         verbose: bool | None = None,
         pass_configs: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> AutoTuner:
-        """Sets compile options for TileLang programs that the factory returns uncompiled."""
+        """Sets compile options for TileLang programs that the factory returns uncompiled.
+
+        For a Triton kernel only target and options. target: auto, cuda, hip, or an architecture such as sm_90 or
+        gfx942; for another one than this machine's GPU, ``run`` compiles and times nothing. options: of a launch, such
+        as {"num_warps": 8}, for configurations that do not set them.
+        """
         self.compile_args = CompileArgs(
-            out_idx, target or "auto", execution_backend or "auto", target_host, bool(verbose), pass_configs
+            out_idx, target or "auto", execution_backend or "auto", target_host, bool(verbose), pass_configs, options
         )
         return self
 
@@ -106,6 +111,8 @@ class AutoTuner:
         warmup, rep, timeout: by default those of ``set_profile_args``. early_stop: stop timing a configuration that
                               takes
         ``early_stop_factor`` times the best time. isolate, profiler: as for ``gt.autotune``.
+        A Triton kernel whose target is not this machine's GPU is compiled only: ``table`` has registers, spills and
+        shared memory by configuration; there is no latency and no kernel, and ``config`` is empty.
         Raises UserError, and NoBestKernel if no configuration ran and was correct.
         """
         for name, asked in (
@@ -124,21 +131,31 @@ class AutoTuner:
             early_stop_factor=early_stop_factor,
         )
         profiler = profiler or profile.profiler
-        tunable = Function(self.function, Arguments(), self.compile_args)
         bound = self.function if isinstance(self.function, functools.partial) else functools.partial(self.function)
+        kernel = triton_tuning.kernel_of(bound, self.grid)
+        tunable: Tunable = kernel or Function(self.function, Arguments(), self.compile_args)
         candidates = configurations.candidates(self.configs, tunable.parameters, bound.args, bound.keywords)
         tensors = given_inputs()
+        function, call = self.function, Arguments()
+        if kernel is not None:
+            candidates = triton_tuning.with_options(candidates, self.compile_args, kernel)
+            if target := triton_tuning.other_target(self.compile_args.target):
+                return triton_tuning.compiled_for(kernel, candidates, target, tensors)
+            triton_tuning.require_grid(kernel)
+            function, call = kernel.function, kernel.call
+        elif self.compile_args.options:
+            raise UserError("are of a Triton launch", where="options", hint="give TileLang's as pass_configs")
         kept_as = None
         if cache_results:
-            others = {"given": tensors, "compile": self.compile_args, "profiler": profiler}
+            others = {"given": tensors, "compile": self.compile_args, "profiler": profiler, "grid": self.grid}
             try:
-                kept_as = result_cache.key(self.function, (), candidates, profile, others)
+                kept_as = result_cache.key(function, call, candidates, profile, others)
             except NoFingerprint as error:
                 warnings.warn(f"the result is not kept for later processes: {error}", stacklevel=2)
         if kept_as and (kept := result_cache.kept(kept_as, candidates)):
-            return kept[1].built(self.function, self.compile_args)
+            return kept[1].built(function, self.compile_args)
         tuning = Tuning(tunable, profile, tensors, output_dir=output_dir, isolate=isolate, profiler=profiler)
-        result = result_of(tuning.tune(candidates), self.function)
+        result = result_of(tuning.tune(candidates), function, call)
         if kept_as:
             result_cache.keep(kept_as, result)
         return result

@@ -104,7 +104,8 @@ def _first_number(do_bench: DoBench, call: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class CompileArgs:
-    """Arguments of ``tilelang.compile``, for functions that return an uncompiled TileLang program."""
+    """Arguments of ``tilelang.compile``, for functions that return an uncompiled TileLang program. options: of a Triton
+    kernel's launch."""
 
     out_idx: Sequence[int] | int | None = None
     target: Any = "auto"
@@ -112,6 +113,7 @@ class CompileArgs:
     target_host: Any = None
     verbose: bool = False
     pass_configs: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = None
 
     def compile_program(self, program: Any, pass_configs: Mapping[str, Any] | None = None) -> Any:
         """Compiles a program. pass_configs: of one configuration, added to those of all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import tilelang_stand_in as stand_in
 import torch
 from said_times import Said
+from scale_kernel import scale
 from tilelang_stand_in import MatmulKernel, matmul
 
 import gemm_tuner as gt
@@ -129,23 +131,6 @@ def test_a_function_of_the_bound_arguments_gives_the_configurations() -> None:
     assert made.run(cache_results=False, output_dir=None).config == {"block_M": 64}
 
 
-def test_a_triton_kernel_has_no_grid_here() -> None:
-    from triton.runtime import JITFunction
-
-    with pytest.raises(UserError, match="no grid"):
-        gt.AutoTuner.from_kernel(JITFunction.__new__(_Jit), BLOCKS)
-
-
-class _Jit:
-    arg_names = ("x",)
-
-    def run(self) -> None: ...
-
-    def __getitem__(self, grid: Any) -> Any: ...
-
-    def __call__(self) -> None: ...
-
-
 LOAD = """
 import sys, json, torch
 import gemm_tuner as gt
@@ -221,3 +206,48 @@ def test_what_another_process_cannot_have_is_named() -> None:
         made.set_profile_args(ref_prog=lambda a, b: a @ b).run(**run)
     with gt.set_autotune_inputs(1, 2), pytest.raises(UserError, match="tensors of set_autotune_inputs"):
         made.set_profile_args().run(**run)
+
+
+def test_a_triton_kernel_is_tuned_for_one_launch_with_the_options_that_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    kernels = importlib.import_module("interpreted_kernels")
+    del sys.modules["interpreted_kernels"]
+    x, out = torch.randn(64), torch.zeros(64)
+    kernel, grid = partial(kernels.scale, x, out, 64, 3.0), lambda meta: (-(-64 // meta["BLOCK"]),)
+    configs = [{"BLOCK": 16, "WRONG": 1}, {"BLOCK": 64}, {"BLOCK": 32, "num_warps": 2}]
+    made = gt.AutoTuner.from_kernel(kernel, configs, grid)
+    made.set_profile_args(ref_prog=lambda x, out: torch.allclose(out, 3 * x), rep=2, warmup=1)
+    made.set_compile_args(options={"num_warps": 8})
+    result = made.run(output_dir=tmp_path)
+    assert {row["BLOCK"]: (row["status"], row["num_warps"]) for row in result.table if not row["baseline"]} == {
+        16: ("wrong", 8), 64: ("ok", 8), 32: ("ok", 2),
+    }  # fmt: skip
+    assert not out.any(), "the caller's tensors are as they were"
+    result.kernel[grid](x, out, 64, 3.0)
+    assert torch.equal(out, 3 * x)
+    again = made.run(output_dir=tmp_path)
+    assert again.config == result.config and len(list(tmp_path.glob("*-scale"))) == 1, "it is kept on disk"
+    with pytest.raises(UserError, match=r"scale: has no grid; AutoTuner.from_kernel\(kernel, configs, grid\)"):
+        gt.AutoTuner.from_kernel(kernel, configs).run()
+    with pytest.raises(UserError, match="grid: is given for a function that is no Triton kernel"):
+        gt.AutoTuner.from_kernel(BOUND, BLOCKS, grid).run()
+
+
+def test_for_another_target_a_triton_kernel_is_compiled_and_not_timed() -> None:
+    x = torch.empty(4096, device="meta")
+    configs = [{"BLOCK": 1024}, {"BLOCK": 100}, {"BLOCK": 1024, "num_warps": 1}]
+    made = gt.AutoTuner.from_kernel(partial(scale, x, x, 0.5, 4096), configs)
+    result = made.set_compile_args(target="gfx942", options={"num_warps": 8}).run()
+    rows = [(row["status"], row["num_warps"], row["registers"]) for row in result.table]
+    assert [row[:2] for row in rows] == [("ok", 8), ("compile_error", 8), ("ok", 1)]
+    assert 0 < rows[0][2] < rows[2][2], "more warps, fewer elements a thread"
+    assert result.latency is None and result.kernel is None and not result.config
+    for options, why in (({"target": "metal"}, "no such target"), ({"options": {"num_warp": 8}}, "mean num_warps")):
+        with pytest.raises(UserError, match=why):
+            made.set_compile_args(**options).run()
+    with pytest.raises(UserError, match="options: are of a Triton launch"):
+        gt.AutoTuner.from_kernel(BOUND, BLOCKS).set_compile_args(options={"num_warps": 8}).run()
+    with pytest.raises(ValueError, match=r"none compiles for gfx942: .*power of 2"):
+        gt.AutoTuner.from_kernel(partial(scale, x, x, 0.5, 4096), configs[1:2]).set_compile_args(target="gfx942").run()
