@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.measure.gpu_watch import Sensor
 from gemm_tuner.measure.launcher_process import visible_gpu
-from gemm_tuner.measure.machine_check.gpus import other_users, users_sentence
+from gemm_tuner.measure.machine_check.gpus import are_shared, other_users, require_room, users_sentence
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.prepare import Environment
 from gemm_tuner.pipeline.run_identity import gpu_labels
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.system import gpu_lock, nvml
-from gemm_tuner.system.nvml import NvmlError
+from gemm_tuner.system import gpu_lock
 
 # Name of the stage in which the run waits for another process.
 WAITING = "wait for the GPU"
@@ -53,11 +52,7 @@ class Gpus:
     @property
     def are_shared(self) -> bool:
         """Whether several launchers may have contexts on a GPU at once; not in exclusive compute mode."""
-        if self.device.target.backend != "cuda":
-            return True
-        with suppress(NvmlError), nvml.opened() as connection:
-            return all(connection.is_shared(name) for name in self.names)
-        return True
+        return are_shared(self.device.target.backend, self.names)
 
     @property
     def labels(self) -> list[str]:
@@ -69,7 +64,8 @@ class Gpus:
         """Holds the locks of the GPUs while the block times or checks on them. A recording has no locks; those of a
         cluster are held there. Blocks may be nested; the outermost one takes and releases the locks.
 
-        The first time, it prints other processes on the GPUs. Raises EnvironmentFault after waiting for ``wait_s``.
+        The first time, it prints other processes on the GPUs. Raises EnvironmentFault after waiting for ``wait_s``, and
+        for a GPU that its compute mode keeps for others.
         Waiting does not count against the budget.
         """
         if self.environment.source != "measured" or self.environment.remote or self._is_held:
@@ -94,6 +90,7 @@ class Gpus:
             if not self._users_named:
                 self._users_named = True
                 found = other_users(self.device.target.backend, self.names)
+                require_room(self.device.target.backend, self.names, found)
                 if found:
                     self.log.say(users_sentence(found))
             self._is_held = True

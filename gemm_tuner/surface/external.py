@@ -25,6 +25,7 @@ from gemm_tuner.measure import calls as journalled
 from gemm_tuner.measure.device import driver_name, lock_name
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.surface.folder import SessionFolder
+from gemm_tuner.surface.gpu import require_shared
 from gemm_tuner.surface.job import (
     FINALS,
     JOB,
@@ -86,6 +87,8 @@ def tune_external(
         seed=seed,
     )
     started = time.monotonic()
+    if profiler != "clock":
+        require_shared("profiler=", "leave it out: the functions are then timed in this process")
     gpus = [] if profiler == "clock" else probe.gpus()
     backend = "cpu" if not gpus else "cuda" if gpus[0]["arch"].startswith("sm_") else "hip"
     tool = profilers.select(profiler, backend)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+
+from gemm_tuner.core.errors import EnvironmentFault
 
 # A flush reads this many times the size of L2, and at least this much, which also hides the host's launch overhead.
 FLUSH_L2_TIMES = 2
@@ -33,6 +36,16 @@ def free_memory() -> None:
     """Frees unused GPU memory."""
     if gpu_in_use():
         sys.modules["torch"].cuda.empty_cache()
+
+
+def require_shared(where: str, hint: str) -> None:
+    """Raises EnvironmentFault for a GPU that only one process may use at a time: not others beside this one."""
+    from gemm_tuner.measure.launcher_process import visible_gpu
+    from gemm_tuner.measure.machine_check.gpus import are_shared
+
+    if not are_shared("cuda", [visible_gpu("cuda", 0, os.environ)]):
+        what = "needs a GPU that several processes may use, and its compute mode is exclusive"
+        raise EnvironmentFault(what, where=where, hint=f"sudo nvidia-smi -c DEFAULT, or {hint}")
 
 
 def gpu_held() -> contextlib.AbstractContextManager[None]:

@@ -23,6 +23,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status
 from gemm_tuner.surface import tilelang_kernels, used_globals
 from gemm_tuner.surface.configurations import Candidate
+from gemm_tuner.surface.gpu import require_shared
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Rejected
 from gemm_tuner.surface.tunables import Arguments, Function, Kernel, Tunable, name_of
@@ -100,6 +101,8 @@ def job_of(tunable: Function, profile: ProfileArgs, given: Any) -> Job:
     if is_script and not os.path.isfile(file):
         raise UserError("is of no file: another process cannot build it", where=name, hint=hint)
     launches = given is None and profile.supply_prog is None
+    if launches:
+        require_shared("isolate=", hint)
     return Job(
         module="" if is_script else under.__module__,
         file=file,

@@ -16,8 +16,8 @@ from gemm_tuner.system.processes import name_of
 # Bits of NVML's clocks event reasons (nvml.h): idle, and the slow-downs that are not normal under load. The software
 # power cap (0x4) is normal for a busy GPU and is left out.
 IDLE = 0x1
-# The compute mode in which several processes may use a GPU (NVML_COMPUTEMODE_DEFAULT).
-SHARED = 0
+# Compute modes: several processes may use a GPU, or none. The others are exclusive: one process at a time.
+SHARED, PROHIBITED = 0, 2
 SLOWED = {0x8: "hardware slowdown", 0x20: "heat, by the driver", 0x40: "heat, by the hardware", 0x80: "power brake"}
 
 
@@ -74,7 +74,11 @@ class Nvml:
 
     def is_shared(self, gpu: str) -> bool:
         """Whether several processes may have contexts on the GPU at once."""
-        return self._ask("nvmlDeviceGetComputeMode", self._handle(gpu)) in (None, SHARED)
+        return self.compute_mode(gpu) == SHARED
+
+    def compute_mode(self, gpu: str) -> int:
+        """SHARED where it is unknown, as for a MIG instance."""
+        return int(self._ask("nvmlDeviceGetComputeMode", self._handle(gpu)) or SHARED)
 
     def _handle(self, gpu: str) -> Any:
         """Raises NvmlError if there is no such GPU."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
+from nvml_recording import h200, install, process
 from samples import device, problem
 from thread_workers import ThreadWorker
 
@@ -133,3 +134,18 @@ def test_a_recorded_routing_travels_as_content(tmp_path: Path, monkeypatch: pyte
     assert read == ["[[3, 1], [3, 1]]"] * 2
     station.close()
     store.close()
+
+
+@pytest.mark.parametrize("mode", [0, 3])
+def test_processes_of_a_gpu_for_one_alone_do_not_overlap(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    install(monkeypatch, h200(), h200("GPU-2", ComputeMode=mode, ComputeRunningProcesses=[process(2**30)]))
+    of = {"cache_limit_bytes": 2**30, "finals": "nsys", "screening": "nsys"}
+    station = GpuStation(["1"])
+    assert station.open(Setup(("triton",), device("sm_90").target, "gemm", "cache", **of)) == (mode == 0)  # type: ignore[arg-type]
+    station._launcher = Together()
+    station._launcher.both = threading.Barrier(1)
+    station.begin("one", PLAN, 0.0, (), ())
+    ended = last_of(station, "one")
+    assert isinstance(ended, Finished) if mode == 0 else "one process use it at a time" in str(ended.error)
+    station.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import subprocess
@@ -26,6 +27,7 @@ from gemm_tuner.measure.supervise import OnEvent, ignore
 from gemm_tuner.pipeline.gpus import WAITING
 from gemm_tuner.pipeline.session import Session
 from gemm_tuner.pipeline.tune import Tuning
+from gemm_tuner.system import nvml
 from gemm_tuner.system.gpu_lock import held
 
 SIZE = problem(512, 512, 512)
@@ -113,6 +115,7 @@ def test_the_locks_are_held_between_the_processes_of_finals_too(tmp_path: Path) 
 
 HOLD = """
 import sys
+from gemm_tuner.system import nvml
 from gemm_tuner.system.gpu_lock import held
 with held(sys.argv[1:]):
     print("held", flush=True)
@@ -169,6 +172,28 @@ def test_other_processes_are_named_once_before_anything_is_timed(
     Tuning(of, [state_of(SIZE, CONFIGS)], [one, one]).run()
     assert seen and all(seen)
     assert said(of).count("1234 MiB") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "process_name", "fault"),
+    [
+        (0, "", ""),
+        (2, "", "Prohibited"),
+        (3, "", f"one process use it at a time, and {2**30} "),
+        (3, "nvidia-cuda-mps-server", ""),
+    ],
+)
+def test_a_gpu_that_is_kept_for_others_ends_the_run_before_anything_is_timed(
+    mode: int, process_name: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if process_name:
+        monkeypatch.setattr(nvml, "name_of", lambda pid: process_name)
+    running = [] if mode == 2 else [process(2**30)]
+    install(monkeypatch, h200(), h200("GPU-2", ComputeMode=mode, ComputeRunningProcesses=running))
+    one = StandInGpu()
+    with pytest.raises(EnvironmentFault, match=fault) if fault else contextlib.nullcontext():
+        Tuning(a_session(tmp_path), [state_of(SIZE, CONFIGS)], [one, one]).run()
+    assert bool(one.plans) == (not fault)
 
 
 def test_the_runs_own_processes_are_no_others(monkeypatch: pytest.MonkeyPatch, another: subprocess.Popen[str]) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hang_clock import LIMIT_S, NOTES, HangClock
+from nvml_recording import h200, install
 
 import gemm_tuner as gt
-from gemm_tuner.core.errors import UserError
+from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.profilers.base import TRACE_COLUMNS
@@ -150,6 +151,19 @@ class Recorded(Nsys):
     def read(self, out_dir: Path) -> pd.DataFrame:
         full = [(name, number, us * 1e3, "", "7") for number, (name, us) in enumerate(self.rows)]
         return pd.DataFrame(full, columns=list(TRACE_COLUMNS))
+
+
+@pytest.mark.parametrize("how", [{"profiler": "nsys"}, {"isolate": True}])
+def test_a_gpu_for_one_process_alone_is_named(how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's process is on it already."""
+    install(monkeypatch, h200(ComputeMode=3))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    configs = [{"kind": "good", "times": 1}]
+    with pytest.raises(EnvironmentFault, match="its compute mode is exclusive"):
+        if "profiler" in how:
+            gt.tune_callables(configs, live_functions.build, output_dir=None, **how)
+        else:
+            gt.autotune(configs=[{"config": one} for one in configs], **how)(live_functions.build)()
 
 
 def test_a_call_takes_what_its_kernels_between_the_markers_take() -> None:

@@ -22,6 +22,7 @@ from gemm_tuner.launch.plan import VERIFY, Plan
 from gemm_tuner.measure import device, replay
 from gemm_tuner.measure.device import Machine
 from gemm_tuner.measure.launcher import Launcher
+from gemm_tuner.measure.machine_check.gpus import are_shared, other_users, require_room
 from gemm_tuner.measure.parse_run import Key
 from gemm_tuner.measure.retry import StageRun
 from gemm_tuner.measure.supervise import Heard
@@ -91,6 +92,8 @@ class GpuStation:
         self._boxes: dict[str, Mailbox] = {}
         self._winds_down, self._recording = False, recording or os.environ.get(REPLAY_VARIABLE, "")
         self._launcher: Launcher | None = None
+        self._seen: Machine | None = None
+        self._has_room = False
         self._locks, self._locking, self._plans = ExitStack(), threading.Lock(), 0
         self._scripts, self._cache = self._root / "scripts", self._root / "cache"
 
@@ -98,13 +101,26 @@ class GpuStation:
         """The GPU and the versions here, and the folder of the recording that answers for it, if one does. Raises
         EnvironmentFault without a GPU."""
         machine = replay.load(Path(self._recording)).machine if self._recording else device.look()
+        self._seen = machine
         if not machine.gpus:
             raise EnvironmentFault("torch sees no GPU there")
         return machine, self._recording
 
+    @property
+    def _gpu(self) -> str:
+        """The GPU for the driver's library."""
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return device.driver_name(self._seen.gpu(0) if self._seen else {}, visible)
+
     def open(self, setup: Setup) -> bool:
         """Prepares for the plans of a run; whether several may be under way at once."""
-        executor = local_executor(setup, self._root, self._stack, wind_down=lambda: self._winds_down, gpus=(0,))
+        backend = setup.target.backend
+        executor = local_executor(
+            *(setup, self._root, self._stack),
+            wind_down=lambda: self._winds_down,
+            gpus=(0,),
+            shares_gpus=lambda: bool(self._recording) or are_shared(backend, [self._gpu]),
+        )
         self._language, self._setup = executor.language, setup
         self._scripts, self._cache = executor.folder.scripts, executor.folder.cache
         (self._scripts / carried_files.FOLDER).mkdir(exist_ok=True)
@@ -159,6 +175,11 @@ class GpuStation:
                 say: Callable[[str], None] = lambda text: box.put(Said(text))  # noqa: E731
                 of = self._setup.locks, self._setup.wait_s, say
                 self._locks.enter_context(gpu_lock.held(*of, stop=lambda: self._winds_down))
+                try:
+                    self._require_room()
+                except EnvironmentFault:
+                    self._locks.close()
+                    raise
             self._plans += 1
         try:
             yield
@@ -167,6 +188,13 @@ class GpuStation:
                 self._plans -= 1
                 if not self._plans:
                     self._locks.close()
+
+    def _require_room(self) -> None:
+        """Before the first plan: later, what this station has started may be there under a process id of the host."""
+        backend = self._setup.target.backend
+        if not self._recording and not self._has_room:
+            require_room(backend, [self._gpu], other_users(backend, [self._gpu]))
+            self._has_room = True
 
     @staticmethod
     def _run(launcher: Launcher, plan: Plan, folder: Path, box: Mailbox) -> StageRun | None:

@@ -60,9 +60,16 @@ def adopt_variables(setup: Setup, environ: MutableMapping[str, str]) -> None:
 
 
 def local_executor(
-    setup: Setup, root: Path, stack: ExitStack, *, wind_down: Callable[[], bool], gpus: tuple[int, ...] = ()
+    setup: Setup,
+    root: Path,
+    stack: ExitStack,
+    *,
+    wind_down: Callable[[], bool],
+    gpus: tuple[int, ...] = (),
+    shares_gpus: Callable[[], bool] = lambda: True,
 ) -> LocalExecutor:
-    """What works here for the run. root: a folder of this station. stack: gives the cache free.
+    """What works here for the run. root: a folder of this station. stack: gives the cache free. shares_gpus: whether
+    several launchers may use a GPU at once.
 
     Changes the environment of this process, which those that it starts inherit.
     """
@@ -83,6 +90,7 @@ def local_executor(
         launch_limit_s=setup.launch_limit_s,
         wind_down=wind_down,
         say=lambda _: None,
+        shares_gpus=shares_gpus,
         profilers=timed,
         gpus=gpus,
         recording=replay.load(Path(setup.recording)) if setup.recording else None,

@@ -9,6 +9,7 @@ from enum import Enum
 
 from gemm_tuner.measure.machine_check.facts import Facts
 from gemm_tuner.measure.machine_check.gpus import NOT_LOCKED, GpuState
+from gemm_tuner.system.nvml import PROHIBITED, SHARED
 
 GIB = 2**30
 LEAST_FREE_BYTES = GIB  # for a run's compiled kernels, tables and traces
@@ -134,6 +135,11 @@ def _memory(facts: Facts) -> Iterable[Finding]:
 def _state(state: GpuState) -> Iterable[Finding]:
     """Conditions that make the times of one GPU wrong or noisy."""
     name = f"GPU {state.index} ({state.name})"
+    if state.compute_mode == PROHIBITED:
+        yield Finding(Level.WARNING, f"{name} is in compute mode Prohibited: no process may use it", _share(state))
+    elif state.compute_mode != SHARED:
+        what = f"{name} is in an exclusive compute mode: processes of the finals start one after another, which takes"
+        yield Finding(Level.NOTE, f"{what} longer, and no other process may use it", _share(state))
     if state.processes:
         listed = ", ".join(f"{process.pid} ({process.name})" for process in state.processes)
         what = f"{name} is used by {listed}: times will be wrong"
@@ -150,6 +156,10 @@ def _state(state: GpuState) -> Iterable[Finding]:
         yield Finding(Level.NOTE, f"{name} is split (MIG): times are those of a part")
     if state.clocks == NOT_LOCKED:
         yield Finding(Level.NOTE, f"{name}: clocks are not locked; times of two runs differ by more", _lock(state))
+
+
+def _share(state: GpuState) -> str:
+    return f"sudo nvidia-smi -i {state.index} -c DEFAULT"
 
 
 def _lock(state: GpuState) -> str:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemm_tuner.system.nvml import IDLE, SLOWED, GpuProcess, Nvml, NvmlError, opened
+from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.system.nvml import IDLE, PROHIBITED, SHARED, SLOWED, GpuProcess, Nvml, NvmlError, opened
 from gemm_tuner.system.processes import own_pids
 
 LOCKED, NOT_LOCKED, UNKNOWN = "locked", "not locked", "unknown"
+MPS = "nvidia-cuda-mps"
 _AMD_VENDOR = "0x1002"
 _CURRENT_CLOCK = re.compile(r"(\d+)\s*Mhz\s*\*", re.IGNORECASE)
 
@@ -25,6 +28,7 @@ class GpuState:
     clocks:  LOCKED, NOT_LOCKED or UNKNOWN.
     slowed:  why it now runs below its clocks, in words.
     memory_used_mib: by all processes. utilization_pct: percentage of time with a kernel running.
+    compute_mode: of NVIDIA's driver (``system.nvml``).
     """
 
     index: int
@@ -40,6 +44,7 @@ class GpuState:
     persistent: bool | None = None
     processes: tuple[GpuProcess, ...] = ()
     uuid: str = ""
+    compute_mode: int = SHARED
 
 
 def look(root: Path = Path("/")) -> tuple[GpuState, ...]:
@@ -75,6 +80,7 @@ def _nvidia_gpu(nvml: Nvml, index: int, uuid: str) -> GpuState:
         persistent=nvml.is_persistent(gpu),
         processes=tuple(nvml.processes(gpu)),
         uuid=uuid,
+        compute_mode=nvml.compute_mode(gpu),
     )
 
 
@@ -169,6 +175,41 @@ def other_users(backend: str, gpus: Sequence[str]) -> list[GpuProcess]:
         return []
     mine = own_pids()
     return [process for process in dict.fromkeys(found) if process.pid not in mine]
+
+
+def are_shared(backend: str, gpus: Sequence[str]) -> bool:
+    """Whether several processes may have contexts on each of these GPUs at once. gpus: as for ``other_users``."""
+    if backend == "cuda":
+        with suppress(NvmlError), opened() as nvml:
+            return all(nvml.is_shared(gpu) for gpu in gpus)
+    return True
+
+
+def require_room(backend: str, gpus: Sequence[str], others: Sequence[GpuProcess]) -> None:
+    """Raises EnvironmentFault for a compute mode that lets no process of ours use one of these GPUs.
+
+    others: who uses them already. NVIDIA's MPS server holds an exclusive GPU for all that compute through it.
+    """
+    if backend != "cuda":
+        return
+    with suppress(NvmlError), opened() as nvml:
+        modes = {gpu: nvml.compute_mode(gpu) for gpu in gpus}
+        for gpu in [gpu for gpu, mode in modes.items() if mode == PROHIBITED]:
+            raise EnvironmentFault(
+                "its compute mode is Prohibited: no process may use it",
+                where=f"GPU {gpu}",
+                hint=f"sudo nvidia-smi -i {gpu} -c DEFAULT",
+            )
+        for gpu in [gpu for gpu, mode in modes.items() if mode != SHARED]:
+            here = {process.pid for process in nvml.processes(gpu)}
+            found = [one for one in others if one.pid in here]
+            if found and not any(one.name.startswith(MPS) for one in found):
+                named = ", ".join(f"{one.pid} ({one.name})" for one in found)
+                raise EnvironmentFault(
+                    f"its compute mode lets one process use it at a time, and {named} does",
+                    where=f"GPU {gpu}",
+                    hint=f"wait for it, choose another by --gpu_ids, or sudo nvidia-smi -i {gpu} -c DEFAULT",
+                )
 
 
 def users_sentence(processes: Sequence[GpuProcess]) -> str:
