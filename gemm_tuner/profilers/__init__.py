@@ -11,7 +11,7 @@ from gemm_tuner.profilers.proton import Proton
 from gemm_tuner.profilers.rocprof import Rocprof
 from gemm_tuner.profilers.rocprofv3 import Rocprofv3
 
-__all__ = ["AUTO", "AUTO_ORDER", "PROFILERS", "TRACE_COLUMNS", "Profiler", "TraceError", "select"]
+__all__ = ["AUTO", "AUTO_ORDER", "PROFILERS", "TRACE_COLUMNS", "Profiler", "TraceError", "others", "select"]
 
 AUTO = "auto"
 PROFILERS: tuple[Profiler, ...] = (Rocprofv3(), Rocprof(), Nsys(), Ncu(), Proton(), Clock())
@@ -35,6 +35,14 @@ def select(name: str, backend: str, flag: str = "--profiler") -> Profiler:
     if profiler.version() is None:
         raise unusable(f"{name} is not installed or does not start", backend, profiler.install_hint)
     return profiler
+
+
+def others(tool: Profiler, backend: str) -> list[Profiler]:
+    """The installed profilers of AUTO_ORDER after ``tool``, which may be used if it does not work."""
+    by_name = {profiler.name: profiler for profiler in PROFILERS}
+    order = AUTO_ORDER.get(backend, ())
+    after = order[order.index(tool.name) + 1 :] if tool.name in order else ()
+    return [by_name[name] for name in after if by_name[name].version() is not None]
 
 
 def first_installed(candidates: list[Profiler], backend: str) -> Profiler:

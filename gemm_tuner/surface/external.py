@@ -9,7 +9,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import Any
 import msgspec
 
 from gemm_tuner import profilers
-from gemm_tuner.core.errors import EnvironmentFault
+from gemm_tuner.core.errors import CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Status
-from gemm_tuner.measure import attribution, probe
-from gemm_tuner.measure import calls as journalled
+from gemm_tuner.measure import probe
 from gemm_tuner.measure.device import driver_name, lock_name
-from gemm_tuner.profilers import Profiler
+from gemm_tuner.profilers import Profiler, TraceError
+from gemm_tuner.surface.finals_samples import by_name, samples_of_trace
 from gemm_tuner.surface.folder import SessionFolder
 from gemm_tuner.surface.gpu import require_shared
 from gemm_tuner.surface.job import (
@@ -96,7 +97,8 @@ def tune_external(
     with ExitStack() as stack:
         raw = folder.path / "raw" if folder.path else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(gpu_lock.held([lock_name(gpus[0], driver_name(gpus[0], "0"))] if gpus else []))
-        run = _Run(job, dict(configs), tool, raw, folder)
+        spare = profilers.others(tool, backend) if profiler == profilers.AUTO else []
+        run = _Run(job, dict(configs), tool, raw, folder, spare)
         run.screen()
         screened = time.monotonic()
         run.finals()
@@ -108,18 +110,21 @@ def tune_external(
 
 @dataclass
 class _Run:
-    """The state of a run. rows: by name. order, ties: of the finals."""
+    """The state of a run. spare: profilers to use, in order, if ``profiler`` does not work. rows: by name. order, ties:
+    of the finals."""
 
     job: Job
     configs: dict[str, Config]
     profiler: Profiler
     raw: Path
     folder: SessionFolder
+    spare: list[Profiler] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     ties: frozenset[str] = frozenset()
     starts: int = 0
     noise_pct: float | None = None
+    fault: str = ""
 
     def record(self, row: Row) -> None:
         if self.rows.get(row.name) != row:
@@ -165,12 +170,14 @@ class _Run:
         twin = names[0] if len(names) + len(self.job.baselines) > 1 else ""
         finalists = {name: self.job.configs[name] for name in names}
         job = msgspec.structs.replace(self.job, stage=FINALS, configs=finalists, twin=twin)
-        found = []
-        for number in range(effort.processes):
-            samples = self._samples(msgspec.structs.replace(job, process=number))
-            if samples:
-                found.append(samples)
+        found = self._found(job, effort.processes)
+        while not found and self.spare:
+            tool, self.profiler = self.profiler, self.spare.pop(0)
+            name = self.profiler.name
+            self._warn(f"finals go on under {name}, since they do not work under {tool.name}: {self.fault}")
+            found = self._found(job, effort.processes)
         if not found:
+            self._warn(f"no finals, since they do not work under {self.profiler.name}: {self.fault}")
             return  # the screening results remain
         configs = {name: plain_config(self.configs[name]) for name in names if all(name in one for one in found)}
         ranked = rank_processes(self.profiler.name, found, configs, twin)
@@ -180,21 +187,49 @@ class _Run:
             row = replace(row, us=published.us, samples_us=published.samples_us, method=self.profiler.name)
             self.record(replace(row, finalist=name in configs))
 
+    def _found(self, job: Job, processes: int) -> list[dict[str, tuple[float, ...]]]:
+        """The times of the finals processes that did not fail. After a first one that fails under a profiler none is
+        started if another profiler is left."""
+        found = []
+        for number in range(processes):
+            samples = self._samples(msgspec.structs.replace(job, process=number))
+            if samples:
+                found.append(samples)
+            elif not found and self.spare:
+                break
+        return found
+
+    def _warn(self, what: str) -> None:
+        self.folder.say(what)
+        warnings.warn(what, stacklevel=2)
+
+    def _failed(self, number: int, why: str) -> dict[str, tuple[float, ...]]:
+        self.fault = why
+        self.folder.say(f"finals, process {number}: {why}")
+        return {}
+
     def _samples(self, job: Job) -> dict[str, tuple[float, ...]]:
         """The times of one finals process, by name; empty if it failed."""
         tool = self.profiler
         how = {"host": tool.uses_clock, "scopes": tool.uses_scopes, "capture": tool.uses_capture_range}
         job = msgspec.structs.replace(job, **how)
-        events, end = self._process(job, under=tool)
+        try:
+            events, end = self._process(job, under=tool)
+        except CannotWrite:
+            raise
+        except EnvironmentFault as error:
+            return self._failed(job.process, error.one_line())
         turns = next((event for event in events if isinstance(event, Turns)), None)
         if turns is None:
             begun = [event.name for event in events if isinstance(event, Begun)]
             where = begun[-1] if begun and begun[-1] else "a round"
-            self.folder.say(f"finals, process {job.process}: {where} ended it, {end.how()}: {end.log_tail()}")
-            return {}
+            return self._failed(job.process, f"{where} ended it, {end.how()}: {end.log_tail()}")
         if turns.samples_us:
             return by_name(turns.names, turns.samples_us)
-        return samples_of_trace(tool, end.log_path.parent, turns.names)
+        try:
+            return samples_of_trace(tool, end.log_path.parent, turns.names)
+        except TraceError as error:
+            return self._failed(job.process, error.one_line())
 
     def _process(self, job: Job, under: Profiler | None) -> tuple[list[Event], Ended]:
         """Runs one process; returns (its events, how it ended). Raises EnvironmentFault if a profiler's output cannot
@@ -255,21 +290,3 @@ class _Run:
 
 def _no_start(end: Ended) -> EnvironmentFault:
     return EnvironmentFault(f"the process that times ended at its start, {end.how()}: {end.log_tail()}")
-
-
-def by_name(names: Sequence[str], samples_us: Sequence[float]) -> dict[str, tuple[float, ...]]:
-    found: dict[str, list[float]] = {}
-    for name, us in zip(names, samples_us, strict=True):
-        found.setdefault(name, []).append(us)
-    return {name: tuple(samples) for name, samples in found.items()}
-
-
-def samples_of_trace(profiler: Profiler, where: Path, turns: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """The times of the timed calls, by name: the sum of the kernels between the call's markers, or in its scope."""
-    index = {name: number for number, name in enumerate(dict.fromkeys(turns))}
-    calls = [
-        journalled.Call(number, index[name], name, (), False, 1, number // len(index))
-        for number, name in enumerate(turns)
-    ]
-    joined = attribution.join(profiler.read(where), calls, by_scope=profiler.uses_scopes)
-    return {name: samples for (_, name), samples in joined.samples_us.items()}

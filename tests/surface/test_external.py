@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,15 @@ from hang_clock import LIMIT_S, NOTES, HangClock
 from nvml_recording import h200, install
 
 import gemm_tuner as gt
+from gemm_tuner import profilers
 from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.markers import BEGIN_SYMBOL, END_SYMBOL, FLUSH_SYMBOL
 from gemm_tuner.core.records import Status, Verified
 from gemm_tuner.profilers.base import TRACE_COLUMNS
+from gemm_tuner.profilers.clock import Clock
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.surface import tuner
-from gemm_tuner.surface.external import samples_of_trace
+from gemm_tuner.surface.finals_samples import samples_of_trace
 from gemm_tuner.surface.job import Named, named
 from gemm_tuner.system import processes
 
@@ -174,3 +178,41 @@ def test_a_call_takes_what_its_kernels_between_the_markers_take() -> None:
     rows = [*call(*plain), *call(*split), *call(*split), *call(("gemm", 12.0))]
     found = samples_of_trace(Recorded(rows), Path(), ["plain", "split", "split", "plain"])
     assert found == {"plain": (10.0, 12.0), "split": (8.0, 8.0)}
+
+
+class Broken(Clock):
+    """A profiler that is installed and does not work."""
+
+    name = "broken"
+
+    def command(self, argv: list[str], out_dir: Path) -> list[str]:
+        return [sys.executable, "-c", "import sys; sys.exit('no permission to profile')"]
+
+
+class Empty(Clock):
+    """A profiler whose recording cannot be converted."""
+
+    name = "empty"
+
+    def export_command(self, out_dir: Path) -> list[str]:
+        return [sys.executable, "-c", "import sys; sys.exit('no kernels recorded')"]
+
+
+def test_finals_go_on_under_the_next_profiler_where_one_does_not_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    configs = [{"kind": "good", "times": times} for times in (50, 1)]
+    run = {"effort": gt.Effort(rounds=2, processes=1), "output_dir": tmp_path}
+    monkeypatch.setattr(profilers, "PROFILERS", (Broken(), Empty(), Clock()))
+    monkeypatch.setattr(profilers, "AUTO_ORDER", {"cpu": ("broken", "empty", "clock")})
+    with pytest.warns(UserWarning) as warned:
+        tuned = gt.tune_callables(configs, live_functions.build, profiler="auto", **run)
+    assert [re.sub(":.*", "", str(one.message)) for one in warned] == [
+        "finals go on under empty, since they do not work under broken",
+        "finals go on under clock, since they do not work under empty",
+    ]
+    assert "no permission to profile" in str(warned[0].message) and "no kernels recorded" in str(warned[1].message)
+    assert tuned.config["times"] == 1 and tuned.method == tuned.winner.method == "clock"
+    with pytest.warns(UserWarning, match=r"no finals, since .* under broken: .*no permission to profile"):
+        tuned = gt.tune_callables(configs[1:], live_functions.build, profiler="broken", **run)
+    assert tuned.config["times"] == 1 and tuned.winner.method == "in_process", "what was screened is kept"
