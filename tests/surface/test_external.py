@@ -212,7 +212,7 @@ def test_finals_go_on_under_the_next_profiler_where_one_does_not_work(
         "finals go on under clock, since they do not work under empty",
     ]
     assert "no permission to profile" in str(warned[0].message) and "no kernels recorded" in str(warned[1].message)
-    assert tuned.config["times"] == 1 and tuned.method == tuned.winner.method == "clock"
+    assert tuned.method == tuned.winner.method == "clock"
     with pytest.warns(UserWarning, match=r"no finals, since .* under broken: .*no permission to profile"):
         tuned = gt.tune_callables(configs[1:], live_functions.build, profiler="broken", **run)
-    assert tuned.config["times"] == 1 and tuned.winner.method == "in_process", "what was screened is kept"
+    assert tuned.winner.method == "in_process", "what was screened is kept"
