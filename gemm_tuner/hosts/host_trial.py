@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +15,7 @@ from gemm_tuner.hosts.redirection import CPU, redirected
 from gemm_tuner.hosts.stand_in_device import described
 from gemm_tuner.kernels.check import REPEATS, Trial, Unstable
 from gemm_tuner.kernels.compare import Comparison
+from gemm_tuner.kernels.copies import copied
 from gemm_tuner.kernels.kernel_spec import Function
 from gemm_tuner.languages.bits import first_difference
 
@@ -29,6 +30,7 @@ class HostTrial(Trial):
         self.spec, self.problem, self.device, self._host_problem = problem.spec, problem, device, problem
         self._seed = seed
         self._given: dict[str, Any] = {}
+        self._devices: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
@@ -36,9 +38,9 @@ class HostTrial(Trial):
         kept = kept_outputs(script)
         kept.put_back()
 
-        def before(arguments: Mapping[str, Any]) -> None:
-            kept.note(arguments)
-            self._keep(arguments)
+        def before(kernel: Any, arguments: Mapping[str, Any]) -> None:
+            kept.note(kernel, arguments)
+            self._keep(kernel, arguments)
 
         once = self.device == CPU or self.spec.check.nondeterministic or self.spec.check.skip_check
         first: dict[str, Any] = {}
@@ -67,7 +69,7 @@ class HostTrial(Trial):
         self._outputs = outputs_of(returned)
         return recorder
 
-    def _keep(self, arguments: Mapping[str, Any]) -> None:
+    def _keep(self, _: Any, arguments: Mapping[str, Any]) -> None:
         """Copies the arguments that the user's reference or check uses."""
         import torch
 
@@ -76,10 +78,17 @@ class HostTrial(Trial):
             if name in arguments and name not in self._given:
                 value = getattr(arguments[name], "base", None) if hasattr(arguments[name], "block_shape") else None
                 value = arguments[name] if value is None else value
-                self._given[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+                self._given[name] = copied(value) if isinstance(value, torch.Tensor) else value
+                self._devices[name] = getattr(value, "device", None)
 
-    def given(self) -> dict[str, Any]:
-        copies = {name: one.clone() if hasattr(one, "clone") else one for name, one in self._given.items()}
+    def given(self, wanted: Collection[str]) -> dict[str, Any]:
+        import torch
+
+        copies = {
+            name: one.to(self._devices[name], copy=True) if isinstance(one, torch.Tensor) else one
+            for name, one in self._given.items()
+            if name in wanted
+        }
         return {**self.problem.values, **copies}
 
     def expected(self) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from gemm_tuner.hosts.shared_tensors import bytes_of
+from gemm_tuner.kernels.copies import copied
+from gemm_tuner.kernels.stores import inputs_of
 
 
 class KeptOutputs:
@@ -38,15 +40,18 @@ class KeptOutputs:
             else:
                 bytes_of(storage).copy_(values)
 
-    def note(self, arguments: Mapping[str, Any]) -> None:
-        """Before each launch: what its tensors hold, those of descriptors too."""
-        for value in arguments.values():
+    def note(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
+        """Before each launch: what those of its tensors hold that the kernel may write, those of descriptors too."""
+        inputs = inputs_of(kernel.fn)
+        for name, value in arguments.items():
+            if name in inputs:
+                continue
             tensor = getattr(value, "base", value) if hasattr(value, "block_shape") else value
             if hasattr(tensor, "untyped_storage"):
                 storage = tensor.untyped_storage()
                 known = self._seen.keys() | self._first.keys()
                 if storage.data_ptr() not in known:
-                    self._seen[storage.data_ptr()] = bytes_of(storage).clone()
+                    self._seen[storage.data_ptr()] = copied(bytes_of(storage))
 
     def keep(self, returned: Iterable[Any]) -> None:
         """After the call: of what it noted, the outputs."""

@@ -15,11 +15,12 @@ from typing import Any
 
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.hosts.host_errors import HostError
+from gemm_tuner.kernels.copies import copied
 
 COPIED = ("version", "do_not_specialize", "do_not_specialize_on_alignment", "debug", "noinline", "launch_metadata")
 HASH_DIGITS = 10
 
-Before = Callable[[Mapping[str, Any]], None]
+Before = Callable[[Any, Mapping[str, Any]], None]
 
 
 class Recorder:
@@ -28,7 +29,7 @@ class Recorder:
     tuned:    the function of the tuned kernel, without decorators.
     chosen:   parameters and launch options for it, which override those of the host function and triton.autotune.
     runs:     whether the kernels are also executed.
-    before:   called with the arguments of each launch, by name, before it runs.
+    before:   called with the kernel and the arguments of each launch, by name, before it runs.
     reset, restore: parameters of the tuned kernel whose tensors are zeroed, or restored to their present values, before
               each later call; reset_to_zero and restore_value of any kernel's triton.autotune are added.
     launches: in the order of the host code, each kernel with its own symbol.
@@ -106,7 +107,7 @@ class Recorder:
                 symbol, own = self._own(kernel, arguments)
                 self.launches.append((symbol, own, size, args, kwargs))
                 if self._before is not None:
-                    self._before(arguments)
+                    self._before(kernel, arguments)
                 if self._runs:
                     original(own, *args, grid=size, warmup=False, **kwargs)
             return CompiledNowhere(kernel.__name__)
@@ -123,7 +124,7 @@ class Recorder:
             if name in reset:
                 self._zeroed.append(tensor)
             else:
-                self._kept.append((tensor, tensor.clone()))
+                self._kept.append((tensor, copied(tensor)))
 
     def _autotuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Replaces ``Autotuner.run`` without timing: uses the configuration being tried, or, for kernels other than the

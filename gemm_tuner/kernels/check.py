@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,10 @@ from gemm_tuner.core.records import Verdict, Verified
 from gemm_tuner.core.workload import Launch, launch_all
 from gemm_tuner.kernels import arguments
 from gemm_tuner.kernels.compare import Comparison, compared
-from gemm_tuner.kernels.kernel_spec import Function
+from gemm_tuner.kernels.copies import copied, has_room
+from gemm_tuner.kernels.kernel_spec import Function, KernelSpec
 from gemm_tuner.kernels.problem import KernelProblem
+from gemm_tuner.kernels.stores import unwritten_parameters
 from gemm_tuner.kernels.tensors import Tensors
 from gemm_tuner.languages.bits import first_difference
 from gemm_tuner.languages.scratch import count_sms
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from gemm_tuner.kernels.workload import KernelWorkload
 
 REPEATS = 5
+TRITON = "triton"
 
 
 class Unstable(Exception):
@@ -40,7 +43,12 @@ class Trial:
         (tensors,) = workload.operands(problem, 0, "", seed, device)
         self._tensors, self._num_sms = tensors, count_sms(device)
         self._ready = workload.before_call(problem, tensors)
-        self.before = {key: value.clone() for key, value in tensors.by_name().items()}
+        inputs = _inputs(self.spec)
+        # Inputs are restored, too, where that is cheap: a faulty kernel may write anywhere.
+        self.before = {
+            key: value if key in inputs and not has_room(value) else copied(value)
+            for key, value in tensors.by_name().items()
+        }
 
     def outputs(self, script: ModuleType, name: str) -> dict[str, Any]:
         """Copies of the outputs of one configuration, by name. On a GPU the call is repeated; raises Unstable if the
@@ -52,7 +60,8 @@ class Trial:
         tensors, first = self._tensors.by_name(), {}
         for turn in range(1 if once else REPEATS):
             for key, value in tensors.items():
-                value.copy_(self.before[key])
+                if self.before[key] is not value:
+                    value.copy_(self.before[key])
             if self._ready is not None:
                 self._ready()
             launch_all(launches)
@@ -64,18 +73,20 @@ class Trial:
                 raise Unstable(f"call {turn + 1} gave other bits; {hint}")
         return first
 
-    def given(self) -> dict[str, Any]:
-        """The values available to the user's functions by name: the case's values, args, and tensors as before the
-        call."""
+    def given(self, wanted: Collection[str]) -> dict[str, Any]:
+        """The values available to the user's functions by name: the case's values, args, and those tensors that are
+        wanted, as before the call."""
         names = arguments.names_of(self.spec, self.problem.values, None, self._num_sms)
-        return {**names, **{key: value.clone() for key, value in self.before.items()}}
+        tensors = self._tensors.by_name()
+        before = {key: one.to(tensors[key].device, copy=True) for key, one in self.before.items() if key in wanted}
+        return {**names, **before}
 
     def expected(self) -> dict[str, Any]:
         """The outputs of the reference. Raises BadReference for a wrong number, shape or type of outputs."""
         import torch
 
         assert self.spec.reference is not None
-        given = {**self.given(), "dtype": torch.float64}
+        given = {**self.given(self.spec.reference.parameters), "dtype": torch.float64}
         function = loaded(self.spec.reference)
         found = function(**{name: given[name] for name in self.spec.reference.parameters if name in given})
         results = list(found) if isinstance(found, (tuple, list)) else [found]
@@ -90,7 +101,7 @@ class Trial:
 
     def judged(self, function: Function, outputs: Mapping[str, Any]) -> Comparison:
         """The result of the user's own check."""
-        return judged_by(function, outputs, self.given())
+        return judged_by(function, outputs, self.given(function.parameters))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the outputs, by name."""
@@ -101,6 +112,14 @@ class Trial:
 
     def unstable(self, name: str, error: Unstable) -> Verdict:
         return Verdict(self.problem, name, False, 0.0, 0.0, (0, 0), str(error), stable=False)
+
+
+def _inputs(spec: KernelSpec) -> frozenset[str]:
+    """The tensors that a kernel surely does not write."""
+    if spec.language != TRITON:
+        return frozenset()
+    written = {one.name for one in spec.tensors if one.output} | {*spec.reset, *spec.restore}
+    return unwritten_parameters(spec.kernel.source, spec.kernel.name) - written
 
 
 def check(

@@ -15,6 +15,8 @@ import numpy as np
 # relative RMS of an output has the same bound: it finds what an absolute tolerance hides where all elements are small.
 TOLERANCES = {4: 1e-4, 2: 1e-2, 1: 1e-1}
 WRONG = float("inf")
+# Elements that are compared at a time: double precision takes many times the memory of an output.
+CHUNK = 2**22
 
 Outputs = Mapping[str, Any]
 
@@ -83,44 +85,73 @@ def _one(tolerance: Tolerance, label: str, actual: Any, wanted: Any) -> tuple[Co
     default = _type_tolerance(actual)
     rtol = default if tolerance.rtol is None else tolerance.rtol
     atol = default if tolerance.atol is None else tolerance.atol
-    exact = wanted
-    found, wanted = _doubles(actual, wanted)
-    shape, count = tuple(found.shape), int(found.numel() if is_tensor(found) else found.size)
+    actual, wanted = _alike(actual, wanted)
+    shape, count = tuple(actual.shape), int(actual.numel() if is_tensor(actual) else actual.size)
     if shape != tuple(wanted.shape):
         return wrong(f"{label} is {shape}, not {tuple(wanted.shape)}"), count, count
     if not count:
         return Comparison(), 0, 0
-    found, wanted = found.reshape(-1), wanted.reshape(-1)
-    same = (found == wanted) | ((found != found) & (wanted != wanted))
-    error = abs(found - wanted)  # NaN where both are the same infinity
+    actual, wanted = actual.reshape(-1), wanted.reshape(-1)
+    every, within, beyond = _Worst(), _Worst(), 0
+    for begin in range(0, count, CHUNK):
+        piece = slice(begin, begin + CHUNK)
+        size, error, score = _scores(actual[piece], wanted[piece], rtol, atol)
+        over = score > 1.0
+        beyond += int(over.sum())
+        every.add(begin, size, error, score, score >= 0)
+        within.add(begin, size, error, score, ~over | (error == WRONG))
+    found = within if beyond <= tolerance.max_mismatched_ratio * count else every
+    place = divmod(found.at, max(1, shape[-1] if shape else 1))
+    if found.score > 1.0:
+        text = f"{label}[{found.at}] is {_number(actual[found.at])}, not {_number(wanted[found.at])}"
+        text += f", and {100 * beyond / count:.3g} % of all elements differ" if beyond > 1 else ""
+        return Comparison(found.score, every.largest, place, message=text), beyond, count
+    limit = max(default, rtol) if tolerance.rms is None else tolerance.rms
+    if limit and found.size_sum > 0 and (rms := (found.error_sum / found.size_sum) ** 0.5) > limit:
+        text = f"the error of {label} has a relative RMS of {rms:.3g}, over {limit:g}"
+        return Comparison(rms / limit, every.largest, place, message=text), beyond, count
+    return Comparison(found.score, every.largest, place), beyond, count
+
+
+@dataclass
+class _Worst:
+    """Of the elements that count: the largest score, where it is, and the sums of the squares of errors and of wanted
+    values. largest: the largest error of all elements."""
+
+    score: float = -1.0
+    at: int = 0
+    largest: float = 0.0
+    error_sum: float = 0.0
+    size_sum: float = 0.0
+
+    def add(self, begin: int, size: Any, error: Any, score: Any, counted: Any) -> None:
+        """begin: where the piece begins. size: |wanted|."""
+        self.largest = max(self.largest, float(error.max()))
+        mine = score * 1.0
+        mine[~counted] = 0.0
+        at = int(mine.argmax())
+        if (worst := float(mine[at])) > self.score:
+            self.score, self.at = worst, begin + at
+        part = counted & (size < WRONG)
+        self.error_sum += float((error[part] * error[part]).sum())
+        self.size_sum += float((size[part] * size[part]).sum())
+
+
+def _scores(actual: Any, wanted: Any, rtol: float, atol: float) -> tuple[Any, Any, Any]:
+    """(|wanted|, error, error over its bound) of elements, in double precision."""
+    found, wished = _doubles(actual, wanted)
+    same = (found == wished) | ((found != found) & (wished != wished))
+    error = abs(found - wished)  # NaN where both are the same infinity
     error[same] = 0.0
-    if (differ := _integers_differ(actual, exact)) is not None:
+    if (differ := _integers_differ(actual, wanted)) is not None:
         same, error[differ & (error == 0)] = same & ~differ, 1.0  # equal as doubles only
     error[error != error] = WRONG
-    bound = rtol * abs(wanted) + atol
+    size = abs(wished)
+    bound = rtol * size + atol
     score = error / bound.clip(min=1e-300)
     score[same] = 0.0
     score[score != score] = WRONG
-    over = score > 1.0
-    beyond = int(over.sum())
-    counted = score >= 0
-    if beyond <= tolerance.max_mismatched_ratio * count:
-        counted = ~over | (error == WRONG)
-    score[~counted] = 0.0
-    at = int(score.argmax())
-    worst, largest = float(score[at]), float(error.max())
-    place = divmod(at, max(1, shape[-1] if shape else 1))
-    if worst > 1.0:
-        text = f"{label}[{at}] is {_number(found[at])}, not {_number(wanted[at])}"
-        text += f", and {100 * beyond / count:.3g} % of all elements differ" if beyond > 1 else ""
-        return Comparison(worst, largest, place, message=text), beyond, count
-    limit = max(default, rtol) if tolerance.rms is None else tolerance.rms
-    part = counted & (abs(wanted) < WRONG)
-    rms, size = _rms(error[part]), _rms(abs(wanted[part]))
-    if limit and size > 0 and rms > limit * size:
-        text = f"the error of {label} has a relative RMS of {rms / size:.3g}, over {limit:g}"
-        return Comparison(rms / size / limit, largest, place, message=text), beyond, count
-    return Comparison(worst, largest, place), beyond, count
+    return size, error, score
 
 
 def _type_tolerance(value: Any) -> float:
@@ -130,19 +161,25 @@ def _type_tolerance(value: Any) -> float:
     return TOLERANCES[min(4, size)] if kind in "fc" else 0.0
 
 
-def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:
-    """Both as tensors on the output's device, or both as arrays."""
+def _alike(one: Any, wanted: Any) -> tuple[Any, Any]:
+    """Both as tensors, or both as arrays."""
     if is_tensor(one) or is_tensor(wanted):
         import torch
 
-        actual = torch.as_tensor(one).detach()
-        wished = torch.as_tensor(wanted).detach().to(actual.device)
-        is_complex = actual.is_complex() or wished.is_complex()
-        kind = torch.complex128 if is_complex else torch.float64
-        return actual.to(kind), wished.to(kind)
+        return torch.as_tensor(one).detach(), torch.as_tensor(wanted).detach()
+    return np.asarray(one), np.asarray(wanted)
+
+
+def _doubles(one: Any, wanted: Any) -> tuple[Any, Any]:
+    """In double precision, tensors on the output's device."""
+    if is_tensor(one):
+        import torch
+
+        kind = torch.complex128 if one.is_complex() or wanted.is_complex() else torch.float64
+        return one.to(kind), wanted.to(one.device, kind)
     is_complex = np.iscomplexobj(one) or np.iscomplexobj(wanted)
     kind_of = np.complex128 if is_complex else np.float64
-    return np.asarray(one, dtype=kind_of), np.asarray(wanted, dtype=kind_of)
+    return one.astype(kind_of), wanted.astype(kind_of)
 
 
 def _integers_differ(one: Any, wanted: Any) -> Any:
@@ -159,10 +196,6 @@ def _integers_differ(one: Any, wanted: Any) -> Any:
     ):
         return (one != wanted).reshape(-1)
     return None
-
-
-def _rms(values: Any) -> float:
-    return float((values * values).mean()) ** 0.5 if len(values) else 0.0
 
 
 def _number(value: Any) -> str:

@@ -1,43 +1,117 @@
-"""Finds the output parameters of a Triton kernel from its source."""
+"""Finds which parameters a Triton kernel writes to, and which it surely does not, from its source."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import textwrap
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_and", "atomic_or", "atomic_xor", "atomic_xchg",
           "atomic_cas")  # fmt: skip
 
 TRITON = ("tl", "language", "triton.language")
+# Of Triton's own functions, those that may write through a pointer that they are given.
+MAY_WRITE = ("inline_asm_elementwise", *STORES)
+ARITHMETIC = ("tl.math", "libdevice")
+HARMLESS = ("range", "min", "max", "len", "abs", "int", "float", "bool", "print", "isinstance")
 
 
 def stored_parameters(source: str, name: str) -> tuple[str, ...]:
     """The parameters in pointers of the kernel's stores and atomic operations, in order; the tensors among them are
     outputs. Stores in called functions are not found. Empty if the source does not define the function."""
-    functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef) and one.name == name]
-    if not functions:
+    function = _function(source, name)
+    if function is None:
         return ()
-    function = functions[0]
+    wanted = {part for node in ast.walk(function) for part in _stored_through(node)}
+    seen = _reached(function, wanted)
+    return tuple(one for one in _parameters(function) if one in seen)
+
+
+def unwritten_parameters(source: str, name: str) -> frozenset[str]:
+    """The parameters that the kernel surely does not write through: they reach no store, and no function that is not
+    Triton's own. Empty if the source does not define the function."""
+    function = _function(source, name)
+    if function is None:
+        return frozenset()
+    parameters = _parameters(function)
+    local = {*parameters, *(target for node in ast.walk(function) for target, _ in _assigned(node))}
+    wanted = {part for node in ast.walk(function) for part in (*_stored_through(node), *_handed_on(node, local))}
+    return frozenset(parameters) - _reached(function, wanted)
+
+
+@lru_cache(maxsize=256)
+def inputs_of(function: Any) -> frozenset[str]:
+    """``unwritten_parameters`` of a Python function; empty where its source cannot be had."""
+    try:
+        return unwritten_parameters(textwrap.dedent(inspect.getsource(function)), function.__name__)
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return frozenset()
+
+
+def _function(source: str, name: str) -> ast.FunctionDef | None:
+    functions = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef) and one.name == name]
+    return functions[0] if functions else None
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    arguments = function.args
+    return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def _reached(function: ast.FunctionDef, wanted: set[str]) -> set[str]:
+    """These names, and those that their values are made of."""
     made_of: dict[str, set[str]] = {}
     for node in ast.walk(function):
         for target, value in _assigned(node):
             made_of.setdefault(target, set()).update(_pointer_names(value))
-    wanted = {part for node in ast.walk(function) for part in _stored_through(node)}
     seen: set[str] = set()
     while wanted - seen:
         one = (wanted - seen).pop()
         seen.add(one)
-        wanted |= made_of.get(one, set())
-    arguments = function.args
-    return tuple(one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if one.arg in seen)
+        wanted = wanted | made_of.get(one, set())
+    return seen
+
+
+def _handed_on(node: ast.AST, local: set[str]) -> set[str]:
+    """The names in the arguments of a call of a function that may write through them. local: names of values, whose
+    methods write nothing but what ``_stored_through`` finds."""
+    if not isinstance(node, ast.Call):
+        return set()
+    if isinstance(node.func, ast.Name):
+        is_harmless = node.func.id in HARMLESS
+    elif isinstance(node.func, ast.Attribute):
+        owner = ast.unparse(node.func.value)
+        first = next((one.id for one in ast.walk(node.func.value) if isinstance(one, ast.Name)), "")
+        is_value = first in local or _is_value(node.func.value) or owner in ARITHMETIC
+        is_harmless = node.func.attr not in MAY_WRITE if owner in TRITON else is_value
+    else:
+        is_harmless = False
+    given = [*node.args, *(one.value for one in node.keywords)]
+    return set() if is_harmless else {name for one in given for name in _pointer_names(one)}
+
+
+def _is_value(node: ast.expr) -> bool:
+    """Whether an expression is the result of a call of one of Triton's functions, such as ``tl.load(p).to(t)``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (ast.unparse(node.func.value) in TRITON or _is_value(node.func.value))
+    )
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Assign):
+    if isinstance(node, ast.NamedExpr):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.Assign):
         for target in node.targets:
             yield from ((one.id, node.value) for one in ast.walk(target) if isinstance(one, ast.Name))
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and isinstance(node.target, ast.Name) and node.value:
         yield node.target.id, node.value
+    elif isinstance(node, ast.For):
+        yield from ((one.id, node.iter) for one in ast.walk(node.target) if isinstance(one, ast.Name))
 
 
 def _stored_through(node: ast.AST) -> set[str]:

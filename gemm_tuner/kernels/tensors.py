@@ -8,6 +8,7 @@ from typing import Any
 
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.kernels import arguments
+from gemm_tuner.kernels.copies import copied
 from gemm_tuner.kernels.kernel_spec import KernelSpec, Tensor
 from gemm_tuner.languages.scratch import count_sms
 
@@ -38,7 +39,7 @@ class Tensors:
 def readied(spec: KernelSpec, tensors: Mapping[str, Any]) -> Callable[[], None]:
     """A function that zeroes the tensors of ``reset``, and restores those of ``restore`` to their present values."""
     resets = [tensors[name] for name in spec.reset]
-    restores = [(tensors[name], tensors[name].clone()) for name in spec.restore]
+    restores = [(tensors[name], copied(tensors[name])) for name in spec.restore]
 
     def ready() -> None:
         for tensor in resets:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Status, Verified
+from gemm_tuner.kernels import copies
 from gemm_tuner.kernels.compare import Groups, compared, is_tensor, unwritten
 from gemm_tuner.launch.failures import status_of
 from gemm_tuner.surface.records import Call, Check
@@ -46,8 +47,8 @@ def fill_with_nan(outputs: Sequence[Any]) -> None:
 
 
 def copied(value: Any) -> Any:
-    """An output that later calls do not change."""
-    return value.clone() if is_tensor(value) else value.copy() if hasattr(value, "copy") else value
+    """An output that later calls do not change; in the host's memory where it leaves no room on the GPU."""
+    return copies.copied(value) if is_tensor(value) else value.copy() if hasattr(value, "copy") else value
 
 
 def outputs_of(call: Call, returned: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.store.run_folder import DEFAULT_OUTPUT_DIR
 from gemm_tuner.surface import trials
 from gemm_tuner.surface.configurations import Candidate
-from gemm_tuner.surface.judge import flat
+from gemm_tuner.surface.judge import copied, flat
 from gemm_tuner.surface.learned import Learned, is_verdict
 from gemm_tuner.surface.profile_args import ProfileArgs
 from gemm_tuner.surface.records import Call, Config, Rejected, Tuned
@@ -161,8 +161,9 @@ class Tuning:
                 continue
             self._built[id(candidate)] = built
             outputs = flat(returned) if returned is not None else [inputs[place] for place in written.places]
-            # A reference that returns outputs needs the original inputs.
-            outputs = [one.clone() if hasattr(one, "clone") else one for one in outputs]
+            # A reference that returns outputs needs the original inputs, and gets its own outputs on their device.
+            has_reference = self.profile.ref_prog is not None and not self.profile.skip_check
+            outputs = [one.clone() if hasattr(one, "clone") else one for one in outputs] if has_reference else []
             written.restore(inputs)
             learned = Learned(self.profile, inputs, names, written, *self._expected(built, inputs, outputs), True)
             learned.put_back()
@@ -183,8 +184,7 @@ class Tuning:
         if found is None or is_verdict(found):
             return None, None
         # Copies, because the reference may return one of its inputs.
-        copies = [one.clone() if hasattr(one, "clone") else one for one in flat(found)]
-        return copies, functools.partial(program, *call.args, **call.kwargs)
+        return [copied(one) for one in flat(found)], functools.partial(program, *call.args, **call.kwargs)
 
     def _require_known(self, names: Sequence[str]) -> None:
         for key in ("reset_to_zero", "restore_value"):

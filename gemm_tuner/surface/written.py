@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemm_tuner.kernels.compare import CHUNK
+from gemm_tuner.kernels.copies import copied
 from gemm_tuner.surface.gpu import wait
 
 
@@ -29,7 +31,7 @@ def written_by(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> tu
     If no input changed, the call may have written the same values; then each float input is filled with NaN in turn to
     see whether it is overwritten. The original tensors are used, because copies could have other strides.
     """
-    before = [one.clone() for one in inputs]
+    before = [copied(one) for one in inputs]
     returned = run(inputs)
     wait()
     places = tuple(place for place, one in enumerate(inputs) if not _same(one, before[place]))
@@ -55,9 +57,15 @@ def _is_filled_in(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], pl
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether the values are equal, with NaN equal to NaN."""
+    """Whether the values are equal, with NaN equal to NaN. The other may lie in the host's memory."""
+    one, other = one.reshape(-1), other.reshape(-1)
+    return all(_same_piece(one[at : at + CHUNK], other[at : at + CHUNK]) for at in range(0, one.numel(), CHUNK))
+
+
+def _same_piece(one: Any, other: Any) -> bool:
     import torch
 
+    other = other.to(one.device)
     if one.dtype.is_floating_point:
         return bool(torch.isclose(one.to(torch.float64), other.to(torch.float64), 0, 0, equal_nan=True).all())
     return bool((one == other).all())

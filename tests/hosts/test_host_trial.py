@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gemm_tuner.hosts import host_spec_file
+from gemm_tuner.hosts import host_spec_file, kept_outputs
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.host_trial import HostTrial
+from gemm_tuner.kernels import copies
 from gemm_tuner.kernels.check import Unstable
 from gemm_tuner.kernels.jury import Jury
 
@@ -102,3 +103,41 @@ def test_no_configuration_finds_what_another_wrote_to_a_buffer_that_is_kept(
         for one in (empty, detached, by_size):
             assert one[:written].tolist() == right and bool(one[written:].isnan().all())
         assert bool(own.isnan().all())
+
+
+GEMM = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def added(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at) + 1)
+
+KEPT = torch.zeros(8)
+
+def run(n, BLOCK=8):
+    added[(1,)](torch.ones(8), KEPT, BLOCK=BLOCK)
+    return KEPT
+"""
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_only_what_a_kernel_may_write_is_copied_and_elsewhere_where_memory_is_short(
+    room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output, before the first launch."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    made: list[int] = []
+
+    def counted(tensor: Any) -> Any:
+        made.append(tensor.data_ptr())
+        return copies.copied(tensor)
+
+    monkeypatch.setattr(kept_outputs, "copied", counted)
+    monkeypatch.setattr(copies, "has_room", lambda tensor: room)
+    trial, script = of_source(tmp_path, GEMM, "added", {"one": {"BLOCK": 8}, "half": {"BLOCK": 4}})
+    assert trial.outputs(script, "one")["output"].tolist() == [2.0] * 8
+    assert trial.outputs(script, "half")["output"].tolist() == [2.0] * 4 + [0.0] * 4
+    assert len(made) == 1

@@ -13,7 +13,7 @@ from gemm_tuner.core.errors import UserError
 from gemm_tuner.kernels import launch_notes
 from gemm_tuner.kernels.collected import collected
 from gemm_tuner.kernels.launch_notes import LaunchNote, Memory
-from gemm_tuner.kernels.stores import stored_parameters
+from gemm_tuner.kernels.stores import stored_parameters, unwritten_parameters
 
 NOTE = LaunchNote(
     kernel="add", file="/nowhere/kernels.py", key=["n"], scalars={"n": 64, "stride": 7}, grid=["(grid_0 // BLOCK)"],
@@ -104,3 +104,19 @@ def kernel(x, index, out, total, flags, desc, n, BLOCK):
 """
     assert stored_parameters(source, "kernel") == ("out", "total", "desc", "n")
     assert stored_parameters(source, "other") == ()
+    assert unwritten_parameters(source, "kernel") == {"x", "index", "flags", "BLOCK"}
+    assert unwritten_parameters(source, "other") == frozenset()
+
+
+def test_what_another_function_may_write_is_not_taken_for_an_input() -> None:
+    source = """
+def kernel(a, b, c, d, e, f, g, n, BLOCK):
+    x = tl.load(a + n).to(tl.float32) + g.load([0])
+    y = tl.math.exp(tl.cast(b, tl.float32))
+    helper(c)
+    other.store_tile(d + n, x)
+    for pointer in (e,):
+        tl.store(pointer, x)
+    tl.inline_asm_elementwise("", "", [f], dtype=tl.int32, is_pure=False, pack=1)
+"""
+    assert unwritten_parameters(source, "kernel") == {"a", "b", "g", "BLOCK"}

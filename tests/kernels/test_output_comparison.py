@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from gemm_tuner.kernels import compare
 from gemm_tuner.kernels.check import judged_by
 from gemm_tuner.kernels.compare import Groups, compared, unwritten
 from gemm_tuner.kernels.kernel_spec import Check, Function
@@ -137,3 +139,23 @@ def test_the_users_own_check_raises_or_says_false(body: str, ok: bool, words: st
     function = Function("judge", f"def judge(x, out, results):\n    {body}\n", ("x", "out", "results"))
     one = judged_by(function, {"out": torch.ones(2)}, {"x": torch.zeros(2), "out": torch.zeros(2)})
     assert one.ok is ok and words in one.message
+
+
+@pytest.mark.parametrize("kind", ["right", "one", "share", "infinite", "rms", "integers"])
+@pytest.mark.parametrize("ratio", [0.0, 0.2])
+def test_large_outputs_are_compared_in_pieces(kind: str, ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = torch.randn(10, 10, generator=torch.Generator().manual_seed(0))
+    if kind == "integers":
+        wanted = 2**60 + torch.arange(100).reshape(10, 10)
+    actual = wanted.clone()
+    if kind == "rms":
+        actual += 1e-3 * wanted.abs().max()
+    elif kind != "right":
+        actual.view(-1)[[57] if kind in ("one", "integers") else [3, 57, 58, 99]] += 1
+        actual.view(-1)[57] = actual.view(-1)[57] if kind != "infinite" else float("inf")
+    check = Check(max_mismatched_ratio=ratio, atol=1.0 if kind == "rms" else None)
+    whole = compared(check, {"out": actual}, {"out": wanted})
+    monkeypatch.setattr(compare, "CHUNK", 7)
+    pieces = compared(check, {"out": actual}, {"out": wanted})
+    assert pieces.over == pytest.approx(whole.over) and replace(pieces, over=whole.over) == whole
+    assert whole.ok == (kind == "right" or (ratio > 0 and kind in ("one", "share", "integers")))
