@@ -130,6 +130,7 @@ def check(
     spec = trial.spec
     try:
         outputs = trial.outputs(script, name)
+        wait_for(outputs)
     except Unstable as error:
         return trial.unstable(name, error)
     if spec.check.skip_check:
@@ -137,6 +138,15 @@ def check(
     if spec.manual_check is not None:
         return trial.verdict(name, trial.judged(spec.manual_check, outputs))
     return trial.verdict(name, compared(spec.check, outputs, trial.expected()))
+
+
+def wait_for(outputs: Mapping[str, Any]) -> None:
+    """Until the GPU is through with a configuration: a fault that shows later would be taken for a wrong output, and be
+    blamed on another configuration."""
+    import torch
+
+    if any(value.is_cuda for value in outputs.values()):
+        torch.cuda.synchronize()
 
 
 def judged_by(function: Function, outputs: Mapping[str, Any], given: Mapping[str, Any]) -> Comparison:

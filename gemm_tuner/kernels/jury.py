@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from gemm_tuner.core.records import Verdict, Verified
-from gemm_tuner.kernels.check import Trial, Unstable
+from gemm_tuner.kernels.check import Trial, Unstable, wait_for
 from gemm_tuner.kernels.compare import Comparison, Groups, unwritten
 
 
@@ -19,13 +19,10 @@ class Jury:
 
     def hear(self, script: ModuleType, name: str) -> None:
         """Runs one configuration, until the GPU is through with it. Raises what its launch raises."""
-        import torch
-
         trial = self._trial
         try:
             outputs = trial.outputs(script, name)
-            if any(value.is_cuda for value in outputs.values()):
-                torch.cuda.synchronize()  # a fault that shows later would be blamed on another configuration
+            wait_for(outputs)
         except Unstable as error:
             self._verdicts[name] = trial.unstable(name, error)
             return

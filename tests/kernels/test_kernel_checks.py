@@ -86,3 +86,19 @@ def test_what_is_not_checked_is_never_verified(tmp_path: Path) -> None:
     right = verdict(tmp_path, "right", reference="kernel.py:reference", reset="total")
     assert how_verified([right], Verified.TRUE) is Verified.TRUE
     assert how_verified([right, found], Verified.TRUE) is Verified.FALSE
+
+
+@pytest.mark.parametrize("keys", [{"manual_check": "kernel.py:judge"}, {"check": {"skip_check": True}}])
+def test_a_gpu_that_a_configuration_loses_is_no_wrong_output_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
+) -> None:
+    """Launches return before kernels fail: the check waits for these, or the next configuration would be blamed."""
+    import torch
+
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        verdict(tmp_path, "right", **keys)
