@@ -182,6 +182,13 @@ class Autotuned:
     def _tuned(self, tunable: Kernel | Function, key: Hashable, named: Mapping[str, Any]) -> _Entry | None:
         """Tunes a call with a new key; None if the call itself sets tunable parameters."""
         call = tunable.call
+        if all(
+            entry.kernel is None for entry in self._entries.values()
+        ):  # a factory's may hold what its key leaves out
+            for name in self._keys.note_counters(named):
+                what = f"{name} grows from call to call, and is no part of the key: key= can name what is"
+                warnings.warn(f"{self.__name__}: {what}", stacklevel=3)
+                key = self._keys.of(named)
         candidates = configurations.candidates(self._asked.configs, tunable.parameters, call.args, call.kwargs)
         self._tunables |= {name for one in candidates for name in one.values}
         if isinstance(tunable, Function) and named.keys() & self._tunables:
@@ -204,6 +211,7 @@ class Autotuned:
         if kept is None and kept_as:
             result_cache.keep(kept_as, entry.result)
         self._entries[key] = entry
+        self._keys.after_tuning(named)
         return entry
 
     def _entry(self, tunable: Tunable, candidate: Candidate, result: AutotuneResult) -> _Entry:

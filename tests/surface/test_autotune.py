@@ -367,3 +367,42 @@ def dynamic(m: int, n: int, k: int, block_M: int = 16) -> stand_in.MatmulKernel:
     kernel = matmul(m, n, k, block_M)
     kernel.params[0].shape = ("M", 64)
     return kernel
+
+
+class Layer:
+    """size: what matters. calls: counts calls, in a tuning too."""
+
+    def __init__(self) -> None:
+        self.size, self.calls, self.used_at = 4, 0, 0.0
+
+
+@pytest.mark.parametrize("key", [None, ["layer"]])
+def test_a_counter_in_an_argument_is_found_out_and_other_changes_count_on(key: Any) -> None:
+    @tuned(configs=BLOCKS, key=key, cache_results=False)
+    def scaled(layer: Layer, x: torch.Tensor, block_M: int = 0) -> torch.Tensor:
+        layer.calls += 1
+        layer.used_at += 0.25
+        return x * layer.size
+
+    layer, x = Layer(), torch.ones(4)
+    with pytest.warns(UserWarning, match=r"Layer\.(calls|used_at) grows from call to call"):
+        for _ in range(6):
+            scaled(layer, x)
+    runs = scaled.runs
+    assert runs < 6
+    for _ in range(3):
+        assert scaled(layer, x).tolist() == [4.0] * 4
+    assert scaled.runs == runs
+    layer.size = 8
+    assert scaled(layer, x).tolist() == [8.0] * 4 and scaled.runs == runs + 1
+
+
+def test_sizes_that_differ_by_much_are_no_counter() -> None:
+    @tuned(configs=BLOCKS, cache_results=False)
+    def scaled(layer: Layer, x: torch.Tensor, block_M: int = 0) -> torch.Tensor:
+        return x * layer.size
+
+    layer = Layer()
+    for layer.size in (64, 128, 192, 256, 320):
+        scaled(layer, torch.ones(4))
+    assert scaled.runs == 5
