@@ -23,7 +23,7 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/lint-imports --config setup.cfg --no-logo
 
 unit: $(VENV)/installed-dev
-	$(RUN) -m pytest -n 2 --dist worksteal --timeout 300
+	$(RUN) -m pytest -n 2 --dist worksteal --timeout 900
 
 test-all: lint $(VENV)/installed-dev
 	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 $(RUN) -m pytest -m "not gpu" -n 2 --dist worksteal --timeout 900

@@ -33,12 +33,15 @@ from gemm_tuner.core.workload import workload_of
 from gemm_tuner.languages.together import Together
 from gemm_tuner.system import memory
 from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES
+from gemm_tuner.system.waiting import cpu_seconds, group_waits
 
 START_LIMIT_S = 120.0
 # An exit status is waited for this long: on a busy machine the fork server may take seconds to pass it on.
 EXIT_LIMIT_S = 60.0
 # Interval at which the queue is polled for new tasks, and for its end, while no worker answers.
 LOOK_S = 0.05
+# A worker that waits for a core at its deadline has this much longer, again and again.
+LONGER_S = 1.0
 # The time limit of a compilation is this many times the median so far, at least 30 s and at most the pool's limit.
 TIMES_THE_MEDIAN = 30.0
 LEAST_LIMIT_S = 30.0
@@ -76,11 +79,19 @@ class Worker:
     ready: bool = False
     deadline: float = 0.0
     limit_s: float = START_LIMIT_S
+    cpu_s: float = 0.0  # when the task was given
 
     def give(self, task: CompileTask, limit_s: float) -> None:
         self.task, self.limit_s, self.deadline = task, limit_s, time.monotonic() + limit_s
+        self.cpu_s = cpu_seconds(self.process.pid)
         with contextlib.suppress(OSError):  # the worker has just died, which the next read reports
             self.connection.send(task)
+
+    def waits_for_a_core(self) -> bool:
+        """Whether it would compile if it could: workers run when nothing else does, so on a busy machine a compile of a
+        second may take minutes. One that sleeps, or has had its time, does not wait."""
+        waits, cpu_s = group_waits(self.process.pid)
+        return waits and cpu_s - self.cpu_s < self.limit_s
 
     def kill(self) -> None:
         """Kills the worker and everything it started."""
@@ -97,7 +108,8 @@ class CompilePool:
 
     cache:        folder of the compiled kernels.
     scripts_dir:  folder of the tasks' scripts.
-    limit_s:      largest time limit of a compilation; a worker that exceeds it is killed (COMPILE_TIMEOUT).
+    limit_s:      largest time limit of a compilation; a worker that exceeds it is killed (COMPILE_TIMEOUT), unless it
+                  waits for a core and has not had so much CPU time.
     memory_bytes: memory that a worker may use beyond its size at the start; 0: an equal share of the machine's.
     kind:         kind of the problems, whose workload may prepare workers; "" for none.
 
@@ -227,6 +239,9 @@ class CompilePool:
         now = time.monotonic()
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
+                if worker.waits_for_a_core():
+                    worker.deadline = now + LONGER_S
+                    continue
                 message = f"not compiled within {worker.limit_s:g} s"
                 yield from self._replace(worker, queue, Status.COMPILE_TIMEOUT, message)
 

@@ -18,7 +18,7 @@ from gemm_tuner.languages.triton.kernel_env import FOREIGN_VARIABLES
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import guarded_command
 
-LIMIT_S = 120.0  # for importing torch and all calls
+LIMIT_S = 300.0  # for importing torch and all calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.system.child_output import run_child
 from gemm_tuner.system.installation import IMPORT_ROOT
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 EXIT_FAULT = 3
 
 

@@ -16,7 +16,7 @@ from gemm_tuner.system import nvml
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import guarded_command
 
-PROBE_SECONDS = 120
+PROBE_SECONDS = 300
 DEFAULT_ARCH = "sm_90"
 
 

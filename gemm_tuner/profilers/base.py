@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TRACE_COLUMNS = ("kernel_name", "start_ns", "duration_ns", "scope", "process")
 MAX_ROWS = 5_000_000  # about twenty times the rows of the largest profiler start
 PLAIN_NUMBERS = {"LC_ALL": "C.UTF-8"}  # nsys and ncu format numbers by the locale, such as 239.008 for 239008
-VERSION_TIMEOUT_S = 30
+VERSION_TIMEOUT_S = 120
 UNKNOWN_VERSION = "unknown"
 SEE_LOG = "see the profiler's log beside the file"
 

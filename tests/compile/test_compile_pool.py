@@ -161,6 +161,29 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path, kno
         assert ends(int((tmp_path / file).read_text()))
 
 
+def test_a_compile_that_waits_for_a_core_has_more_time(tmp_path: Path) -> None:
+    """Its deadline is over long before it ends; it has not had the CPU time of its limit."""
+    task = broken_task(
+        tmp_path,
+        calls=f"any(iter(lambda: os.path.exists({str(tmp_path / 'go')!r}), True)); raise ValueError('it went on')",
+    )
+    with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
+        answers = thread.submit(lambda: [result for _, result in pool.run([task])])
+        until(tmp_path / "pid", answers)
+        (worker,) = pool._workers
+        passed = worker.deadline = worker.deadline - 2 * LONG_S
+        while worker.deadline == passed:
+            assert not answers.done(), answers.result()
+            time.sleep(0.01)
+        (tmp_path / "go").touch()
+        assert [result.message for result in answers.result()] == ["ValueError: it went on"]
+
+
+def test_a_compile_that_has_had_its_cpu_time_is_ended(tmp_path: Path) -> None:
+    task = broken_task(tmp_path, calls="any(iter(int, 1))")
+    assert run(pool_in(tmp_path, workers=1, limit_s=0.2), [task])["broken"].status == Status.COMPILE_TIMEOUT
+
+
 def test_a_compile_has_the_time_that_the_pool_gives(tmp_path: Path) -> None:
     task = broken_task(tmp_path, calls="time.sleep(600)")
     result = run(pool_in(tmp_path, workers=1, limit_s=0.2), [task])["broken"]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from gemm_tuner.store.run_record import RunRecord
 ROOT = Path(__file__).resolve().parents[2]
 ON_PATH = Path(__file__).resolve().parent / "on_path"
 CASE = "GEMM_TUNER_FAULT_CASE"
-LIMIT_S = 240.0
+HOLD, HELD = "STAND_IN_HOLD", "held"
+LIMIT_S = 800.0
 LOOK_S = 0.01
 SIZES = "- {M: 512, N: 512, K: 512}\n- {M: 384, N: 256, K: 512}\n"
 SMALL_SIZES = "- {M: 64, N: 128, K: 256}\n- {M: 40, N: 64, K: 256}\n"  # for the interpreter
@@ -101,12 +102,38 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "space.yaml").write_text(small_space(self.axes))
-        (self.folder / "sizes.yaml").write_text(self.sizes)
+        for name, text in (("space.yaml", small_space(self.axes)), ("sizes.yaml", self.sizes)):
+            if not (self.folder / name).exists():  # else a run of another test may be reading it
+                (self.folder / name).write_text(text)
 
     @property
     def raw(self) -> Path:
         return self.run_folder() / "raw"
+
+    @property
+    def out_path(self) -> Path:
+        return self.folder / f"out_{self.mark}.txt"
+
+    @property
+    def err_path(self) -> Path:
+        return self.folder / f"err_{self.mark}.txt"
+
+    @property
+    def hold(self) -> Path:
+        """While this file is there, the last process of the finals does not begin."""
+        return self.folder / "hold"
+
+    @property
+    def is_held(self) -> bool:
+        return self.hold.with_name(HELD).exists()
+
+    def release(self) -> None:
+        for path in (self.hold, self.hold.with_name(HELD)):
+            path.unlink(missing_ok=True)
+
+    def another(self) -> Machine:
+        """The same machine for a run beside those of other tests: its output and its processes are told from theirs."""
+        return replace(self, env=dict(self.env), mark=secrets.token_hex(8))
 
     def run_folders(self) -> list[Path]:
         return sorted((self.folder / "results").glob("*-*")) if (self.folder / "results").is_dir() else []
@@ -117,8 +144,9 @@ class Machine:
     def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
         """The tuner, in a process group of its own as a shell would start it."""
         command = [*self.prefix, sys.executable, str(self.script), *self.task, "--num_threads", "1", *flags]
-        whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, CASE: self.mark}
-        with (self.folder / "out.txt").open("w") as out, (self.folder / "err.txt").open("w") as err:
+        marks = {CASE: self.mark, HOLD: str(self.hold)}
+        whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, **marks}
+        with self.out_path.open("w") as out, self.err_path.open("w") as err:
             return subprocess.Popen(
                 command, cwd=self.folder, env=whole, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
                 stdout=out, stderr=err,
@@ -134,8 +162,7 @@ class Machine:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             raise
-        out, err = ((self.folder / name).read_text() for name in ("out.txt", "err.txt"))
-        return Outcome(status, out, err, time.monotonic() - begun)
+        return Outcome(status, self.out_path.read_text(), self.err_path.read_text(), time.monotonic() - begun)
 
     def run(self, *flags: str, **env: str) -> Outcome:
         return self.end(self.start(*flags, **env), time.monotonic())
@@ -150,7 +177,7 @@ class Machine:
 
     def orphans(self) -> list[int]:
         """What still runs a while after the tuner is gone."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         left = self.processes()
         while left and time.monotonic() < until:
             time.sleep(0.1)

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_folder_that_may_not_be_written(machine: Machine) -> None:
 
 def wait_for(machine: Machine, process: subprocess.Popen[str], point: int, before: int = 0) -> None:
     """Until a run has come to a point, and somewhere: before is the progress that it started from."""
-    while (now := progress(machine.folder)) < point or now == before:
+    while ((now := progress(machine.folder)) < point or now == before) and not machine.is_held:
         assert process.poll() is None, machine.end(process).err
         time.sleep(LOOK_S)
 
@@ -107,7 +106,7 @@ def test_a_gpu_in_use_is_waited_for_while_kernels_compile(machine: Machine, undi
     says who is at it."""
     with gpu_lock.held(["number-0"]):
         process = machine.start(*MEASURED)
-        while "waiting for GPU" not in (machine.folder / "err.txt").read_text():
+        while "waiting for GPU" not in machine.err_path.read_text():
             assert process.poll() is None
             time.sleep(LOOK_S)
         assert stored(machine.folder)["compiles"] > 0 and stored(machine.folder)["timings"] == 0
@@ -131,7 +130,7 @@ def test_a_gpu_in_use_is_waited_for_while_kernels_compile(machine: Machine, undi
     ],
 )
 def test_a_gpu_in_use_is_refused_where_nothing_shall_wait(task: tuple[str, ...], undisturbed: Undisturbed) -> None:
-    machine = undisturbed.machine
+    machine = undisturbed.machine.another()
     if "--fresh" not in task:
         task = (*task, "--gemm_size_file", str(machine.run_folder() / "tuned.yaml"))
     with gpu_lock.held(["number-0"]):
@@ -155,9 +154,11 @@ def test_once_finishes_what_runs_and_saves_it_and_twice_ends_at_once(
 
 def once(machine: Machine, number: signal.Signals, point: int) -> None:
     before = progress(machine.folder)
+    machine.hold.touch()  # it does not end before it is asked to
     process = machine.start(*MEASURED)
     wait_for(machine, process, point, before)
     os.killpg(process.pid, number)  # as a terminal does
+    machine.release()
     done = machine.end(process)
     assert done.status == 130, done.err
     assert number.name in done.err and "the same command goes on from here" in done.last_line()
@@ -170,7 +171,7 @@ def twice(machine: Machine, point: int) -> None:
     process = machine.start(*MEASURED, STAND_IN_FAULTS="BM16_BN32=hang")
     wait_for(machine, process, point, before)
     os.killpg(process.pid, signal.SIGINT)
-    while "once more" not in (machine.folder / "err.txt").read_text():
+    while "once more" not in machine.err_path.read_text():
         assert process.poll() is None
         time.sleep(LOOK_S)
     os.killpg(process.pid, signal.SIGINT)
@@ -207,14 +208,17 @@ def test_a_budget_below_the_floor_is_said_and_still_gives_right_rows(machine: Ma
 
 def test_a_finished_run_answers_without_looking_for_gpus_or_starting_anything(undisturbed: Undisturbed) -> None:
     """torch cannot be imported any more, and the profiler notes its starts: only its version is asked for."""
-    machine = replace(undisturbed.machine, env=dict(undisturbed.machine.env))
+    machine = undisturbed.machine.another()
     before = written(machine)
     broken = machine.folder / "broken"
     (broken / "torch").mkdir(parents=True)
     (broken / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
-    nsys, notes = machine.folder / "bin" / "nsys", machine.folder / "starts.txt"
-    nsys.write_text(nsys.read_text().replace("sh\n", f'sh\necho "$1" >> {notes}\n', 1))
-
+    notes, noting = machine.folder / "starts.txt", machine.folder / "noting"
+    noting.mkdir()
+    nsys = (machine.folder / "bin" / "nsys").read_text()
+    (noting / "nsys").write_text(nsys.replace("sh\n", f'sh\necho "$1" >> {notes}\n', 1))
+    (noting / "nsys").chmod(0o755)
+    machine.env["PATH"] = f"{noting}{os.pathsep}{machine.env['PATH']}"
     machine.env["PYTHONPATH"] = str(broken)
     done = machine.run(*MEASURED)
     assert done.status == 0 and "this run is finished: 2 of 2 sizes" in done.err, done.err

@@ -83,9 +83,9 @@ class Kill:
     point: int
 
     def strike(self, machine: Machine, process: subprocess.Popen[str]) -> bool:
-        """Waits for the point and, from there on, for the first victim; False when the run ends before."""
+        """Waits for the point, or for the last process of the finals, and from there on for the first victim."""
         while process.poll() is None:
-            if progress(machine.folder) >= self.point:
+            if progress(machine.folder) >= self.point or machine.is_held:
                 victims = [process.pid] if self.victim == "parent" else machine.find(VICTIMS[self.victim])
                 if self.victim == "worker":  # which their server does not
                     victims = [pid for pid in victims if leads_a_session(pid)]
@@ -123,8 +123,10 @@ def starts() -> list[Any]:
 def test_nothing_is_lost_by_a_kill(starts: list[list[Kill]], machine: Machine, undisturbed: Undisturbed) -> None:
     for kills in starts:
         before = stored(machine.folder)
+        machine.hold.touch()  # it does not end before it is struck
         process = machine.start(*MEASURED, "--num_threads", "2")
         struck = [kill.strike(machine, process) for kill in kills]
+        machine.release()
         done = machine.end(process)
         assert machine.orphans() == []
         assert all(struck), f"nothing to kill: {struck} {done.err}"

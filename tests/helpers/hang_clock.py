@@ -17,7 +17,7 @@ NOTES = "HANG_NOTES"
 LIMIT_S = 1000.0
 JUMP_S = 1e6
 # Looks at the clock from the first that finds a note to the jump: what was written before the note is read meanwhile.
-LOOKS = 3
+LOOKS = 6
 
 
 def note() -> None:
@@ -35,8 +35,8 @@ class HangClock:
     """notes: a folder, in the variable NOTES of all processes."""
 
     def __init__(self, notes: Path) -> None:
-        self._notes, self._seen = notes, Counter[str]()
         notes.mkdir(exist_ok=True)
+        self._notes, self._seen = notes, Counter({path.name: LOOKS for path in notes.iterdir()})
 
     def monotonic(self) -> float:
         self._seen.update(path.name for path in self._notes.iterdir())

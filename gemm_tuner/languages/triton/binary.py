@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-CUOBJDUMP_SECONDS = 30
+CUOBJDUMP_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)

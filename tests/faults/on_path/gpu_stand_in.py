@@ -1,10 +1,12 @@
 """Takes the launcher's place in generated scripts: reads the plan, writes the journal as the launcher does, and notes
 in ``kernels.txt`` beside the plan what a profiler would see. Times depend on the configuration's name alone.
 
+STAND_IN_HOLD: a file; while it is there the last process of the finals waits, and says so in ``held`` beside it.
 STAND_IN_FAULTS: "<part of a name>=<fault>,..."; faults are
-hang   the kernel never ends                 segv   the launch kills the process
+hang   the kernel never ends (*)               segv   the launch kills the process
 sticky the GPU context is lost               fails  the launch raises, the rest goes on
 wrong  the check finds another result        racy   the check finds two results of one kernel
+(*) In the folder HANG_NOTES, where there is one, a file says so: tests/helpers/hang_clock.py.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from gemm_tuner.system.processes import exit_with_tuner, identity
 EXIT_STICKY = 75
 # What launching takes, so that a run has a middle in which it can be killed.
 CALL_S = 0.002
+LAST_PROCESS = 2  # of 3, which short_tune_gemm.py asks for
 
 
 def fault_of(name: str) -> str:
@@ -58,6 +61,8 @@ class StandIn:
         time.sleep(CALL_S)
         fault = fault_of(name)
         if fault == "hang":
+            if "HANG_NOTES" in os.environ:
+                (Path(os.environ["HANG_NOTES"]) / f"{os.getpid()}").touch()
             time.sleep(3600)
         elif fault == "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -88,7 +93,14 @@ class StandIn:
                     self.call(index, name, turn)
                 self.journal.write(End(index, name))
 
+    def wait_while_held(self) -> None:
+        hold = Path(os.environ.get("STAND_IN_HOLD", os.devnull))
+        while hold.is_file() and self.plan.process == LAST_PROCESS:
+            hold.with_name("held").touch()
+            time.sleep(CALL_S)
+
     def finals(self, index: int, work: Work) -> None:
+        self.wait_while_held()
         running = []
         for name in (
             *(name for _, name in work.entries),
