@@ -136,8 +136,7 @@ def run(spec: ProgramSpec, options: SpecOptions, log: Console) -> SpecRun:
                 _account(open_rows, over=stages.cut_short)
     finally:
         journal.close()
-    result.reused = stages.reused
-    result.seconds = time.monotonic() - started
+    result.reused, result.seconds = stages.reused, time.monotonic() - started
     return result
 
 
@@ -178,9 +177,7 @@ class _Stages:
     ) -> None:
         self.result, self.journal, self.interruption, self.log = result, journal, interruption, log
         self._until = dict(zip((SCREEN, FINALS), deadlines, strict=True))
-        self.cut_short = False
-        self.spec = result.spec
-        self.reused = 0
+        self.spec, self.reused, self.cut_short = result.spec, 0, False
         self.profiler = spec_profile.tool_of(self.spec.profiler) if self.spec.metric.kind == PROFILE else None
         self._identity = Identity(self.spec)
         self._built: dict[tuple[str, ...], Outcome | None] = {}
@@ -292,14 +289,11 @@ class _Stages:
 
 
 def _settle(row: Row, outcomes: Sequence[Outcome], wanted: int) -> None:
-    """Sets the row's outcome from its runs: that of the run that counts, or the first failure; none for an unfinished
-    row."""
+    """Sets the row's outcome: that of the run that counts, or of the first that failed; none if it is unfinished."""
     fault = next((one for one in outcomes if one.status is not Status.OK), None)
     if fault is not None:
         row.outcome, row.values = fault, ()
-        return
-    if len(outcomes) < wanted:
-        return
-    readings: list[Reading] = [one.reading for one in outcomes if one.reading is not None]
-    row.values = tuple(reading.value for reading in readings)
-    row.outcome = next(one for one in outcomes if one.reading is not None and one.reading.value == row.value)
+    elif len(outcomes) >= wanted:
+        readings: list[Reading] = [one.reading for one in outcomes if one.reading is not None]
+        row.values = tuple(reading.value for reading in readings)
+        row.outcome = next(one for one in outcomes if one.reading is not None and one.reading.value == row.value)
