@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rule_cases import thin_space
 from samples import ROOT
 
 from gemm_tuner.cli.main import main
@@ -53,7 +54,7 @@ def test_the_fault_names_what_the_architecture_has(arch: str, asked: GemmProblem
 def test_what_is_refused_is_what_the_rules_cut_wholly(arch: str) -> None:
     """By the rule of the same subject: nothing is refused that could have been tuned, and nothing is missed."""
     rules = tuple(rule for rule in load_rules(ROOT / "rules") if rule.name == "type_has_matrix_instruction")
-    columns = columns_of(space.frame(space.load(space.space_path(ROOT / "rules", arch), arch)).head(1))
+    columns = columns_of(thin_space(arch).configs.head(1))
     problems = [problem(one) for one in ("fp16", "bf16", "fp32", "int8", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3_fnuz")]
     problems += [problem("fp32", precision="tf32"), problem("fp8_e4m3", "fp8_e5m2")]
     for one in problems:

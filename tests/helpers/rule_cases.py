@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
-from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device, shipped
+from samples import AMD, ROOT, RULES, TEMPLATES, columns, config, device
 
 from gemm_tuner.gemm.axes import AXES
 from gemm_tuner.gemm.problem import GemmProblem, Layout
@@ -79,23 +79,34 @@ def keeps(name: str, on: On, changes: dict[str, Any]) -> bool:
 
 def thin_space_text(arch: str) -> str:
     """The shipped space file with all blocks, and of the other axes the first and the last value."""
+    return changed_space_text(
+        arch, lambda axis, values: values if axis.startswith("BLOCK_SIZE") else sorted({values[0], values[-1]})
+    )
+
+
+def changed_space_text(arch: str, change: Callable[[str, list[int]], list[int]]) -> str:
+    """The shipped space file with other values: change(axis, values)."""
     document = yaml.safe_load((RULES / f"space_{arch}.yaml").read_text())
     for axes in document["families"].values():
         for axis, values in axes.items():
-            if not axis.startswith("BLOCK_SIZE"):
-                axes[axis] = sorted({values[0], values[-1]})
+            axes[axis] = change(axis, values)
     text: str = yaml.safe_dump(document, sort_keys=False)
     return text
+
+
+def space_of(text: str, arch: str, *, heuristics: bool = True) -> Space:
+    """The space of a file with this text, with the shipped rules."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "space.yaml"
+        path.write_text(text)
+        asked = Settings((), TEMPLATES, RULES, ROOT, heuristics=heuristics, space_file=path)
+        return load_space(asked, device(arch))
 
 
 @cache
 def thin_space(arch: str, *, heuristics: bool = True) -> Space:
     """A tenth or so of the space of an architecture, with the shipped rules."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "thin.yaml"
-        path.write_text(thin_space_text(arch))
-        asked = Settings((), TEMPLATES, RULES, ROOT, heuristics=heuristics, space_file=path)
-        return load_space(asked, device(arch))
+    return space_of(thin_space_text(arch), arch, heuristics=heuristics)
 
 
 def some_rows(all_columns: Any, rows: Any) -> Any:
@@ -104,10 +115,22 @@ def some_rows(all_columns: Any, rows: Any) -> Any:
     return SimpleNamespace(**some, largest=all_columns.largest, families=all_columns.families)
 
 
+PLAIN = {
+    **dict.fromkeys(("GROUP_SIZE_M", "EPILOGUE_SUBTILE", "PROGRAMS_PER_SM", "kpack"), 1),
+    **dict.fromkeys(("WARP_SPECIALIZE", "STREAM_B"), 0), "matrix_instr_nonkdim": 16, "num_stages": 4,
+}  # fmt: skip
+
+
 @cache
 def plain_part(arch: str) -> Any:
-    """A part of the shipped space. What rules keep of it they keep of the whole: an answer is of one configuration."""
-    c = shipped(arch).columns
-    plain = (c.GROUP_SIZE_M == 1) & (c.EPILOGUE_SUBTILE == 1) & (c.PROGRAMS_PER_SM <= 1) & (c.WARP_SPECIALIZE == 0)
-    on_amd = (c.STREAM_B == 0) & (c.kpack <= 1) & (c.matrix_instr_nonkdim != 32)
-    return some_rows(c, np.flatnonzero(plain & on_amd & (c.num_stages <= 4) & (c.family != "gemv")))
+    """A part of the shipped space. What rules keep of it they keep of the whole: an answer is of one configuration, and
+    of the largest values and the families of the whole space, which a thin one has too."""
+    whole = thin_space(arch).columns
+
+    def plain(axis: str, values: list[int]) -> list[int]:
+        return [value for value in values if value <= PLAIN.get(axis, value)] or values[:1]
+
+    c = space_of(changed_space_text(arch, plain), arch).columns
+    part = some_rows(c, np.flatnonzero((c.GROUP_SIZE_M == 1) & (c.EPILOGUE_SUBTILE == 1) & (c.family != "gemv")))
+    part.largest, part.families = whole.largest, whole.families
+    return part

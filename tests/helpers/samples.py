@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import KernelConfig
@@ -22,6 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "rules"
 TEMPLATES = ROOT / "templates"
 ARCHS = tuple(space.known_archs(RULES))
+# Of those with the same axes one: ``make test`` takes it for the others where the time is that of a whole space.
+SAMPLED_ARCHS = ("sm_80", "sm_90", "sm_100", "gfx942", "gfx1100")
+
+
+def archs(*sampled: str) -> list[Any]:
+    """All architectures as parameters of a test, those that are not sampled for ``make test-all`` alone."""
+    taken = sampled or SAMPLED_ARCHS
+    return [pytest.param(arch, marks=() if arch in taken else pytest.mark.grid) for arch in ARCHS]
+
+
 NO_GPU = Machine((), {"torch": "2.11.0", "triton": "3.6.0", "python": "3.11.0"}, "")
 AMD = {"matrix_instr_nonkdim": 16, "kpack": 2, "num_stages": 2}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from consumer_sources import write_source
 from rule_cases import thin_space, thin_space_text
-from samples import ARCHS, NO_GPU, RULES, config, device, gpu, problem, shipped
+from samples import NO_GPU, RULES, archs, config, device, gpu, problem
 from screens import Screen
 
 from gemm_tuner.cli import main as cli
@@ -66,7 +66,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[str, str]:
     return captured.out, captured.err
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", archs("sm_90", "gfx942"))
 def test_a_dry_run_answers_and_then_prints_the_funnel(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, thin: Thin, arch: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_explain_a_name_that_is_cut_and_one_that_is_kept(capsys: pytest.CaptureF
 
 
 def why(name: str) -> str:
-    return next(rule.why for rule in shipped("sm_90").rules if rule.name == name)
+    return next(rule.why for rule in thin_space("sm_90").rules if rule.name == name)
 
 
 def test_explain_counts_what_matches(capsys: pytest.CaptureFixture[str], thin: Thin) -> None:

@@ -1,6 +1,11 @@
-"""Every rule about kernel families cuts what it says; enough is left to search, and not more than can be searched."""
+"""Every rule about kernel families cuts what it says; enough is left to search, and not more than can be searched.
+
+``make test`` searches whole spaces of some architectures at some sizes, ``make test-all`` of all at all.
+"""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 from cute_rule_cases import HEURISTIC_CASES, HEURISTIC_PLACES
@@ -284,15 +289,28 @@ def test_a_family_without_the_axis_is_not_asked_for_chiplets() -> None:
     assert "gemv" in candidates.columns.family[kept]
 
 
+# The sizes of the public list of which most and fewest are left.
+EXTREMES = ((16, 16, 16), (1, 4096, 4096), (64, 64, 65536), (1000,) * 3, (5000,) * 3, (8192,) * 3)
+# (size, layouts) by architecture: those that ``make test`` takes.
+SEARCHED = {
+    "sm_90": {*itertools.product(EXTREMES, ("NN",)), ((5000,) * 3, "NT")},
+    "sm_100": {((5000,) * 3, "NN")}, "sm_80": {((8192,) * 3, "NN"), ((16, 16, 16), "NN")},
+    "gfx942": {((1000,) * 3, "NN"), ((8192,) * 3, "NN")}, "gfx1100": {((5000,) * 3, "NN")},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "size", [(16, 16, 16), (1, 4096, 4096), (64, 64, 65536), (1000,) * 3, (5000,) * 3, (8192,) * 3]
+    ("arch", "size", "layouts"),
+    [
+        pytest.param(arch, size, layouts, marks=() if (size, layouts) in SEARCHED.get(arch, ()) else pytest.mark.grid)
+        for arch, size, layouts in itertools.product(ARCHS, EXTREMES, ("NN", "NT"))
+        if layouts == "NN" or arch == "sm_90"
+    ],
 )
-@pytest.mark.parametrize("arch", [*ARCHS, "sm_90 NT"])
-def test_what_is_left_can_be_searched(arch: str, size: tuple[int, int, int]) -> None:
-    """The sizes of the public list of which most and fewest are left; that some are left of every one, test_rules."""
-    arch, layouts = arch.split()[0], NT if arch.endswith("NT") else {}
-    candidates = shipped(arch)
-    kept = prune.apply(candidates.columns, GemmProblem(*size, **layouts), device(arch), candidates.rules).kept
+def test_what_is_left_can_be_searched(arch: str, size: tuple[int, int, int], layouts: str) -> None:
+    """That some are left of every public size, test_rules has."""
+    candidates, problem = shipped(arch), GemmProblem(*size, **(NT if layouts == "NT" else {}))
+    kept = prune.apply(candidates.columns, problem, device(arch), candidates.rules).kept
     assert 1 <= len(kept) <= MOST_KEPT
 
 

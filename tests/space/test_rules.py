@@ -1,6 +1,14 @@
-"""Every limit and every rule of experience cuts what it says and keeps the rest; no size is left with nothing."""
+"""Every limit and every rule of experience cuts what it says and keeps the rest; no size is left with nothing.
+
+``make test`` takes sizes and types in turns over the architectures, ``make test-all`` all of them on each.
+"""
 
 from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -25,7 +33,7 @@ from rule_cases import (
     some_rows,
     thin_space,
 )
-from samples import ARCHS, ROOT, RULES, device, load_sizes, problem, shipped
+from samples import ARCHS, ROOT, RULES, device, load_sizes, problem
 
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.problem_keys import Defaults
@@ -281,45 +289,60 @@ def test_one_configuration_and_the_whole_space_agree(size: tuple[int, int, int],
         assert alone == whole[rows].tolist(), rule.name
 
 
+PARTS = pytest.mark.parametrize("part", [True, pytest.param(False, marks=pytest.mark.grid)], ids=["part", "rest"])
+T = TypeVar("T")
+
+
+def in_turns(every: Iterable[T], arch: str, of: int, part: bool) -> list[T]:
+    """One in ``of`` values, beginning with another one for each architecture; the others if not ``part``."""
+    first = ARCHS.index(arch)
+    return [one for number, one in enumerate(every) if ((number + first) % of == 0) == part]
+
+
+TYPES = ({}, FP8, MIXED_FP8, BLOCK_SCALES, INT8, FP32, TF32, {"batch": 3}, NT, TN, {"beta": 1.0, "bias": True})
+
+
+@PARTS
 @pytest.mark.parametrize("arch", ARCHS)
-def test_rules_have_an_answer_for_every_type(arch: str) -> None:
+def test_rules_have_an_answer_for_every_type(arch: str, part: bool) -> None:
     """Without a warning of numpy, which is an error here; and only types without a rate cut everything."""
     everything = thin_space(arch)
-    for keys in ({}, FP8, MIXED_FP8, BLOCK_SCALES, INT8, FP32, TF32, {"batch": 3}, NT, TN, {"beta": 1.0, "bias": True}):
-        for size in ((1, 1, 1), (3, 4095, 4097), LARGE):
-            asked = GemmProblem(*size, **keys)
-            has_rate = asked.rate_key in dict(device(arch).matmul_tflops)
-            kept = prune.apply(everything.columns, asked, device(arch), everything.rules).kept
-            assert has_rate or len(kept) == 0
-            if size == LARGE:
-                assert (len(kept) > 0) == has_rate, keys
+    for size, keys in in_turns(itertools.product(((1, 1, 1), LARGE, (3, 4095, 4097)), TYPES), arch, 4, part):
+        asked = GemmProblem(*size, **keys)
+        has_rate = asked.rate_key in dict(device(arch).matmul_tflops)
+        kept = prune.apply(everything.columns, asked, device(arch), everything.rules).kept
+        assert has_rate or len(kept) == 0
+        if size == LARGE:
+            assert (len(kept) > 0) == has_rate, keys
 
 
 def left(arch: str, size: GemmProblem) -> int:
     """How many of a part of the space the rules keep: no more than of the whole."""
-    return len(prune.apply(plain_part(arch), size, device(arch), shipped(arch).rules).kept)
+    return len(prune.apply(plain_part(arch), size, device(arch), thin_space(arch).rules).kept)
 
 
+@PARTS
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_every_public_size_has_configurations_everywhere(arch: str, dtype: str) -> None:
+def test_every_public_size_has_configurations_everywhere(arch: str, part: bool) -> None:
+    """In turns: each size on four of the twelve architectures, in bf16 or fp32."""
     assert len(PUBLIC) == 20
-    for size in (*((p.m, p.n, p.k) for p in PUBLIC), (1, 1, 1)):
-        assert left(arch, problem(*size, dtype)) > 0, size
+    sizes = (*((p.m, p.n, p.k) for p in PUBLIC), (1, 1, 1))
+    for dtype, size in in_turns(itertools.product(("bf16", "fp32"), sizes), arch, 4, part):
+        assert left(arch, problem(*size, dtype)) > 0, (dtype, size)
 
 
+@PARTS
 @pytest.mark.parametrize("arch", ARCHS)
-def test_small_matrices_of_any_k_have_configurations(arch: str) -> None:
-    for m, n in ((5, 5), (17, 100), (100, 5), (64, 300)):
-        for k in (1, 300, 700, 2048, 4096, 16384):
-            assert left(arch, problem(m, n, k)) > 0, (m, n, k)
+def test_small_matrices_of_any_k_have_configurations(arch: str, part: bool) -> None:
+    sides, depths = ((5, 5), (17, 100), (100, 5), (64, 300)), (1, 300, 700, 2048, 4096, 16384)
+    for (m, n), k in in_turns(itertools.product(sides, depths), arch, 5, part):
+        assert left(arch, problem(m, n, k)) > 0, (m, n, k)
 
 
 EXTENTS = st.integers(1, 300) | st.integers(1, 20_000)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.tuples(EXTENTS, EXTENTS, EXTENTS), st.sampled_from(["fp16", "fp32"]))
-def test_no_size_is_left_with_nothing(size: tuple[int, int, int], dtype: str) -> None:
-    for arch in ARCHS:
-        assert left(arch, problem(*size, dtype)) > 0, arch
+@settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")), deadline=None)
+@given(st.tuples(EXTENTS, EXTENTS, EXTENTS), st.sampled_from(["fp16", "fp32"]), st.sampled_from(ARCHS))
+def test_no_size_is_left_with_nothing(size: tuple[int, int, int], dtype: str, arch: str) -> None:
+    assert left(arch, problem(*size, dtype)) > 0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from samples import RULES, TEMPLATES, device, problem, shipped
+from rule_cases import thin_space
+from samples import device, problem
 from tuning import open_ledger
 
 from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.pipeline import prepare
-from gemm_tuner.pipeline.settings import Settings
 from gemm_tuner.space import space
 from gemm_tuner.space.prune import Pruned
 from gemm_tuner.space.size_state import COLUMNS, SizeState
@@ -22,7 +22,7 @@ SIZE = problem(17, 5120, 5120)
 
 @pytest.fixture
 def state() -> SizeState:
-    return open_ledger(shipped("sm_90"), SIZE, device("sm_90"))
+    return open_ledger(thin_space("sm_90"), SIZE, device("sm_90"))
 
 
 def settled(state: SizeState) -> list[str]:
@@ -123,7 +123,7 @@ def test_the_file_reads_back(state: SizeState, tmp_path: Path) -> None:
 
 
 def test_a_given_configuration_needs_no_place_in_the_space(tmp_path: Path) -> None:
-    config = next(iter(open_ledger(shipped("sm_90"), SIZE, device("sm_90")).kept.values()))
+    config = next(iter(open_ledger(thin_space("sm_90"), SIZE, device("sm_90")).kept.values()))
     given = prepare.given_state(SIZE, config, device("sm_90"))
     assert isinstance(given.pruned, Pruned)
     given.record(config.name, Status.OK)
@@ -132,8 +132,7 @@ def test_a_given_configuration_needs_no_place_in_the_space(tmp_path: Path) -> No
 
 
 def test_without_heuristics_there_is_more_to_account_for(state: SizeState) -> None:
-    asked = Settings((), TEMPLATES, RULES, Path(), heuristics=False)
-    everything = prepare.load_space(asked, device("sm_90"))
+    everything = thin_space("sm_90", heuristics=False)
     assert set(open_ledger(everything, SIZE, device("sm_90")).kept) > set(state.kept)
 
 
