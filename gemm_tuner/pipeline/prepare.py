@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,20 @@ class Environment:
 
 @dataclass(frozen=True)
 class Space:
-    """All configurations of an architecture, and the rules for them."""
+    """All configurations of an architecture, and the rules for them. kind: of the problems."""
 
     configs: pd.DataFrame
     columns: Any
-    names: npt.NDArray[np.object_]
     rules: tuple[Rule, ...]
+    kind: str
+
+    def names_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
+        """The names of some configurations, which take longer to make than all else of a space."""
+        return space.names(self.configs.iloc[rows], self.kind).to_numpy(dtype=object)
+
+    @cached_property
+    def names(self) -> npt.NDArray[np.object_]:
+        return self.names_of(np.arange(len(self.configs)))
 
 
 def find_environment(settings: Settings, known: devices.Machine | None = None) -> Environment:
@@ -158,8 +167,7 @@ def load_space(settings: Settings, device: Device) -> Space:
         if own
         else prune.load_rules(settings.rules_dir, heuristics=settings.heuristics)
     )
-    names = space.names(configs, settings.kind).to_numpy(dtype=object)
-    return Space(configs, prune.columns_of(configs), names, rules)
+    return Space(configs, prune.columns_of(configs), rules, settings.kind)
 
 
 def rules_of(own: OwnSpace, *, heuristics: bool = True) -> tuple[Rule, ...]:
@@ -190,7 +198,7 @@ def state_of(candidates: Space, problem: Problem, device: Device, pruned: Pruned
         raise fault
     prune.require_some(pruned, problem)
     kept_rows = candidates.configs.iloc[pruned.kept]
-    kept = dict(zip(candidates.names[pruned.kept], space.configs_of(kept_rows, problem.kind), strict=True))
+    kept = dict(zip(candidates.names_of(pruned.kept), space.configs_of(kept_rows, problem.kind), strict=True))
     predicted = workload.predict_us(prune.columns_of(kept_rows), problem, device)
     predicted_us = dict(zip(kept, predicted.tolist(), strict=True))
     return SizeState(problem, candidates.configs, pruned, kept, predicted_us)

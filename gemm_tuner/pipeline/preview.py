@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from rich.console import Console
 
 from gemm_tuner.core.errors import UserError
@@ -177,12 +178,12 @@ def matching(candidates: Space, text: str, device: Device) -> npt.NDArray[np.int
         if field in given:
             raise UserError(f"{field} is given twice", where=where)
         given.add(field)
-        cells = candidates.configs[field].tolist()
-        column = np.array(["" if one is None else in_name(one) for one in cells])
-        if value not in column:
-            values = ", ".join(in_name(one) for one in sorted({one for one in cells if one is not None}))
+        place, different = pd.factorize(candidates.configs[field])
+        wanted = [number for number, one in enumerate(different) if in_name(one) == value]
+        if not wanted:
+            values = ", ".join(map(in_name, sorted(different)))
             raise UserError(
                 f"{field} {value} is not in the space of {device.target.arch}", where=where, accepted=values
             )
-        mask &= column == value
+        mask &= np.isin(place, wanted)
     return np.flatnonzero(mask)

@@ -69,7 +69,7 @@ def require_all(settings: Settings, device: Device, recording: Recording, wanted
                 places = serving_space.places_of(server, candidates, problem)
                 tried[f"{server.name} could launch of {problem.key}"] = places
         for what, places in tried.items():
-            if places and known[problem].isdisjoint(candidates.names[places]):
+            if places and known[problem].isdisjoint(candidates.names_of(places)):
                 raise UserError(
                     f"the recording holds none of the {len(places)} configurations that {what}",
                     where=_where(recording),

@@ -261,7 +261,7 @@ def test_a_replay_for_a_server_of_a_recording_without_it_is_refused(
     monkeypatch.chdir(tmp_path)
     size = GemmProblem(256, 256, 512, "fp8_e4m3", "fp8_e4m3", "bf16", Layout.ROW, Layout.COL, scaling="block")
     space = prepare.load_space(settings(tmp_path, size), device("sm_90"))
-    names = space.names[prepare.cut_space(space, size, device("sm_90")).kept].tolist()
+    names = space.names_of(prepare.cut_space(space, size, device("sm_90")).kept).tolist()
     persistent = next(name for name in names if name.startswith("gemm_persistent"))
     shutil.copytree(RECORDING / "raw", "raw")
     for path in Path("raw").glob("*/start*/plan.json"):

@@ -31,7 +31,7 @@ def view(of: GemmProblem, count: int = 300) -> SizeView:
     some = kept[:: max(1, len(kept) // count)]
     rows = space.configs.iloc[some]
     table = rows.assign(predicted_us=model.predict_us(prune.columns_of(rows), of, H200))
-    table.index = pd.Index(space.names[some])
+    table.index = pd.Index(space.names_of(some))
     return SizeView(of, table, {}, frozenset())
 
 
