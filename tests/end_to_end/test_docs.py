@@ -1,6 +1,7 @@
 """What documents and help say can be done: every command in them is run, links lead somewhere, flags exist.
 
-Of those that tune, ``make test`` runs one in four with --dry_run and parses the others, ``make test-all`` runs all so.
+Of those that tune, ``make test`` runs one in four with --dry_run and parses the others, as it does with all but one of
+those that share flags which take long; ``make test-all`` runs all.
 """
 
 from __future__ import annotations
@@ -179,16 +180,31 @@ def copy(what: Path, to: Path) -> None:
             shutil.copy(what, to)
 
 
+# Flags whose commands take seconds: one of each set of them is run, as is each of the others.
+COSTLY = {"--kernel_from", "--tune", "--explain", "--dry_run"}
+# Flags whose commands take the longest, and which tests/hosts and tests/pipeline/test_preview.py try.
+TRIED_ELSEWHERE = {"--host", "--serve"}
+
+
+def subject(words: list[str]) -> tuple[str, ...]:
+    """Equal for commands that do the same for costly flags: the subcommand, and these flags."""
+    return (words[0] if words[0] in SUBCOMMANDS else "", *sorted(COSTLY & set(words)))
+
+
 def tries() -> list[Any]:
     """(command, way), the ways of commands that only ``make test-all`` runs last."""
-    found, rest, number = [], [], 0
+    found, rest, number, met = [], [], 0, set()
     for command, pages in COMMANDS.items():
         words = shlex.split(command)
         way, name = next(way for way, is_it in WAYS if is_it(words)), f"{pages[0]}: {command}"
         number += way == DRY_RUN
-        if way == DRY_RUN and number % 4 and not command.startswith(("kernel ", "moe ")):
-            rest.append(pytest.param(command, DRY_RUN, id=f"{name} --dry_run", marks=pytest.mark.grid))
+        is_one_of_many = way == DRY_RUN and number % 4 and words[0] not in ("kernel", "moe")
+        is_known = bool(COSTLY & set(words)) and subject(words) in met or bool(TRIED_ELSEWHERE & set(words))
+        if way != PARSED and (is_one_of_many or is_known):
+            rest.append(pytest.param(command, way, id=f"{name}, run", marks=pytest.mark.grid))
             way = PARSED
+        else:
+            met.add(subject(words))
         found.append(pytest.param(command, way, id=name))
     return [*found, *rest]
 

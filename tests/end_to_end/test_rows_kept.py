@@ -1,6 +1,6 @@
 """No row of a results file is lost, wherever a run that rewrites it is killed.
 
-``make test`` kills at five moments, ``make test-all`` at all of MOMENTS.
+``make test`` kills at three moments, and at a fourth one below, ``make test-all`` at all of MOMENTS.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MOMENTS = [
     ("gemm_tuner.store.run_folder:RunFolder.tidy", 1, "before"),
     ("gemm_tuner.store.store:Store.record_outcome", 2, "after"),
 ]
-SAMPLE = (0, 2, 5, 8, 10)
+SAMPLE = (2, 5, 8)
 
 
 @pytest.fixture
