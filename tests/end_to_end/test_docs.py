@@ -199,7 +199,7 @@ def tries() -> list[Any]:
         way, name = next(way for way, is_it in WAYS if is_it(words)), f"{pages[0]}: {command}"
         number += way == DRY_RUN
         is_one_of_many = way == DRY_RUN and number % 4 and words[0] not in ("kernel", "moe")
-        is_known = bool(COSTLY & set(words)) and subject(words) in met or bool(TRIED_ELSEWHERE & set(words))
+        is_known = (bool(COSTLY & set(words)) and subject(words) in met) or bool(TRIED_ELSEWHERE & set(words))
         if way != PARSED and (is_one_of_many or is_known):
             rest.append(pytest.param(command, way, id=f"{name}, run", marks=pytest.mark.grid))
             way = PARSED
