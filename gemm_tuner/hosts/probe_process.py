@@ -20,7 +20,7 @@ from gemm_tuner.hosts.module_loader import UserModules
 from gemm_tuner.hosts.probe import Answer, row_of
 from gemm_tuner.hosts.redirection import META, redirected
 from gemm_tuner.hosts.stand_in_device import described
-from gemm_tuner.kernels.check import BadReference
+from gemm_tuner.kernels.check import BadReference, NoSuchValue
 
 # Number of configurations to try before the host function counts as failed; its rules may reject some of them.
 TRIED = 4
@@ -96,12 +96,11 @@ def reference_fault(trial: HostTrial) -> tuple[str, str, str] | None:
     with contextlib.suppress(Exception):  # it may fail only because the tensors have no values
         try:
             trial.expected()
+        except NoSuchValue as error:
+            named = "the parameters of launched kernels and the values of cases are there by name"
+            return str(error), "reference", named
         except BadReference as error:
             return str(error), "reference", "return a tensor for each output of the host function, in its order"
-        except TypeError as error:
-            if "missing" in str(error):
-                named = "the parameters of launched kernels and the values of cases are there by name"
-                return said(error), "reference", named
     return None
 
 
@@ -139,7 +138,11 @@ def some_configs(params: tuple[tuple[str, tuple[Any, ...]], ...]) -> Iterator[di
 def fault_of(error: Exception, problem: HostProblem, config: dict[str, Any]) -> Answer:
     spec = problem.spec_there
     if isinstance(error, HostError):
-        return fault(str(error), f"{spec.host.module}.py", BY_SPEC if error.by_spec else "")
+        return fault(
+            str(error),
+            f"{spec.host.module}.py",
+            BY_SPEC if error.by_spec else f"let it launch {spec.kernel.name}[grid](...)",
+        )
     at = " ".join(f"{name}={value}" for name, value in (*problem.case, *config.items()))
     return fault(f"{spec.host.name} raises {said(error)}", f"{spec.host.module}.py, {at}" if at else spec.host.module)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,10 @@ class Unstable(Exception):
 
 class BadReference(Exception):
     """The reference did not return values for the outputs; the text says what it returned."""
+
+
+class NoSuchValue(BadReference):
+    """The reference has a parameter that is given no value."""
 
 
 class Trial:
@@ -82,12 +87,17 @@ class Trial:
         return {**names, **before}
 
     def expected(self) -> dict[str, Any]:
-        """The outputs of the reference. Raises BadReference for a wrong number, shape or type of outputs."""
+        """The outputs of the reference. Raises BadReference for a parameter without a value, and for a wrong number,
+        shape or type of outputs."""
         import torch
 
         assert self.spec.reference is not None
         given = {**self.given(self.spec.reference.parameters), "dtype": torch.float64}
         function = loaded(self.spec.reference)
+        needed = [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+        if absent := [name for name in needed if name in self.spec.reference.parameters and name not in given]:
+            there = [*self.before, *(name for name in given if name.isidentifier() and name not in self.before)]
+            raise NoSuchValue(f"the reference takes {', '.join(absent)}, and is given {', '.join(there)}")
         found = function(**{name: given[name] for name in self.spec.reference.parameters if name in given})
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         shapes = self.shapes()

@@ -35,6 +35,7 @@ from gemm_tuner.kernels.expressions import Expression
 from gemm_tuner.kernels.kernel_spec import SELECTS, Case, Check, Function, KernelSpec, Tensor
 from gemm_tuner.kernels.keys import parse_buckets, parse_key
 from gemm_tuner.kernels.spec_faults import require_whole
+from gemm_tuner.system import program
 from gemm_tuner.system.documents import load_yaml, refuse_unknown, show
 from gemm_tuner.system.input_files import printable, read_text
 from gemm_tuner.system.values import choice
@@ -61,6 +62,8 @@ def read(path: Path, target: str = "") -> tuple[KernelSpec, tuple[Case, ...]]:
     where, row = printable(path), load_yaml(path, "spec")
     if not isinstance(row, dict):
         raise UserError("is no spec", where=where, accepted=f"a mapping with {', '.join(KEYS)}")
+    if "kernel" not in row and ("command" in row or "file" in row):
+        raise UserError("is the spec of a program", where=where, hint=program.as_called(f"tune_gemm.py spec {where}"))
     refuse_unknown(row, KEYS, where)
     named = target or row.get("kernel")
     if not isinstance(named, str):

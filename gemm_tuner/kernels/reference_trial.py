@@ -15,20 +15,22 @@ from gemm_tuner.system.child_output import run_child
 from gemm_tuner.system.installation import IMPORT_ROOT
 
 LIMIT_S = 300.0
-EXIT_FAULT = 3
+EXIT_FAULT, EXIT_RAISES = 3, 4
 
 
-def fault(problem: KernelProblem) -> str:
-    """What is wrong with the reference's result; "" for nothing, or if it cannot be tested on this CPU."""
+def tried(problem: KernelProblem) -> tuple[str, str]:
+    """(what is wrong with the reference or its result, what it raises on this CPU, which it may not on a GPU); "" for
+    nothing."""
     if problem.spec is None or problem.spec.reference is None:
-        return ""
+        return "", ""
     with tempfile.TemporaryDirectory(prefix="gemm_tuner_reference_") as folder:
         path = Path(folder) / "problem.json"
         path.write_text(json.dumps(problem.to_dict()))
         paths = [str(IMPORT_ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         child = run_child([sys.executable, "-m", __name__, str(path)], environ, Path.cwd(), LIMIT_S)
-    return child.stdout.strip().splitlines()[-1] if child.exit_status == EXIT_FAULT and child.stdout.strip() else ""
+    said = child.stdout.strip().splitlines()[-1] if child.stdout.strip() else ""
+    return said if child.exit_status == EXIT_FAULT else "", said if child.exit_status == EXIT_RAISES else ""
 
 
 def main(path: Path) -> int:
@@ -41,6 +43,9 @@ def main(path: Path) -> int:
     except BadReference as error:
         print(error)
         return EXIT_FAULT
+    except Exception as error:  # of the user's function
+        print(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return EXIT_RAISES
     return 0
 
 

@@ -50,6 +50,11 @@ def _require_parameters(spec: KernelSpec, where: str) -> None:
 
 
 def _require_tensors(spec: KernelSpec, cases: tuple[Case, ...], where: str) -> None:
+    if not spec.check.skip_check and not any(one.output for one in spec.tensors):
+        accepted = "output: true at each tensor that the kernel writes, or check: {skip_check: true}"
+        raise UserError(
+            "no tensor is an output, so nothing can be checked", where=f"{where}, tensors", accepted=accepted
+        )
     tensors = [one.name for one in spec.tensors]
     for key, named in (("reset", spec.reset), ("restore", spec.restore)):
         for name in named:

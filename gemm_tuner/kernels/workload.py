@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Config, Device, Problem, Verdict
 from gemm_tuner.core.workload import Launch, OwnSpace
 from gemm_tuner.kernels import arguments
@@ -189,10 +190,27 @@ def rule_of(spec: KernelSpec, text: str) -> Callable[[Any, Problem, Device], Any
     def keep(columns: Any, problem: Problem, device: Device) -> Any:
         params = {name: np.asarray(getattr(columns, name)) for name, _ in spec.params}
         names = arguments.names_of(spec, of(problem).values, params, device.num_sms)
-        found = Expression.parse(text, f"rules, {text}").value(names)
+        expression = Expression.parse(text, f"rules of {spec.name}")
+        try:
+            found = expression.value(names)
+        except UserError as error:
+            at = _undefined_at(expression, names, len(columns.family))
+            raise UserError(f"{error.what} ({at})", where=error.where, hint=error.hint) from None
         return np.broadcast_to(np.asarray(found, dtype=bool), (len(columns.family),))
 
     return keep
+
+
+def _undefined_at(expression: Expression, columns: Mapping[str, Any], count: int) -> str:
+    """The values in the first row at which an expression has none, such as ``ROWS=1``."""
+    for row in range(count):
+        one = {name: value[row] if isinstance(value, np.ndarray) and value.ndim else value
+               for name, value in columns.items()}  # fmt: skip
+        try:
+            expression.value(one)
+        except UserError:
+            return ", ".join(f"{name}={one[name]}" for name in sorted(expression.names) if name in one)
+    return "in no single row"
 
 
 def at_most(case: Case, limit: int) -> Case:

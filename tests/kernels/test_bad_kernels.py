@@ -11,6 +11,8 @@ from command import Done, tune_gemm
 from fault_runs import ROOT
 
 from gemm_tuner.core.errors import EXIT_INPUT, EXIT_UNVERIFIED
+from gemm_tuner.cute.problem import problem_of
+from gemm_tuner.kernels import kernel_spec_file, reference_trial
 from gemm_tuner.space.reasons import reason_lines
 
 EXAMPLE = ROOT / "examples" / "kernels"
@@ -30,7 +32,7 @@ def run(folder: Path, change: tuple[str, str] = ("", ""), **keys: Any) -> Done:
     ("change", "keys", "words"),
     [
         (("dim=-1)", "dim=-1)[:, 1:]"), {}, "reference: the reference returned (5, 36) for outputs of (5, 37)"),
-        (("", ""), {"rules": ["ROWS / (ROWS - 1) > 0"]}, "rules, ROWS / (ROWS - 1) > 0: "),
+        (("", ""), {"rules": ["ROWS / (ROWS - 1) > 0"]}, "zero encountered in divide (ROWS=1)"),
         (("", ""), {"rules": [{"keep": "ROWS > 8", "why": "too small"}]}, "cut by rule_1: too small"),
     ],
 )
@@ -41,6 +43,14 @@ def test_what_nothing_can_be_tuned_with_ends_at_once(
     assert done.returncode == EXIT_INPUT, done.stderr
     (line,) = done.stderr.splitlines()
     assert words in line
+
+
+def test_a_reference_that_raises_on_the_cpu_is_told_and_may_still_work_on_a_gpu(tmp_path: Path) -> None:
+    change = ("    return torch", "    raise OSError('no\\nfile')\n    return torch")
+    (tmp_path / "softmax.py").write_text((EXAMPLE / "softmax.py").read_text().replace(*change))
+    (tmp_path / "spec.yaml").write_text((EXAMPLE / "softmax.yaml").read_text())
+    spec, (case, *_) = kernel_spec_file.read(tmp_path / "spec.yaml")
+    assert reference_trial.tried(problem_of(spec, case)) == ("", "OSError: no file")
 
 
 def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ def reference(x, rows, dtype):
     assert str(dtype) == "torch.float64" and x.shape == (rows,)
     return x.to(dtype) + 1
 
+def taking(x, m, n=1):
+    return x
+
 def longer(x):
     return x.repeat(2)
 
@@ -73,6 +76,8 @@ def test_the_reference_decides_and_what_is_reset_is_zero(tmp_path: Path) -> None
     assert not verdict(tmp_path, "right", reference="kernel.py:reference").ok
     with pytest.raises(BadReference, match=r"\(6,\) for outputs of \(3,\)"):
         verdict(tmp_path, "right", reference="kernel.py:longer", reset="total")
+    with pytest.raises(BadReference, match="the reference takes m, and is given x, total, rows"):
+        verdict(tmp_path, "right", reference="kernel.py:taking", reset="total")
 
 
 def test_the_users_check_decides_in_its_place(tmp_path: Path) -> None:

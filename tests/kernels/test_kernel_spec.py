@@ -131,7 +131,15 @@ ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
         ({"params": {"num_warps": [1]}, "grid": "rows"}, "ROWS, a parameter of softmax_rows, gets no value"),
         ({"args": {"stride": "cols", "n_rows": "rows"}}, "n_cols, a parameter of softmax_rows, gets no value"),
         ({"tensors": {"x": {"shape": ["rows"]}}}, "tensors, 'x'"),
-        ({"tensors": {"x": {"shape": "rows", "dtype": "fp61"}, "out": {"shape": "rows", "dtype": "fp16"}}}, "fp61"),
+        (
+            {
+                "tensors": {
+                    "x": {"shape": "rows", "dtype": "fp61"},
+                    "out": {"shape": "rows", "dtype": "fp16", "output": True},
+                }
+            },
+            "fp61",
+        ),
         ({"grid": None}, "one to three expressions"),
         ({"grid": ["cdiv(rows", "ROWS)"]}, "put it in quotes"),
         ({"rules": [{"keep": "ROWS <= rows", "reason": "x"}]}, "unknown key 'reason'"),
@@ -142,6 +150,11 @@ ARGS = yaml.safe_load(EXAMPLE.read_text())["args"]
         ({"grid": ["cdiv(rows, ROW)"]}, "did you mean ROWS?"),
         ({"grid": ["rows // (cols - 1000)"]}, "has no value"),
         ({"rules": ["ROWS <= row"]}, "'ROWS <= row' names row"),
+        ({"command": "./x", "kernel": None}, "is the spec of a program; tune_gemm.py spec"),
+        (
+            {"tensors": {"x": {"shape": 1, "dtype": "fp16"}, "out": {"shape": 1, "dtype": "fp16"}}},
+            "no tensor is an output",
+        ),
         ({"select": "first"}, "accepted: median, last"),
         ({"bytes": "2 * rows * colls"}, "did you mean cols?"),
         ({"key": ["pow2(row)"]}, "did you mean rows?"),
