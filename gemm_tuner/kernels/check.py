@@ -96,7 +96,7 @@ class Trial:
         function = loaded(self.spec.reference)
         needed = [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]
         if absent := [name for name in needed if name in self.spec.reference.parameters and name not in given]:
-            there = [*self.before, *(name for name in given if name.isidentifier() and name not in self.before)]
+            there = dict.fromkeys([*(one.name for one in self.spec.tensors), *filter(str.isidentifier, given)])
             raise NoSuchValue(f"the reference takes {', '.join(absent)}, and is given {', '.join(there)}")
         found = function(**{name: given[name] for name in self.spec.reference.parameters if name in given})
         results = list(found) if isinstance(found, (tuple, list)) else [found]
