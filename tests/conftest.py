@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sys
 import tempfile
@@ -12,6 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+# Modules and folders whose tests start processes or compile: one takes seconds.
+LONG = (
+    "faults/", "kernels/test_kernel_command", "kernels/test_agreement", "kernels/test_bad_kernels", "doors/",
+    "compile/", "hosts/", "end_to_end/", "measure/test_launch", "languages/", "interpreter/", "launch/",
+)  # fmt: skip
 sys.path.insert(0, str(ROOT))
 
 
@@ -34,6 +40,21 @@ def pytest_collection_finish() -> None:
     """What thousands of tests are made of lives as long as the process: the garbage collector need not look at it."""
     gc.collect()
     gc.freeze()
+
+
+def is_long(item: pytest.Item) -> bool:
+    return item.path.relative_to(ROOT / "tests").as_posix().startswith(LONG)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first in each half, which is what each of two workers begins with: none ends alone with one."""
+    modules = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.path)]
+    long = [module for module in modules if is_long(module[0])]
+    short = [item for module in modules if not is_long(module[0]) for item in module]
+    halves: list[list[pytest.Item]] = [[item for module in long[turn::2] for item in module] for turn in (0, 1)]
+    cut = min(max(0, len(items) // 2 - len(halves[0])), len(short))
+    items[:] = [*halves[0], *short[:cut], *halves[1], *short[cut:]]
 
 
 def pytest_unconfigure() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from script_runner import run_script
 
 from gemm_tuner.cli import key_validation
 from gemm_tuner.cli.main import main
@@ -200,9 +198,7 @@ def test_the_source_is_the_decorator_with_the_one_configuration_of_each_case(
     decorator = next(line for line in printed.splitlines() if "'ROWS': 4" in line)
     kernel = tmp_path / "softmax.py"
     kernel.write_text(kernel.read_text().replace("@triton.jit", f"{decorator}\n@triton.jit"))
-    environ = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", BAKED], cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_script(BAKED, tmp_path)
 
 
 def test_the_source_of_a_key_says_how_it_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,10 +229,7 @@ for rows in (1, 7):
 def test_the_module_picks_by_the_case_and_launches_the_users_kernel(tmp_path: Path) -> None:
     path = tuned(tmp_path)
     assert export(path, "module") == 0
-    environ = {**os.environ, "TRITON_INTERPRET": "1"}
-    words = [sys.executable, "-c", USE]
-    done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_script(USE, tmp_path / "out")
 
 
 NO_BLOCK = """
@@ -266,10 +259,7 @@ def test_the_module_gives_no_case_a_configuration_that_breaks_a_rule_there(
     rules = [{"keep": "BLOCK >= cols", "why": "a row is one block"}, "(rows and cols) <= device.num_sms"]
     path = tuned(tmp_path, args=args, rules=rules, **keys)
     assert export(path, "module", "--unverified") == 0
-    words = [sys.executable, "-c", NO_BLOCK.format(cols=cols, refused=refused)]
-    environ = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(words, cwd=tmp_path / "out", env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_script(NO_BLOCK.format(cols=cols, refused=refused), tmp_path / "out")
 
 
 def test_a_table_may_name_configurations_that_are_not_of_the_parameters(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""Fused MoE GEMMs in the interpreter: our host code around a server's kernel, against float64."""
+"""Fused MoE GEMMs in the interpreter: our host code around a server's kernel, against float64.
+
+``make test`` takes each kind of layer with one server's kernel, in turns; ``make test-all`` with each.
+"""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -63,8 +67,13 @@ CASES |= {
 }
 
 
-@pytest.mark.parametrize("server", SOURCES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "server"),
+    [
+        pytest.param(case, server, marks=() if row % len(SOURCES) == column else pytest.mark.grid)
+        for (row, case), (column, server) in itertools.product(enumerate(CASES), enumerate(SOURCES))
+    ],
+)
 def test_both_gemms_are_right(case: str, server: str, tmp_path: Path) -> None:
     problem = replace(CASES[case], server=server)
     configs = configs_of(problem, TILES[len(case) % 2])
