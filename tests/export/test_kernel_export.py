@@ -105,9 +105,7 @@ def test_an_export_without_rules_leaves_none_of_an_earlier_one(tmp_path: Path) -
     file = tmp_path / "out" / "sm_90-SOFTMAX_ROWS.json"
     for name, keys in (("rules", BUCKETS), ("none", {})):
         (tmp_path / name).mkdir()
-        assert (
-            export(tuned(tmp_path / name, **keys), "json", "--predicted", "--unverified", "-o", str(file.parent)) == 0
-        )
+        assert export(tuned(tmp_path / name, **keys), "json", "--unverified", "-o", str(file.parent)) == 0
         assert ("rules" in json.loads(file.read_text())) == (name == "rules")
 
 
