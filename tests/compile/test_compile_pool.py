@@ -109,6 +109,20 @@ def test_good_kernels_compile_once_and_then_come_from_the_cache(tmp_path: Path) 
     assert len({result.binary_hash for result in first.values()}) == len(OTHERS)
 
 
+def test_as_many_kernels_compile_at_once_as_there_are_workers(tmp_path: Path) -> None:
+    """Each of three waits until the others have begun."""
+    names, tasks = ("one", "two", "three"), []
+    for name in names:
+        others = [str(tmp_path / other) for other in names if other != name]
+        calls = f"any(iter(lambda: all(map(os.path.exists, {others})), True)); raise ValueError('all are there')"
+        text = BROKEN.format(kernel="pass", calls=calls, pid_file=str(tmp_path / name)).replace("broken", name)
+        script = Script(name, text_sha(text), text_sha(text))
+        (tmp_path / script.file).write_text(text, encoding="utf-8")
+        tasks.append(CompileTask(script, name, "s", PROBLEM))
+    found = run(pool_in(tmp_path, workers=3), tasks)
+    assert {result.message for result in found.values()} == {"ValueError: all are there"}
+
+
 def test_an_error_in_calls_costs_that_config_only(tmp_path: Path, known: Path) -> None:
     task = broken_task(tmp_path, calls="raise RuntimeError('calls went wrong')")
     result = blamed_alone(run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)]))
