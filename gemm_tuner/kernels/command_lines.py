@@ -21,7 +21,6 @@ from gemm_tuner.system.values import did_you_mean
 OUT = "out"
 SHELL = ("/bin/sh", "-c")
 MODULAR_PYTHON = "MODULAR_PYTHON"
-HOW_TO_GET = {"mojo": "; pip install mojo, or name it by the key mojo"}
 MOJO, PYTHON = (".mojo", ".🔥"), (".py",)
 
 
@@ -123,8 +122,7 @@ def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> s
     """Why a command cannot be started; "" if it can."""
     word = argv[0]
     if "/" not in word:
-        found = shutil.which(word, path=environ.get("PATH"))
-        return "" if found else f"no such command: {word}{HOW_TO_GET.get(word, '')}"
+        return "" if shutil.which(word, path=environ.get("PATH")) else f"no such command: {word}"
     path = cwd / word
     if not path.is_file():
         return f"no such program: {word} in {cwd}"

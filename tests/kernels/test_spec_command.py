@@ -160,9 +160,6 @@ def test_a_program_that_is_not_there_is_said_so(run: Run) -> None:
     assert f"no such program: ./not-built in {run.folder}" in run.said and "finals" not in " ".join(run.log)
     assert run(spec="command: no-such-program-9\nparams: {T: [1, 2]}\n" + METRIC) == EXIT_UNVERIFIED
     assert "no such command: no-such-program-9" in run.said
-    (run.folder / "x.mojo").touch()
-    run.setenv("PATH", str(run.folder))
-    assert run(spec="file: x.mojo\nparams: {T: 1}\n") == EXIT_UNVERIFIED and "pip install mojo" in run.said
 
 
 def test_each_spec_is_a_process_and_one_case(modular: Run) -> None:

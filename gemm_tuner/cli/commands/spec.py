@@ -47,7 +47,7 @@ examples:
   tune_gemm.py spec examples/kernels/matmul.yaml --dry_run
   tune_gemm.py spec examples/kernels/matmul.yaml --explain TILE_M=8,TILE_N=64
 
-exit status: 0 a combination was measured; 1 none was; 2 the command line or the spec is wrong; 3 a profiler is not
+exit status: 0 a combination was measured; 1 none was; 2 the command line or the spec is wrong; 3 a program is not
 installed or a file cannot be written; 130 interrupted: the same command goes on.
 """
 
