@@ -10,8 +10,8 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-# A twentieth by default: 2000 changes of a file are 10 CPU seconds. `make test-all` has all.
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
+# A fortieth by default: 2000 changes of a file are 10 CPU seconds. `make test-all` has all.
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
 # Derandomised: the same examples on every machine, so that a failure is the change's and not the day's.
 FUZZ = settings(
     max_examples=EXAMPLES,

@@ -22,7 +22,7 @@ from gemm_tuner.system.documents import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")) // 2,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "50")) // 2,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

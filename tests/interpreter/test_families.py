@@ -62,6 +62,7 @@ def test_all_features_are_right_two_by_two(design: Design, tmp_path: Path, part:
     assert {case.key: result.message for case, result in zip(cases, results, strict=True) if not result.ok} == {}
 
 
+@pytest.mark.grid
 def test_the_design_meets_every_legal_pair(design: Design) -> None:
     """And no other; the cases are of the rows' problems, and meet every configuration."""
     assert all(is_legal(row) for row, _ in design)

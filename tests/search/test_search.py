@@ -71,9 +71,14 @@ def all_asked(asked: Sequence[dict[GemmProblem, list[str]]], of: GemmProblem) ->
     return [name for wanted in asked for name in wanted.get(of, [])]
 
 
+@cache
+def whole_run(name: str) -> list[dict[GemmProblem, list[str]]]:
+    return rounds(make_search(name, round_size=200))
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_asks_candidates_and_nothing_twice(name: str) -> None:
-    asked = rounds(make_search(name, round_size=200))
+    asked = whole_run(name)
     for size in views():
         names = all_asked(asked, size.problem)
         assert names and len(names) == len(set(names))
@@ -81,11 +86,12 @@ def test_a_search_asks_candidates_and_nothing_twice(name: str) -> None:
     assert all(names for wanted in asked for names in wanted.values())
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.grid)], ids=["some", "every"])
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_asked(name: str) -> None:
-    search = make_search(name, round_size=200)
-    whole = rounds(search)
-    for killed_in in range(len(whole)):
+def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_asked(name: str, every: bool) -> None:
+    """In the first round, in the middle and in the last; in every round with ``make test-all``."""
+    whole = whole_run(name)
+    for killed_in in range(len(whole)) if every else sorted({0, len(whole) // 2, len(whole) - 1}):
         sizes = list(views())
         for wanted in whole[:killed_in]:
             sizes = [told(size, wanted.get(size.problem, [])) for size in sizes]
@@ -100,7 +106,7 @@ def test_a_run_that_was_killed_within_a_round_goes_on_with_what_it_would_have_as
 
 
 def test_full_asks_everything_best_first_in_rounds_of_a_bounded_number() -> None:
-    asked = rounds(make_search("full", round_size=200))
+    asked = whole_run("full")
     assert len(asked) == -(-sum(len(size.candidates) for size in views()) // 200)
     for wanted in asked:
         assert sum(map(len, wanted.values())) <= 200 + len(views())

@@ -19,7 +19,7 @@ from gemm_tuner.system.documents import MarkedDict, dump_yaml, load_yaml, write_
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")) // 2,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "50")) // 2,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
