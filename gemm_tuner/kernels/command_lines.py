@@ -118,6 +118,16 @@ def mojo(program: str) -> tuple[str, ...]:
     return (found,)
 
 
+def idle(spec: ProgramSpec) -> list[str]:
+    """The parameters with several values that no line of a command uses, so that all of these run the same."""
+    if spec.kind != COMMAND:
+        return []  # a program gets them all
+    names = frozenset(param.name for param in spec.params) | {OUT}
+    texts = (spec.target, spec.build, *spec.env.values())
+    used = {name for text in texts for name in placeholders(text, names, "")}
+    return [param.name for param in spec.params if len(param.values) > 1 and param.name not in used]
+
+
 def not_there(argv: tuple[str, ...], cwd: Path, environ: Mapping[str, str]) -> str:
     """Why a command cannot be started; "" if it can."""
     word = argv[0]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from gemm_tuner.kernels.command_lines import idle
 from gemm_tuner.kernels.metrics import ITERS, NAME
 from gemm_tuner.kernels.program_spec import COMMAND, LAST, ProgramSpec
 from gemm_tuner.pipeline.spec_run import Row, SpecRun
@@ -25,6 +26,8 @@ def show_run(run: SpecRun, out: Console, *, tune: bool) -> None:
     _heading(out, f"{'Tuning' if tune else 'Running'} [{spec.name}] from [{_from(spec)}]")
     ranked = run.ranked
     print_line(out, f"Number of valid specs: {len(ranked)}")
+    for name in idle(spec):
+        print_line(out, f"{name} is in no command, build or env: write {{{name}}} where it goes")
     if ranked:
         _table(run, ranked if tune else sorted(ranked, key=lambda row: row.instance.mesh_idx), out)
     _failures(run, [row for row in run.rows if row.value is None], out)

@@ -155,6 +155,12 @@ def test_all_failing_for_one_reason_is_said_once(run: Run) -> None:
     assert run.said.count("no device") == 1 and "all 4 specs fail for one reason" in run.said
 
 
+def test_a_parameter_that_no_line_uses_is_named(run: Run) -> None:
+    spec = "command: echo met=1{A}\nenv: {E: '{B}'}\nparams: {A: [1, 2], B: [1, 2], C: [1, 2], D: 1}\n" + METRIC
+    assert run("--rounds", "0", spec=spec) == EXIT_OK
+    assert "C is in no command, build or env" in run.said and run.said.count("is in no command") == 1
+
+
 def test_a_program_that_is_not_there_is_said_so(run: Run) -> None:
     assert run("--tune", spec="command: ./not-built\nparams: {T: [1, 2]}\n" + METRIC) == EXIT_UNVERIFIED
     assert f"no such program: ./not-built in {run.folder}" in run.said and "finals" not in " ".join(run.log)
