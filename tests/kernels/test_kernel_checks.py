@@ -12,7 +12,7 @@ import yaml
 from gemm_tuner.core.records import Verified
 from gemm_tuner.decide.choose import how_verified
 from gemm_tuner.kernels import kernel_spec_file
-from gemm_tuner.kernels.check import BadReference, check
+from gemm_tuner.kernels.check import BadReference, Trial, check
 from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.kernels.workload import WORKLOAD
 
@@ -103,7 +103,13 @@ def test_a_gpu_that_a_configuration_loses_is_no_wrong_output_of_it(
     def lost() -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    def launched(trial: Trial, script: Any, name: str) -> dict[str, Any]:
+        outputs = of_trial(trial, script, name)
+        monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+        return outputs
+
+    of_trial = Trial.outputs
+    monkeypatch.setattr(Trial, "outputs", launched)
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         verdict(tmp_path, "right", **keys)
