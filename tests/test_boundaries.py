@@ -34,6 +34,11 @@ def test_the_pipeline_never_brings_torch_into_the_parent() -> None:
     assert "torch" not in loaded_after("gemm_tuner.pipeline.run")
 
 
+def test_workers_and_launchers_of_any_kind_start_without_pandas() -> None:
+    kinds = ("gemm_tuner.gemm", "gemm_tuner.kernels", "gemm_tuner.moe", "gemm_tuner.cute")
+    assert "pandas" not in loaded_after(", ".join(f"{kind}.workload" for kind in kinds))
+
+
 def test_the_entry_script_imports_nothing_for_those_who_import_it() -> None:
     assert loaded_after("tune_gemm") == set()
 

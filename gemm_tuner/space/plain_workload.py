@@ -7,15 +7,16 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.plain_config import PlainConfig
 from gemm_tuner.core.records import Config, Device, Problem, Target
 from gemm_tuner.core.workload_defaults import WorkloadDefaults
 from gemm_tuner.system.documents import show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORM = "a list of different integers, of true and false, of words, or of lists of integers"
 
@@ -46,6 +47,8 @@ class PlainWorkload(WorkloadDefaults):
 
     def frame(self, families: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> pd.DataFrame:
         """All combinations; None in the columns of axes that a family does not have."""
+        import pandas as pd  # slow to import; processes that compile or launch do not need it
+
         rows = [
             {"family": family, **dict(zip(axes, values, strict=True))}
             for family, axes in families.items()
@@ -57,6 +60,8 @@ class PlainWorkload(WorkloadDefaults):
         return [*map(_config, configs.to_dict("records"))]
 
     def names(self, configs: pd.DataFrame) -> pd.Series:
+        import pandas as pd
+
         return pd.Series([config.name for config in self.configs_of(configs)], index=configs.index, dtype=object)
 
     def template_values(self, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
