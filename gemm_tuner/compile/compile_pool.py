@@ -68,6 +68,22 @@ def without_main_script() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+def server_modules(language: Language, kind: str) -> tuple[str, ...]:
+    """What workers would import one by one."""
+    if not language.worker_module:
+        return ()
+    workload = (type(workload_of(kind)).__module__,) if kind else ()
+    return (language.worker_module, serve.__module__, *workload)
+
+
+def begin(language: Language, kind: str) -> None:
+    """Lets what workers are forked from import the compiler, before there is anything to compile."""
+    first = language.main if isinstance(language, Together) else language
+    if modules := server_modules(first, kind):
+        with without_main_script():
+            fork_server.begin(modules)
+
+
 @dataclass
 class Worker:
     """A worker process and its current task. language: name of that of its tasks; "" for the pool's main one."""
@@ -157,13 +173,6 @@ class CompilePool:
         named = task.script.language if task.script else ""
         return named if named in self._languages else ""
 
-    def _server_modules(self, language: Language) -> tuple[str, ...]:
-        """What workers would import one by one."""
-        if not language.worker_module:
-            return ()
-        workload = (type(workload_of(self.kind)).__module__,) if self.kind else ()
-        return (language.worker_module, serve.__module__, *workload)
-
     def _start_worker(self, name: str) -> Worker:
         ours, theirs = multiprocess.Pipe()
         at_work = {name, *(worker.language for worker in self._workers)}
@@ -173,7 +182,7 @@ class CompilePool:
         environ |= self.language.environment(self.cache)
         arguments = (theirs, language.name, self.target, environ, self._arguments[name], *paths, share, self.kind)
         with without_main_script():
-            process = fork_server.started(serve, arguments, self._server_modules(language))
+            process = fork_server.started(serve, arguments, server_modules(language, self.kind))
         theirs.close()
         return Worker(process, ours, name, deadline=time.monotonic() + START_LIMIT_S)
 

@@ -37,6 +37,13 @@ def started(target: Callable[..., None], arguments: Sequence[Any], modules: Sequ
     return process
 
 
+def begin(modules: Sequence[str]) -> None:
+    """Starts the server, which imports the modules while the caller goes on."""
+    multiprocess.set_forkserver_preload([GROUP_MODULE, *modules])
+    with contextlib.suppress(OSError):
+        forkserver.ensure_running()
+
+
 def let_the_server_end() -> None:
     """In a worker: the server ends when the caller is gone. Without this it would wait for its workers too, of which
     one may hang."""

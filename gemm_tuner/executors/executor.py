@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gemm_tuner.compile.compile_service import Compiler
 from gemm_tuner.core.language import CompileTask
-from gemm_tuner.measure.launcher import Checker, Launcher
+from gemm_tuner.measure.launcher import HostChecker, Launcher
 
 
 class Executor(Protocol):
@@ -28,5 +28,5 @@ class Executor(Protocol):
     def launchers(self) -> Sequence[Launcher]:
         """One launcher per GPU of the run, in order; none if nothing can be timed. The caller closes them."""
 
-    def checker(self) -> Checker:
+    def checker(self) -> HostChecker:
         """Checks kernels if there is no launcher."""

@@ -18,6 +18,16 @@ class Checker(Protocol):
         known. Raises EnvironmentFault when the check as a whole fails."""
 
 
+class HostChecker(Checker, Protocol):
+    """Runs plans of checks without a GPU."""
+
+    def prepare(self) -> None:
+        """Starts what takes time before the first plan."""
+
+    def close(self) -> None:
+        """Ends what ``prepare`` has started."""
+
+
 class Timer(Protocol):
     """Runs plans of screening or finals. What need not be started or closed inherits that it does nothing."""
 

@@ -12,13 +12,13 @@ from gemm_tuner.core.errors import EnvironmentFault
 from gemm_tuner.core.language import Language
 from gemm_tuner.launch.plan import Plan
 from gemm_tuner.measure import retry, supervise
-from gemm_tuner.measure.launcher import Checker, Launcher
+from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.measure.retry import OnFound, StageRun
 from gemm_tuner.measure.supervise import Control, OnEvent, check_plan, ignore, watch
 from gemm_tuner.profilers import Profiler
 from gemm_tuner.system import carried_files
 from gemm_tuner.system.installation import IMPORT_ROOT
-from gemm_tuner.system.processes import Ended
+from gemm_tuner.system.processes import Ended, Watched
 
 # Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
 LAUNCH_LIMIT_S = 60.0
@@ -121,17 +121,32 @@ def launcher_env(language: Language, cache_dir: Path, extra: Mapping[str, str]) 
 
 
 @dataclass(frozen=True)
-class InterpreterLauncher(Control, Checker):
+class InterpreterLauncher(Control, HostChecker):
     """Checks kernels in their language's interpreter on the CPU. It cannot time kernels."""
 
     language: Language
     cache_dir: Path
     scripts_dir: Path
+    _waiting: list[Watched] = field(default_factory=list, init=False)
+
+    def prepare(self) -> None:
+        """Lets the first process of the first plan import what takes seconds."""
+        if not self._waiting and self.language.interpreter_environment() is not None:
+            argv = [sys.executable, "-m", "gemm_tuner.launch.waiting", self.language.name, str(self.scripts_dir)]
+            log = self.scripts_dir / "waiting.log"
+            self._waiting.append(Watched(argv, self._environment(), log))
+
+    def close(self) -> None:
+        while self._waiting:
+            self._waiting.pop().kill()
 
     def verdicts(self, plan: Plan, folder: Path, on_event: OnEvent = ignore) -> None:
         """Checks the plan's entries. Raises EnvironmentFault for a language without an interpreter."""
+        env, waiting = self._environment(), self._waiting.pop() if self._waiting else None
+        check_plan(replace(plan, device="cpu"), folder, self.scripts_dir, env, on_event, self, waiting)
+
+    def _environment(self) -> dict[str, str]:
         variables = self.language.interpreter_environment()
         if variables is None:
             raise EnvironmentFault(f"nothing here runs kernels of {self.language.name} for this architecture")
-        env = launcher_env(self.language, self.cache_dir, variables)
-        check_plan(replace(plan, device="cpu"), folder, self.scripts_dir, env, on_event, self)
+        return launcher_env(self.language, self.cache_dir, variables)

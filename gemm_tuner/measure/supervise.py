@@ -30,7 +30,7 @@ from gemm_tuner.launch.journal import (
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
-from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, identity, pid_of, run_watched
+from gemm_tuner.system.processes import FROM_OUTSIDE, MOST_CRASHES, Ended, Watched, identity, pid_of, run_watched
 
 # Time limit without journal events at the start: profiler, Python and torch start, and operands of GiBs are made.
 START_LIMIT_S = 180.0
@@ -146,13 +146,25 @@ class JournalTail:
             self.on_event(self.plan.work[event.work].problem, event)
 
 
-def watch(argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control) -> Ended:
+def watch(
+    argv: list[str], env: dict[str, str], where: Path, on_event: OnEvent, of: Control, waiting: Watched | None = None
+) -> Ended:
     """Runs a launcher and follows its journal. A run that is to end lets it finish the current configuration.
 
+    waiting: a launcher that is to be used if it is still alive, which waits for the path of one plan and then ends.
     Kills the launcher and raises KeyboardInterrupt when ``of.stop`` is set, OutOfTime, or NotBegun.
     """
     heartbeat, limit_s, _ = follow(where, on_event, of)
-    return run_watched(argv, env, where / "launcher.log", heartbeat=heartbeat, stall_limit_s=limit_s)
+    log = where / "launcher.log"
+    if waiting is None or not waiting.alive:
+        return run_watched(argv, env, log, heartbeat=heartbeat, stall_limit_s=limit_s)
+    try:
+        waiting.tell(str(where / "plan.json"))
+        ended = waiting.wait(heartbeat, limit_s)
+    finally:
+        waiting.kill()
+    log.write_bytes(waiting.log_path.read_bytes())
+    return replace(ended, log_path=log)
 
 
 def follow(
@@ -209,9 +221,16 @@ def require_journal(ended: Ended) -> None:
 
 
 def check_plan(
-    plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control
+    plan: Plan,
+    folder: Path,
+    scripts_dir: Path,
+    env: dict[str, str],
+    on_event: OnEvent,
+    of: Control,
+    waiting: Watched | None = None,
 ) -> None:
-    """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline.
+    """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline. waiting: the first of
+    them, where it was started before.
 
     An entry whose process was killed from outside is tried again, and so are all that were being compared with each
     other when their process died. Entries that are left after MAX_ATTEMPTS processes are reported as Died.
@@ -223,7 +242,7 @@ def check_plan(
         left.write(where / "plan.json")
         argv = [sys.executable, str(scripts_dir / left.scripts[0]), "--plan", str(where / "plan.json")]
         try:
-            ended = watch(argv, env, where, on_event, of)
+            ended = watch(argv, env, where, on_event, of, waiting if attempt == 0 else None)
         except OutOfTime:
             (where / ACCOUNTED).touch()
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from gemm_tuner.compile.compile_tasks import interleaved
@@ -12,6 +13,7 @@ from gemm_tuner.core.language import language_of
 from gemm_tuner.core.records import Problem, Status, Verdict, Verified
 from gemm_tuner.core.workload import workload_of
 from gemm_tuner.decide import choose
+from gemm_tuner.measure.launcher import HostChecker
 from gemm_tuner.pipeline import serving
 from gemm_tuner.pipeline.check_stage import CheckStage
 from gemm_tuner.pipeline.prepare import best_predicted
@@ -29,11 +31,18 @@ Servers = Sequence[serving.Server]
 
 def run(session: Session, states: list[SizeState]) -> None:
     """Gives every size a predicted row: compiled for the target, checked on the CPU, never timed."""
+    open_sizes = [state for state in states if session.store.settled(state.problem) is None]
+    for state in open_sizes:
+        # A check that was interrupted lacks verdicts and is run again.
+        session.store.drop_checks(state.problem)
+    with closing(session.executor.checker()) as checker:
+        if open_sizes:
+            checker.prepare()
+        compile_and_check(session, states, checker)
+
+
+def compile_and_check(session: Session, states: list[SizeState], checker: HostChecker) -> None:
     count = session.settings.predicted_candidates
-    for state in states:
-        if session.store.settled(state.problem) is None:
-            # A check that was interrupted lacks verdicts and is run again.
-            session.store.drop_checks(state.problem)
     servers = serving.servers(session.settings.serve, session.device, kernels=session.settings.kernels)
     best, beside = {}, {}
     for state in states:
@@ -70,8 +79,8 @@ def run(session: Session, states: list[SizeState]) -> None:
                 reasons = ["none of the candidates compiles and fits", state.most_common_reason()]
                 session.outcomes.record(state.problem, None, "; ".join(filter(None, reasons)))
         checks = session.check_stage(scripts, compiling)
-        check_served(session, checks, order, servers)
-        check(session, checks, order, servers)
+        check_served(session, checks, checker, order, servers)
+        check(session, checks, checker, order, servers)
 
 
 def fitting(state: SizeState, names: Sequence[str]) -> list[str]:
@@ -111,17 +120,17 @@ def predicted_us(state: SizeState) -> dict[str, float]:
     return {name: state.predicted_us[name] for name in best_predicted(state, names, len(names))}
 
 
-def check_served(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
+def check_served(session: Session, checks: CheckStage, checker: HostChecker, order: Named, servers: Servers) -> None:
     """Checks the best configuration for each server in the interpreter, before the sizes are finished."""
     times = [(state, predicted_us(state)) for state, _ in order]
     for server in servers:
         wanted = [
             (state, names[:CHECKED_A_SIZE]) for state, names in serving.to_check(server, times, session.store.verdicts)
         ]
-        checks.run(session.executor.checker(), wanted)
+        checks.run(checker, wanted)
 
 
-def check(session: Session, checks: CheckStage, order: Named, servers: Servers) -> None:
+def check(session: Session, checks: CheckStage, checker: HostChecker, order: Named, servers: Servers) -> None:
     """Checks the best candidates of each size in the interpreter and finishes the size with the first correct one;
     without a check if the kernels' language has no interpreter."""
     language = session.settings.language
@@ -140,7 +149,7 @@ def check(session: Session, checks: CheckStage, order: Named, servers: Servers) 
         session.store.record_outcome(problem, name or "", reason)
         record_outcome(session, by_problem[problem], servers, name, verdicts, reason)
 
-    checks.run(session.executor.checker(), order, settled)
+    checks.run(checker, order, settled)
 
 
 def record_outcome(

@@ -7,6 +7,7 @@ from functools import partial
 
 from rich.console import Console
 
+from gemm_tuner.compile import compile_pool
 from gemm_tuner.core.errors import EXIT_OK, EXIT_UNVERIFIED, EnvironmentFault, UserError
 from gemm_tuner.core.records import Problem, Verdict, Verified
 from gemm_tuner.measure.fleet import Fleet
@@ -40,6 +41,7 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
     configurations would have to replace those of --update.
     """
     known = cluster.machine if cluster else finished_machine.recall(settings)
+    start_early(settings, will_compile=cluster is None and known is None)
     environment = prepare.find_environment(settings, known)
     if cluster:
         environment = prepare.on_cluster(environment, len(cluster.stations.gpus))
@@ -80,6 +82,12 @@ def tune(settings: Settings, console: Console, out: Console, cluster: OnCluster 
         for state in states:
             state.assert_complete()
         return finish(session)
+
+
+def start_early(settings: Settings, *, will_compile: bool) -> None:
+    """Starts what takes time before it is needed, while GPUs are looked for and the space is cut."""
+    if will_compile and settings.compile_stage:
+        compile_pool.begin(settings.language, settings.kind)
 
 
 def say_idle(settings: Settings, environment: Environment, console: Console, task: str = "") -> None:

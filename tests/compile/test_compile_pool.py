@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from multiprocess import forkserver
 from process_samples import alive, ends
 
+from gemm_tuner.compile import compile_pool
 from gemm_tuner.compile.compile_pool import CompilePool
 from gemm_tuner.compile.compile_tasks import support_task
 from gemm_tuner.compile.task_queue import TaskQueue
@@ -260,6 +262,15 @@ def test_a_server_of_workers_that_is_killed_costs_nothing(tmp_path: Path, known:
     task = broken_task(tmp_path, calls=first_time_only(str(tmp_path / "first"), "os.kill(os.getppid(), 9)"))
     results = run(pool_in(tmp_path, known, workers=1), [task, *good_tasks(tmp_path)])
     assert blamed_alone(results).status == Status.OK and (tmp_path / "first").exists()
+
+
+def test_workers_are_forked_from_a_server_that_was_started_before(tmp_path: Path, known: Path) -> None:
+    forkserver._forkserver._stop()
+    compile_pool.begin(LANGUAGE, "")
+    server = forkserver._forkserver._forkserver_pid
+    note = f"open({str(tmp_path / 'parent')!r}, 'w').write(str(os.getppid()))"
+    run(pool_in(tmp_path, known, workers=1), [broken_task(tmp_path, calls=note)])
+    assert server is not None and (tmp_path / "parent").read_text() == str(server)
 
 
 def test_a_worker_dies_with_the_run_whatever_it_is_at(tmp_path: Path) -> None:

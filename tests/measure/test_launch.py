@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 from hang_clock import LIMIT_S, NOTES, HangClock
 from process_samples import ends
-from samples import ROOT, config, device, problem
+from samples import ROOT, TEMPLATES, config, device, problem
 
+from gemm_tuner.compile import compile_tasks
 from gemm_tuner.core.errors import EXIT_ENVIRONMENT, CannotWrite, EnvironmentFault
 from gemm_tuner.core.records import Problem, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.languages.triton.language import LANGUAGE
-from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Round, read_journal
+from gemm_tuner.launch.journal import Begin, End, Event, Fail, Judged, Process, Round, read_journal
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, FINALS, SCREEN, STOP_FILE, VENDOR, VERIFY, Method, Plan, Work
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure import launcher_process as launch
@@ -36,7 +37,7 @@ from gemm_tuner.measure.supervise import ACCOUNTED, PROBE, Died, Heard, JournalT
 from gemm_tuner.profilers.nsys import Nsys
 from gemm_tuner.source import codegen
 from gemm_tuner.system import processes
-from gemm_tuner.system.processes import Ended
+from gemm_tuner.system.processes import Ended, pid_of
 
 ONE, TWO = problem(512, 512, 512), problem(64, 64, 64)
 HELPERS = ROOT / "tests" / "helpers"
@@ -548,3 +549,29 @@ def test_rounds_that_somebody_kills_run_again_once(run: Run, tmp_path: Path) -> 
     done = run((ONE, ["good_1", "shot_2"]), stage=FINALS)
     assert statuses(done) == {"good_1": "ok", "shot_2": "ok"}
     assert entries_of(tmp_path / "00-screen") == [["good_1", "shot_2"]] * 2
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_check_uses_the_process_that_was_started_before_it(tmp_path: Path, is_alive: bool) -> None:
+    size, one, target = problem(16, 16, 16), config(), device("sm_90").target
+    scripts = compile_tasks.write_scripts(TEMPLATES, tmp_path, [(size, one)], target)
+    (script,) = scripts.values()
+    launcher, heard = InterpreterLauncher(LANGUAGE, tmp_path / "cache", tmp_path), list[bool]()
+
+    def hear(_: Problem, event: Heard) -> None:
+        if isinstance(event, Judged):
+            heard.append(event.ok)
+
+    launcher.prepare()
+    waiting = launcher._waiting[0]
+    if not is_alive:
+        waiting.kill()
+    work = Work(size, ((0, one.name),))
+    launcher.verdicts(Plan(VERIFY, (script.file,), (work,), Method()), tmp_path / "verify", hear)
+    assert heard and all(heard) and not waiting.alive and not launcher._waiting
+    (process,) = (e for e in read_journal(tmp_path / "verify/start00/journal.jsonl") if isinstance(e, Process))
+    assert (pid_of(process.identity) == waiting._process.pid) == is_alive
+    launcher.prepare()
+    waiting = launcher._waiting[0]
+    launcher.close()
+    assert not waiting.alive

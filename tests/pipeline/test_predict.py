@@ -53,7 +53,7 @@ def test_more_is_compiled_of_a_size_of_which_few_fit(
     names, pool, checked = [one.name for one in CONFIGS], Pool({CONFIGS[at].name for at in spilling}), list[str]()
     monkeypatch.setattr(Session, "compile_stage", lambda self, scripts: nullcontext(pool))
 
-    def check(one: Session, checks: Any, order: list[tuple[SizeState, list[str]]], servers: Any) -> None:
+    def check(one: Session, checks: Any, checker: Any, order: list[tuple[SizeState, list[str]]], servers: Any) -> None:
         checked.extend(order[0][1])
 
     monkeypatch.setattr(predict, "check", check)

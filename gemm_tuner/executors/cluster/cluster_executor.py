@@ -18,7 +18,7 @@ from gemm_tuner.executors.cluster.worker import Worker
 from gemm_tuner.executors.executor import Executor
 from gemm_tuner.executors.local import LocalExecutor
 from gemm_tuner.launch.plan import Plan
-from gemm_tuner.measure.launcher import Checker, Launcher
+from gemm_tuner.measure.launcher import HostChecker, Launcher
 from gemm_tuner.store.store import Store
 
 
@@ -83,7 +83,7 @@ class ClusterExecutor(Executor):
         of = here.folder.scripts, self._kernels, here.wind_down, here.say
         return RemoteLauncher(worker, overlaps, self.store, *of)
 
-    def checker(self) -> Checker:
+    def checker(self) -> HostChecker:
         return self.here.checker()
 
     def _kernels(self, plan: Plan, there: set[str]) -> tuple[Artifact, ...]:
