@@ -20,16 +20,16 @@ from gemm_tuner.store import results
 EXAMPLE = ROOT / "examples" / "kernels"
 
 
-def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One configuration is wrong, one does not compile; the user's file also runs a benchmark. A parameter is
-    a list of two numbers. The same from Python finds the finished run."""
+def write_spec(folder: Path) -> None:
+    """Of a kernel of which one configuration is wrong and one does not compile; its file also runs a benchmark. A
+    parameter is a list of two numbers."""
     source = (EXAMPLE / "softmax.py").read_text()
     assert "    values = values / tl.sum(values, 0)\n" in source
     broken = (
         "        values = values / tl.sum(values, 0) if ROWS != 2 else values\n        tl.static_assert(ROWS != 3)\n"
     )
     source = source.replace("        values = values / tl.sum(values, 0)\n", broken)
-    (tmp_path / "softmax.py").write_text(f'{source}\n\nraise SystemExit("a benchmark runs here")\n')
+    (folder / "softmax.py").write_text(f'{source}\n\nraise SystemExit("a benchmark runs here")\n')
     spec = yaml.safe_load((EXAMPLE / "softmax.yaml").read_text())
     spec |= {
         "cases": {"rows": 5, "cols": 37, "dtype": "fp16"},
@@ -39,7 +39,12 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypa
         "derived": {"programs": "cdiv(rows, TILE[0])"},
         "grid": ["programs"],
     }
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
+
+
+def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same from Python finds the finished run."""
+    write_spec(tmp_path)
     command = [sys.executable, str(ROOT / "tune_gemm.py"), "kernel", "softmax.py:softmax_rows", "--spec", "spec.yaml"]
     command += ["--arch", "sm_90", "--compare", "all", "-o", "tuned.yaml", "--num_threads", "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -58,10 +63,16 @@ def test_a_users_kernel_is_compiled_checked_and_written(tmp_path: Path, monkeypa
     )
     assert again.best == {"TILE": (4, 1), "num_warps": 1} and list(again.configs) == ["cols=37 dtype=fp16 rows=5"]
     assert again.folder is not None and json.loads((again.folder / "run.json").read_text())["stages"]["compile"] > 0
-    with pytest.raises(UserError, match="'ROWS4' is no FIELD=VALUE"):
-        gt.kernel(spec="spec.yaml", arch="sm_90", explain="ROWS4,TILE=4x1")
     with pytest.raises(UserError, match="nothing was tuned"):  # the file is that of the run before
         gt.kernel(spec="spec.yaml", arch="sm_90", explain="TILE=4x1", output="tuned.yaml")
+
+
+@pytest.mark.grid  # tests/pipeline/test_preview.py has them for GEMMs
+def test_what_is_wrong_is_raised_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_spec(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="'ROWS4' is no FIELD=VALUE"):
+        gt.kernel(spec="spec.yaml", arch="sm_90", explain="ROWS4,TILE=4x1")
     with pytest.raises(UserError, match="nope"):
         gt.kernel(spec="spec.yaml", arch="sm_90", families=["nope", "softmax_rows"], output="tuned.yaml")
 
