@@ -26,7 +26,7 @@ from gemm_tuner.launch.journal import (
     Round,
     event_of,
     read_journal,
-)
+)  # fmt: skip
 from gemm_tuner.launch.plan import EXIT_CANNOT_WRITE, STOP_FILE, VERIFY, Plan
 from gemm_tuner.launch.turn import WAITING_FILE
 from gemm_tuner.measure.parse_run import Key, at_end, compared_at_end, crash_timing, from_on
