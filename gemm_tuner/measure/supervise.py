@@ -221,14 +221,9 @@ def require_journal(ended: Ended) -> None:
 
 
 def check_plan(
-    plan: Plan,
-    folder: Path,
-    scripts_dir: Path,
-    env: dict[str, str],
-    on_event: OnEvent,
-    of: Control,
+    plan: Plan, folder: Path, scripts_dir: Path, env: dict[str, str], on_event: OnEvent, of: Control,
     waiting: Watched | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Checks the entries in order, in up to MAX_ATTEMPTS processes, until the plan's deadline. waiting: the first of
     them, where it was started before.
 
