@@ -248,7 +248,7 @@ class CompilePool:
         now = time.monotonic()
         for worker in busy.values():
             if worker in self._workers and (worker.task or not worker.ready) and worker.deadline < now:
-                if worker.waits_for_a_core():
+                if worker.waits_for_a_core() or worker.connection.poll():  # or has just answered, or died
                     worker.deadline = now + LONGER_S
                     continue
                 message = f"not compiled within {worker.limit_s:g} s"

@@ -179,20 +179,19 @@ def test_a_compile_that_hangs_is_killed_with_what_it_started(tmp_path: Path, kno
 
 def test_a_compile_that_waits_for_a_core_has_more_time(tmp_path: Path) -> None:
     """Its deadline is over long before it ends; it has not had the CPU time of its limit."""
-    task = broken_task(
-        tmp_path,
-        calls=f"any(iter(lambda: os.path.exists({str(tmp_path / 'go')!r}), True)); raise ValueError('it went on')",
-    )
+    went_on = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit('it went on'))"
+    task = broken_task(tmp_path, calls=f"{went_on}; os.rename({str(tmp_path / 'pid')!r}, {str(tmp_path / 'busy')!r}); "
+                       "sum(0 for _ in iter(int, 1))")  # fmt: skip
     with pool_in(tmp_path, workers=1) as pool, ThreadPoolExecutor() as thread:
         answers = thread.submit(lambda: [result for _, result in pool.run([task])])
-        until(tmp_path / "pid", answers)
+        until(tmp_path / "busy", answers)
         (worker,) = pool._workers
         passed = worker.deadline = worker.deadline - 2 * LONG_S
         while worker.deadline == passed:
             assert not answers.done(), answers.result()
             time.sleep(0.01)
-        (tmp_path / "go").touch()
-        assert [result.message for result in answers.result()] == ["ValueError: it went on"]
+        os.kill(worker.process.pid, signal.SIGUSR1)
+        assert [result.message for result in answers.result()] == ["the compiler died (exit 1)"]
 
 
 def test_a_compile_that_has_had_its_cpu_time_is_ended(tmp_path: Path) -> None:
