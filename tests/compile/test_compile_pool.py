@@ -186,6 +186,8 @@ def test_a_compile_that_waits_for_a_core_has_more_time(tmp_path: Path) -> None:
         answers = thread.submit(lambda: [result for _, result in pool.run([task])])
         until(tmp_path / "busy", answers)
         (worker,) = pool._workers
+        while not worker.waits_for_a_core():  # from now on it never sleeps
+            time.sleep(0.01)
         passed = worker.deadline = worker.deadline - 2 * LONG_S
         while worker.deadline == passed:
             assert not answers.done(), answers.result()
