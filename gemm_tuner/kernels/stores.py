@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-STORES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_and", "atomic_or", "atomic_xor", "atomic_xchg",
-          "atomic_cas")  # fmt: skip
+STORES = ("store", "scatter", "store_tensor_descriptor", "_experimental_descriptor_store", "atomic_store", "atomic_add",
+          "atomic_max", "atomic_min", "atomic_and", "atomic_or", "atomic_xor", "atomic_xchg", "atomic_cas")  # fmt: skip
+# Their first parameter, where it is given by name.
+POINTERS = ("pointer", "desc", "desc_pointer")
 
 TRITON = ("tl", "language", "triton.language")
 # Of Triton's own functions, those that may write through a pointer that they are given.
@@ -120,7 +122,7 @@ def _stored_through(node: ast.AST) -> set[str]:
         return set()
     owner = node.func.value
     is_of_triton = ast.unparse(owner) in TRITON
-    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "pointer")]
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg in POINTERS)]
     return {name for one in (given if is_of_triton else [owner]) for name in _pointer_names(one)}
 
 

@@ -108,6 +108,23 @@ def kernel(x, index, out, total, flags, desc, n, BLOCK):
     assert unwritten_parameters(source, "other") == frozenset()
 
 
+@pytest.mark.parametrize(
+    "store",
+    [
+        "tl.make_tensor_descriptor(b, [n], [1], [8]).scatter(tl.load(a), rows, 0)",
+        "desc = tl.make_tensor_descriptor(b, [1], [1], [8])\n    desc.scatter(tl.load(a), rows, 0)",
+        "desc = tl.make_tensor_descriptor(b, [1], [1], [8])\n    tl.store_tensor_descriptor(desc, [0], tl.load(a))",
+        "tl.store_tensor_descriptor(value=tl.load(a), desc=b, offsets=[0])",
+        "tl.atomic_store(b + rows, tl.load(a))",
+        "tl._experimental_descriptor_store(b, tl.load(a), [0])",
+    ],
+)
+def test_every_way_to_store_makes_an_output(store: str) -> None:
+    source = f"def kernel(a, b, rows):\n    {store}\n"
+    assert "b" in stored_parameters(source, "kernel") and "a" not in stored_parameters(source, "kernel")
+    assert "b" not in unwritten_parameters(source, "kernel") and "a" in unwritten_parameters(source, "kernel")
+
+
 def test_what_another_function_may_write_is_not_taken_for_an_input() -> None:
     source = """
 def kernel(a, b, c, d, e, f, g, n, BLOCK):
