@@ -80,6 +80,7 @@ def fingerprint(settings: Settings, environment: Environment, profiler: str) -> 
         f"finalists, warmup {settings.warmup}, init_type {settings.init_type}, seed {settings.seed}, "
         f"rotating_tensor {settings.rotating_mib}",
         "checks": settings.compare,
+        "samples that decide, of 1 2 3": deciding(settings),
         **files_read(settings),
         OLDER: older_text(settings.older, settings.min_improvement_pct),
     }
@@ -90,6 +91,13 @@ def files_read(settings: Settings) -> dict[str, str]:
     workload = workload_of(settings.kind)
     paths = sorted({path for entry in settings.entries for path in workload.files_of(entry.problem)})
     return {f"content of {path}": files_sha([Path(path)]) for path in paths}
+
+
+def deciding(settings: Settings) -> str:
+    """Which of three samples in turn decide, by the kind of problem and what its problems ask for."""
+    workload, samples = workload_of(settings.kind), (1.0, 2.0, 3.0)
+    found = {workload.deciding(entry.problem, samples) for entry in settings.entries}
+    return ", ".join(" ".join(f"{one:g}" for one in each) for each in sorted(found))
 
 
 def of_kind(settings: Settings) -> str:

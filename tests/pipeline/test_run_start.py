@@ -17,6 +17,8 @@ from gemm_tuner.core.errors import EnvironmentFault, UserError
 from gemm_tuner.core.records import CompileResult, Status, Timing
 from gemm_tuner.gemm.problem import GemmProblem
 from gemm_tuner.gemm.sizes import SizeEntry
+from gemm_tuner.kernels import kernel_spec_file
+from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.languages.triton.kernel_env import COUNTING_PREFIXES
 from gemm_tuner.launch.plan import SCREEN, Method, Plan, Work
 from gemm_tuner.moe.problem import MoeProblem
@@ -104,6 +106,17 @@ def test_a_run_that_ended_is_the_answer_to_the_same_question(commands: Commands)
 def test_a_run_that_ended_answers_no_other_question(commands: Commands, change: dict[str, Any]) -> None:
     first = commands.run(ends=True)
     assert commands.run(**change) != first
+
+
+def test_a_run_that_ended_says_nothing_of_another_sample_that_decides(commands: Commands) -> None:
+    """The problem is the same: its configurations are, and its row in the results file."""
+    spec, (case, *_) = kernel_spec_file.read(ROOT / "examples" / "kernels" / "softmax.yaml")
+
+    def entries(select: str) -> tuple[SizeEntry, ...]:
+        return (SizeEntry(KernelProblem.of(replace(spec, select=select), case)),)
+
+    first = commands.run(ends=True, entries=entries("median"))
+    assert commands.run(entries=entries("last")) != first
 
 
 def test_a_run_that_ended_goes_on_when_its_results_file_is_gone(commands: Commands) -> None:
