@@ -1,4 +1,4 @@
-"""``python -m gemm_tuner.launch.waiting LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It
+"""``python waiting.py LANGUAGE SCRIPTS_DIR``: a launcher that is started before there is a plan. It
 imports what takes seconds, then reads the path of one plan from standard input and executes it."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gemm_tuner.system.processes import exit_with_tuner
 
 def main(argv: list[str]) -> int:
     language, scripts_dir = argv
+    sys.path[0] = scripts_dir  # as of the script that it stands in for
     exit_with_tuner()
     processor_of("cpu")  # imports torch
     with contextlib.suppress(ImportError):  # a language need not be a package of Python

@@ -20,6 +20,8 @@ from gemm_tuner.system import carried_files
 from gemm_tuner.system.installation import IMPORT_ROOT
 from gemm_tuner.system.processes import Ended, Watched
 
+# By its path: with -m, what lies in the user's folder would take the place of modules that it imports.
+WAITING = IMPORT_ROOT / "gemm_tuner" / "launch" / "waiting.py"
 # Time limit of one configuration: its first launch, which may load the kernel, and a few calls.
 LAUNCH_LIMIT_S = 60.0
 
@@ -132,7 +134,7 @@ class InterpreterLauncher(Control, HostChecker):
     def prepare(self) -> None:
         """Lets the first process of the first plan import what takes seconds."""
         if not self._waiting and self.language.interpreter_environment() is not None:
-            argv = [sys.executable, "-m", "gemm_tuner.launch.waiting", self.language.name, str(self.scripts_dir)]
+            argv = [sys.executable, str(WAITING), self.language.name, str(self.scripts_dir)]
             log = self.scripts_dir / "waiting.log"
             self._waiting.append(Watched(argv, self._environment(), log))
 

@@ -552,7 +552,13 @@ def test_rounds_that_somebody_kills_run_again_once(run: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_alive", [True, False])
-def test_a_check_uses_the_process_that_was_started_before_it(tmp_path: Path, is_alive: bool) -> None:
+def test_a_check_uses_the_process_that_was_started_before_it(
+    tmp_path: Path, is_alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the user is: a file there may have the name of a module."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "queue.py").write_text("raise SystemExit('this is mine')\n")
+    monkeypatch.chdir(tmp_path / "mine")
     size, one, target = problem(16, 16, 16), config(), device("sm_90").target
     scripts = compile_tasks.write_scripts(TEMPLATES, tmp_path, [(size, one)], target)
     (script,) = scripts.values()
