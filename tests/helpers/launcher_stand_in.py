@@ -32,8 +32,12 @@ from gemm_tuner.system.processes import identity
 FLUSH, BEGIN, END = "gemm_tuner_flush_l2", "gemm_tuner_vendor_begin", "gemm_tuner_vendor_end"
 
 
+def end_by(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
 def die() -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
+    end_by(signal.SIGSEGV)
 
 
 def is_killed(name: str) -> None:
@@ -42,7 +46,7 @@ def is_killed(name: str) -> None:
         been = Path(os.environ["STAND_IN_NOTES"]) / f"{name}.{turn}"
         if not been.exists():
             been.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            end_by(signal.SIGKILL)
 
 
 class StandIn:
@@ -155,6 +159,10 @@ def main(path: Path, turn: Path | None) -> None:
         sys.exit(1)
 
 
-if __name__ == "__main__":
-    of = dict(zip(sys.argv[1::2], map(Path, sys.argv[2::2]), strict=True))
+def run(arguments: list[str]) -> None:
+    of = dict(zip(arguments[::2], map(Path, arguments[1::2]), strict=True))
     main(of["--plan"], of.get("--turn"))
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

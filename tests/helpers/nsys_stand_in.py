@@ -27,13 +27,17 @@ def row(index: int, line: str) -> str:
     return f"{start},{duration},{index},132,1,1,128,1,1,90,0.000,0.049,,,,,NVIDIA H200 (0),1,7,{name}\n"
 
 
+def run(command: list[str]) -> int:
+    return subprocess.run(command).returncode
+
+
 def profile(arguments: list[str], fault: str) -> int:
     if fault == "exit 1":
         print("The target application terminated. No GPU for nsys.", file=sys.stderr)
         return 1
     at = arguments.index("-o")
     Path(arguments[at + 1] + ".nsys-rep").touch()
-    status = subprocess.run(arguments[at + 2 :]).returncode
+    status = run(arguments[at + 2 :])
     if fault == "slow report" and status != 0:
         Path(os.environ["HANG_NOTES"], "slow").touch()  # hang_clock.py cannot be imported: it takes longer than limits
         time.sleep(SLOW_S)
@@ -69,6 +73,10 @@ def stats(arguments: list[str], fault: str) -> int:
     return 0
 
 
+def main(arguments: list[str]) -> int:
+    job = {"profile": profile, "stats": stats}[arguments[0]]
+    return job(arguments[1:], os.environ.get("NSYS_FAULT", ""))
+
+
 if __name__ == "__main__":
-    job = {"profile": profile, "stats": stats}[sys.argv[1]]
-    sys.exit(job(sys.argv[2:], os.environ.get("NSYS_FAULT", "")))
+    sys.exit(main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from hang_clock import LIMIT_S, NOTES, HangClock
+from launchers_in_process import run_launchers_here
 from process_samples import ends
 from samples import ROOT, TEMPLATES, config, device, problem
 
@@ -54,6 +55,12 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "nsys").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("STAND_IN_NOTES", str(folder))
+
+
+@pytest.fixture
+def here(nsys: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stand-ins are called in this process: for what becomes of journals, traces and exit statuses."""
+    run_launchers_here(monkeypatch)
 
 
 @pytest.fixture
@@ -120,20 +127,25 @@ def test_events_are_heard_as_they_happen(nsys: None, tmp_path: Path) -> None:
     assert counted == [2, 4, 6]
 
 
-def test_one_that_cannot_be_launched(run: Run) -> None:
+def test_one_that_cannot_be_launched(here: None, run: Run) -> None:
     done = run((ONE, ["fails_1", "good_2"]))
     assert statuses(done) == {"fails_1": "launch_error", "good_2": "ok"}
     assert done.timings[ONE, "fails_1"].message == "RuntimeError: no"
     assert done.starts == 1
 
 
-def test_nothing_can_be_launched(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_can_be_launched(here: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSYS_FAULT", "no kernels")
     assert statuses(run((ONE, ["fails_1", "fails_2"]))) == {"fails_1": "launch_error", "fails_2": "launch_error"}
 
 
 @pytest.mark.parametrize("fault", ["", "nothing after a crash", "loss at a crash"])
-def test_one_that_kills_the_process_costs_itself_only(run: Run, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_one_that_kills_the_process_costs_itself_only(
+    request: pytest.FixtureRequest, run: Run, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """The process where nothing else goes wrong."""
+    if fault:
+        request.getfixturevalue("here")
     monkeypatch.setenv("NSYS_FAULT", fault)
     done = run((ONE, ["good_1", "split_2", "kills_3", "good_4"]), (TWO, ["good_1", "kills_3"]))
     assert statuses(done) == {"good_1": "ok", "split_2": "ok", "kills_3": "crashed", "good_4": "ok"}
@@ -170,7 +182,7 @@ def test_a_cancelled_run_does_not_wait_for_the_export(
     assert ends(int(note.read_text()))
 
 
-def test_one_that_loses_the_gpu_is_reported_in_its_own_words(run: Run) -> None:
+def test_one_that_loses_the_gpu_is_reported_in_its_own_words(here: None, run: Run) -> None:
     done = run((ONE, ["good_1", "sticky_2", "good_3"]))
     assert statuses(done) == {"good_1": "ok", "sticky_2": "crashed", "good_3": "ok"}
     assert done.timings[ONE, "sticky_2"].message == "illegal memory access"
@@ -188,7 +200,7 @@ def test_one_that_somebody_kills_runs_again_once(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("stage", [SCREEN, FINALS])
 def test_a_profiler_that_fails_on_much_has_another_try_with_less(
-    run: Run, monkeypatch: pytest.MonkeyPatch, stage: str
+    here: None, run: Run, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     """As an nsys whose import stumbles over a long trace: 12 kernels are too much here, 6 are not."""
     monkeypatch.setenv("NSYS_FAULT", "too much")
@@ -198,7 +210,7 @@ def test_a_profiler_that_fails_on_much_has_another_try_with_less(
 
 
 def test_finals_of_a_size_are_never_had_in_two_starts(
-    nsys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The start dies at the second size, and the trace has lost one finalist of the first."""
     monkeypatch.setenv("NSYS_FAULT", "loss at a crash")
@@ -210,7 +222,7 @@ def test_finals_of_a_size_are_never_had_in_two_starts(
     assert (left.problem, [name for _, name in left.entries]) == (ONE, ["good_1", "good_2"])
 
 
-def test_what_cannot_be_kept_is_not_timed_again(nsys: None, tmp_path: Path) -> None:
+def test_what_cannot_be_kept_is_not_timed_again(here: None, tmp_path: Path) -> None:
     def full(timings: object) -> None:
         raise CannotWrite("No space left on device")
 
@@ -237,7 +249,7 @@ def test_one_that_hangs(nsys: None, hangs: None, tmp_path: Path) -> None:
     assert done.starts == 2
 
 
-def test_what_a_start_found_is_told_before_the_next_begins(nsys: None, tmp_path: Path) -> None:
+def test_what_a_start_found_is_told_before_the_next_begins(here: None, tmp_path: Path) -> None:
     heard: list[tuple[list[str], int]] = []
     folder = tmp_path / "00-screen"
 
@@ -289,7 +301,7 @@ def test_launchers_that_start_side_by_side_use_the_gpu_in_turns(nsys: None, tmp_
         assert last.result(timeout=240).timings == {}
 
 
-def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vendor_library_that_kills_is_not_called_again(here: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_VENDOR", "kills")
     monkeypatch.setenv("NSYS_FAULT", "nothing after a crash")
     done = run((ONE, ["good_1"]), vendor=True, stage=FINALS)
@@ -298,7 +310,7 @@ def test_a_vendor_library_that_kills_is_not_called_again(run: Run, monkeypatch: 
 
 
 def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    here: None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MAX_ATTEMPTS", 2)
     done = run((ONE, ["kills_1", "kills_2", "good_3", "good_4"]))
@@ -322,7 +334,7 @@ def test_launchers_that_die_too_often_leave_no_configuration_without_a_status(
     ],
 )
 def test_a_profiler_that_fails_is_one_clear_line(
-    run: Run, monkeypatch: pytest.MonkeyPatch, fault: str, words: list[str]
+    here: None, run: Run, monkeypatch: pytest.MonkeyPatch, fault: str, words: list[str]
 ) -> None:
     monkeypatch.setenv("NSYS_FAULT", fault)
     with pytest.raises(EnvironmentFault) as caught:
@@ -333,13 +345,13 @@ def test_a_profiler_that_fails_is_one_clear_line(
     assert "\n" not in message
 
 
-def test_a_failure_after_all_is_done_is_the_profilers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_after_all_is_done_is_the_profilers(here: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_END", "exit 1")
     with pytest.raises(EnvironmentFault, match=r"exit status 1.*not happy"):
         run((ONE, ["good_1"]))
 
 
-def test_half_a_last_line_is_no_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_last_line_is_no_event(here: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything ended and the process died: only the profiler can have failed."""
     monkeypatch.setenv("STAND_IN_END", "half a line")
     with pytest.raises(EnvironmentFault, match="nsys ended with exit status 139"):
@@ -364,13 +376,13 @@ def verdicts_of(tmp_path: Path, *work: tuple[GemmProblem, list[str]], all_of_the
     return heard
 
 
-def test_a_check_stops_at_the_first_right_one(tmp_path: Path) -> None:
+def test_a_check_stops_at_the_first_right_one(here: None, tmp_path: Path) -> None:
     heard = verdicts_of(tmp_path, (ONE, ["wrong_1", "good_2", "good_3"]), (TWO, ["good_1"]), all_of_them=False)
     assert heard == [("end", "wrong_1"), ("end", "good_2"), ("end", "good_1")]
 
 
 @pytest.mark.parametrize("first", ["wrong_1", "kills_1"])
-def test_a_check_goes_on_behind_the_one_that_killed_it(tmp_path: Path, first: str) -> None:
+def test_a_check_goes_on_behind_the_one_that_killed_it(here: None, tmp_path: Path, first: str) -> None:
     work = ((TWO, ["good_0"]), (ONE, [first, "kills_2", "good_3", "good_4"]), (replace(ONE, m=16), ["good_5"]))
     heard = verdicts_of(tmp_path, *work, all_of_them=False)
     assert heard == [
@@ -387,7 +399,9 @@ def test_a_check_that_somebody_kills_goes_on_once(tmp_path: Path, nsys: None) ->
     assert heard == [("end", "good_1"), ("end", "killed_2"), ("died", "killed_twice_3"), ("end", "good_4")]
 
 
-def test_a_check_that_dies_too_often_leaves_nothing_unsaid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_dies_too_often_leaves_nothing_unsaid(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervise, "MAX_ATTEMPTS", 1)
     heard = verdicts_of(tmp_path, (ONE, ["kills_1", "good_2"]), all_of_them=True)
     assert heard == [("died", "kills_1"), ("died", "good_2")]
@@ -412,7 +426,7 @@ def test_a_check_that_the_deadline_finds_running_is_ended_and_blames_nobody(
     assert len(list((tmp_path / "verify").iterdir())) == 1
 
 
-def test_a_check_of_all_goes_on_too(tmp_path: Path) -> None:
+def test_a_check_of_all_goes_on_too(here: None, tmp_path: Path) -> None:
     heard = verdicts_of(tmp_path, (ONE, ["good_1", "kills_2", "good_3"]), (TWO, ["kills_4"]), all_of_them=True)
     assert heard == [("end", "good_1"), ("died", "kills_2"), ("end", "good_3"), ("died", "kills_4")]
 
@@ -516,7 +530,9 @@ def entries_of(folder: Path) -> list[list[str]]:
     return [[name for work in one.work for _, name in work.entries] for one in plans]
 
 
-def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_together(run: Run, tmp_path: Path) -> None:
+def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_together(
+    here: None, run: Run, tmp_path: Path
+) -> None:
     names = ["good_1", "late_2", "good_3", "good_4"]
     done = run((ONE, names), (TWO, ["good_1"]), stage=FINALS, vendor=True)
     ok = dict.fromkeys(("good_1", "good_3", "good_4", VENDOR), "ok")
@@ -530,7 +546,7 @@ def test_who_kills_the_rounds_of_finals_is_found_and_the_others_run_again_togeth
 
 @pytest.mark.parametrize("vendor", [True, pytest.param(False, marks=pytest.mark.grid)])
 def test_finals_that_die_together_only_cost_the_vendor_library_and_then_all(
-    vendor: bool, run: Run, tmp_path: Path
+    vendor: bool, here: None, run: Run, tmp_path: Path
 ) -> None:
     done = run((ONE, ["shy_1", "good_2"]), stage=FINALS, vendor=vendor)
     assert statuses(done) == dict.fromkeys(("shy_1", "good_2", *[VENDOR] * vendor), "crashed")
@@ -545,7 +561,7 @@ def run_alone(folder: Path, *, vendor: bool) -> dict[str, str]:
     return statuses(launcher.timings(plan((ONE, ["shy_1"]), stage=FINALS, vendor=vendor), folder / "alone"))
 
 
-def test_rounds_that_somebody_kills_run_again_once(run: Run, tmp_path: Path) -> None:
+def test_rounds_that_somebody_kills_run_again_once(here: None, run: Run, tmp_path: Path) -> None:
     done = run((ONE, ["good_1", "shot_2"]), stage=FINALS)
     assert statuses(done) == {"good_1": "ok", "shot_2": "ok"}
     assert entries_of(tmp_path / "00-screen") == [["good_1", "shot_2"]] * 2
