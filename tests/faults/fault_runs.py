@@ -143,6 +143,8 @@ class Machine:
 
     def start(self, *flags: str, **env: str) -> subprocess.Popen[str]:
         """The tuner, in a process group of its own as a shell would start it."""
+        # What was released at the moment that it looked may have said after that that it is held.
+        self.hold.with_name(HELD).unlink(missing_ok=True)
         command = [*self.prefix, sys.executable, str(self.script), *self.task, "--num_threads", "1", *flags]
         marks = {CASE: self.mark, HOLD: str(self.hold)}
         whole = {**os.environ, "GEMM_TUNER_CACHE_DIR": str(self.cache), **self.env, **env, **marks}
