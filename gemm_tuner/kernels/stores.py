@@ -17,6 +17,8 @@ POINTERS = ("pointer", "desc", "desc_pointer")
 TRITON = ("tl", "language", "triton.language")
 # Of Triton's own functions, those that may write through a pointer that they are given.
 MAY_WRITE = ("inline_asm_elementwise", *STORES)
+# Methods of descriptors and of numbers.
+OF_PARAMETERS = (*STORES, "load", "gather", "to")
 ARITHMETIC = ("tl.math", "libdevice")
 HARMLESS = ("range", "min", "max", "len", "abs", "int", "float", "bool", "print", "isinstance")
 
@@ -39,8 +41,10 @@ def unwritten_parameters(source: str, name: str) -> frozenset[str]:
     if function is None:
         return frozenset()
     parameters = _parameters(function)
-    local = {*parameters, *(target for node in ast.walk(function) for target, _ in _assigned(node))}
-    wanted = {part for node in ast.walk(function) for part in (*_stored_through(node), *_handed_on(node, local))}
+    assigned = [one for node in ast.walk(function) for one in _assigned(node)]
+    values = {target for target, _ in assigned} - {target for target, value in assigned if _may_be_an_object(value)}
+    known = values - set(parameters), set(parameters)
+    wanted = {part for node in ast.walk(function) for part in (*_stored_through(node), *_handed_on(node, *known))}
     return frozenset(parameters) - _reached(function, wanted)
 
 
@@ -77,9 +81,16 @@ def _reached(function: ast.FunctionDef, wanted: set[str]) -> set[str]:
     return seen
 
 
-def _handed_on(node: ast.AST, local: set[str]) -> set[str]:
-    """The names in the arguments of a call of a function that may write through them. local: names of values, whose
-    methods write nothing but what ``_stored_through`` finds."""
+def _may_be_an_object(node: ast.expr) -> bool:
+    """Whether a value may have methods of the user's own: it is made by a function that is not Triton's."""
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(isinstance(one, ast.Name) and one.id not in HARMLESS for one in calls)
+
+
+def _handed_on(node: ast.AST, values: set[str], parameters: set[str]) -> set[str]:
+    """The names in the arguments of a call of a function that may write through them. values: names of tensors and
+    numbers, whose methods write nothing but what ``_stored_through`` finds. Nor do OF_PARAMETERS; a parameter may be an
+    object of the user's, too."""
     if not isinstance(node, ast.Call):
         return set()
     if isinstance(node.func, ast.Name):
@@ -87,7 +98,8 @@ def _handed_on(node: ast.AST, local: set[str]) -> set[str]:
     elif isinstance(node.func, ast.Attribute):
         owner = ast.unparse(node.func.value)
         first = next((one.id for one in ast.walk(node.func.value) if isinstance(one, ast.Name)), "")
-        is_value = first in local or _is_value(node.func.value) or owner in ARITHMETIC
+        is_value = first in values or _is_value(node.func.value) or owner in ARITHMETIC
+        is_value = is_value or (first in parameters and node.func.attr in OF_PARAMETERS)
         is_harmless = node.func.attr not in MAY_WRITE if owner in TRITON else is_value
     else:
         is_harmless = False

@@ -127,13 +127,17 @@ def test_every_way_to_store_makes_an_output(store: str) -> None:
 
 def test_what_another_function_may_write_is_not_taken_for_an_input() -> None:
     source = """
-def kernel(a, b, c, d, e, f, g, n, BLOCK):
+def kernel(a, b, c, d, e, f, g, h, i, n, BLOCK, TILE):
     x = tl.load(a + n).to(tl.float32) + g.load([0])
     y = tl.math.exp(tl.cast(b, tl.float32))
+    z = x.to(b.dtype.element_ty)
+    rows = Rows(n)
+    rows.write(h, x)
+    TILE.write(i, x)
     helper(c)
     other.store_tile(d + n, x)
     for pointer in (e,):
         tl.store(pointer, x)
     tl.inline_asm_elementwise("", "", [f], dtype=tl.int32, is_pure=False, pack=1)
 """
-    assert unwritten_parameters(source, "kernel") == {"a", "b", "g", "BLOCK"}
+    assert unwritten_parameters(source, "kernel") == {"a", "b", "g", "BLOCK", "TILE"}
