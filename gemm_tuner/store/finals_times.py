@@ -47,6 +47,7 @@ class FinalsTimes:
                 self._moved.add(problem)
                 found.pop(problem, None)
                 timings += self._blamed_in(problem, timing)
+        timings = [*{(timing.problem, timing.name): timing for timing in timings}.values()]
         for timing in timings:
             found.setdefault(timing.problem, {})[timing.name] = timing
         self.store.add_timings(timings, FINALS, gpu_of)
