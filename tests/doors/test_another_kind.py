@@ -59,24 +59,13 @@ def test_a_kind_that_nobody_brings_is_refused(kind: Any) -> None:
         problem_from_dict({"kind": kind, "rows": 1, "columns": 1})
 
 
-def test_without_a_gpu_it_is_compiled_checked_and_written(tmp_path: Path) -> None:
-    machine = prepared(Machine(tmp_path / "run", CACHE), str(KIND.parent))
-    done = machine.run("--arch", "sm_90")
-    assert done.status == 0, done.err
-    found = rows(machine)
-    assert [row.problem for row in found] == PROBLEMS
-    assert [row.verified for row in found] == [Verified.INTERPRETED] * 2
-    for row in found:
-        assert isinstance(row.config, PlainConfig) and row.config.options()["BLOCK_SIZE"] >= row.problem.columns
-    require_complete_states(machine)
-    record = machine.record()
-    assert [size.problem for size in record.sizes] == PROBLEMS
-
-
-def test_a_wrong_kernel_is_found_and_another_taken(tmp_path: Path) -> None:
-    """A row is not divided by its sum where one warp computes it."""
-    machine = prepared(Machine(tmp_path / "run", CACHE), "")
-    kind = tmp_path / "kinds"
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """After a run without a GPU, with a fault in the template: a row is not divided by its sum where one warp computes
+    it."""
+    folder = tmp_path_factory.mktemp("interpreted")
+    machine = prepared(Machine(folder / "run", CACHE), "")
+    kind = folder / "kinds"
     for name in ("softmax_kind", "softmax_kind-1.0.dist-info"):
         shutil.copytree(KIND.parent / name, kind / name, ignore=shutil.ignore_patterns("__pycache__"))
     template = kind / "softmax_kind" / "templates" / "row_softmax.py.j2"
@@ -88,8 +77,22 @@ def test_a_wrong_kernel_is_found_and_another_taken(tmp_path: Path) -> None:
     machine.env["PYTHONPATH"] = str(kind)
     done = machine.run("--arch", "sm_90", "--compare", "all")
     assert done.status == 0, done.err
-    assert [row.config.options()["num_warps"] for row in rows(machine) if row.config] == [4, 4]
-    assert any("wrong" in statuses.values() for statuses in statuses_of(machine).values())
+    return machine
+
+
+def test_without_a_gpu_it_is_compiled_checked_and_written(interpreted: Machine) -> None:
+    found = rows(interpreted)
+    assert [row.problem for row in found] == PROBLEMS
+    assert [row.verified for row in found] == [Verified.INTERPRETED] * 2
+    for row in found:
+        assert isinstance(row.config, PlainConfig) and row.config.options()["BLOCK_SIZE"] >= row.problem.columns
+    require_complete_states(interpreted)
+    assert [size.problem for size in interpreted.record().sizes] == PROBLEMS
+
+
+def test_a_wrong_kernel_is_found_and_another_taken(interpreted: Machine) -> None:
+    assert [row.config.options()["num_warps"] for row in rows(interpreted) if row.config] == [4, 4]
+    assert any("wrong" in statuses.values() for statuses in statuses_of(interpreted).values())
 
 
 def test_the_timed_way_screens_decides_and_checks(machine: Machine) -> None:

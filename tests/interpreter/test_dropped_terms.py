@@ -1,6 +1,6 @@
 """The exact operands show one product that a kernel leaves out, in every family and type.
 
-``make test`` takes two types of each family, all types over all families; ``make test-all`` all of each.
+``make test`` takes one or two types of each family, all types over all families; ``make test-all`` all of each.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def case_for(folder: Path, templates: Path, name: str, kind: str, turn: int) -> 
     return None
 
 
-PARTS = 7
-# One part of the types for each variant by default, all with ``-m grid``.
+PARTS = len(TYPES)
+# Each type for one variant by default, all for each with ``-m grid``.
 GRID = [
-    pytest.param(name, part, marks=[] if part == number % PARTS else [pytest.mark.grid])
+    pytest.param(name, part, marks=[] if part % len(VARIANTS) == number else [pytest.mark.grid])
     for number, name in enumerate(VARIANTS)
     for part in range(PARTS)
 ]

@@ -45,17 +45,18 @@ def answers(module: Path, problems: list[GemmProblem]) -> dict[str, str]:
     return {key: name for key, _, name in found["rows"]}
 
 
-def test_tuned_sizes_are_right_by_their_own_kernels_with_and_without_a_bias(module: Path) -> None:
+IN_TURNS = pytest.mark.parametrize("part", [True, pytest.param(False, marks=pytest.mark.grid)], ids=["part", "all"])
+
+
+@IN_TURNS
+def test_tuned_sizes_are_right_by_their_own_kernels_with_and_without_a_bias(module: Path, part: bool) -> None:
     problems, expected = [], {}
     layouts = itertools.cycle(PAIRS)
-    for (size, config), bias in itertools.product(CONFIGS.items(), (False, True)):
+    for (size, config), bias in in_turns(itertools.product(CONFIGS.items(), (False, True)), 2, part):
         problem = GemmProblem(*size, "fp16", "fp16", "fp16", *next(layouts), bias=bias)
         problems.append(problem)
         expected[problem.key] = config.name
     assert answers(module, problems) == expected
-
-
-IN_TURNS = pytest.mark.parametrize("part", [True, pytest.param(False, marks=pytest.mark.grid)], ids=["part", "all"])
 
 
 def in_turns(pairs: Iterable[tuple[T, U]], of: int, part: bool) -> list[tuple[T, U]]:

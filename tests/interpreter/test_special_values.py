@@ -1,7 +1,7 @@
 """NaN and Inf come out where torch has them, in every family; what is not there spreads nowhere.
 
-``make test`` gives each family every place of NaN and Inf once, with types and activations in turns; ``make test-all``
-each place with every one of them.
+``make test`` gives each family half of the places of NaN and Inf, so that over all families each place meets every type
+and activation; ``make test-all`` gives each family each place with every one of them.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def problems_for(variant: Variant) -> list[GemmProblem]:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_nan_and_inf_come_out_in_turns(tmp_path: Path, name: str) -> None:
-    """Over all families every place meets every problem."""
+    """Every second place of a family. Over all families every place meets every problem."""
     variant, first = VARIANTS[name], list(VARIANTS).index(name)
     problems, cases = problems_for(variant), []
-    for place in range(len(poisons_of(problems[0]))):
+    for place in range(first % 2, len(poisons_of(problems[0])), 2):
         problem = problems[(first + place) % len(problems)]
         configs = [one for one in variant.configs if takes(variant, problem, one)]
         poison = poisons_of(problem)[place]
         script = script_of(tmp_path, variant, problem)
-        cases.append(Case(script, configs[place % len(configs)], problem, poison=poison))
+        cases.append(Case(script, configs[place // 2 % len(configs)], problem, poison=poison))
     assert len({case.config for case in cases}) > 1
     results = interpret(cases)
     assert [(c.key, c.poison, r.message) for c, r in zip(cases, results, strict=True) if not r.ok] == []
