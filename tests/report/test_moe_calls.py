@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -33,16 +36,37 @@ H200 = device("sm_90")
 CHILD = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
+from gemm_tuner.core.workload import problem_from_dict
 from gemm_tuner.languages.scripts import load_script
-plan = json.load(open(sys.argv[3]))
+with open(sys.argv[3]) as stream:
+    plan = json.load(stream)
 script = load_script(plan["script"])
 for at, work in enumerate(plan["work"]):
     if at == int(sys.argv[2]):
         sys.exit("the context is lost")
     us = {label: 10.0 * script.CONFIGS[name]["BLOCK_SIZE_N"] for label, name in work["configs"].items()}
     answer = {"fault": "does not fit"} if work["problem"]["M"] == 1 else {"us": us}
-    print(json.dumps({"problem": script.fused_moe_kernel and work["problem"]["M"], **answer}))
+    print(json.dumps({"problem": problem_from_dict(work["problem"]).key, **answer}))
 """
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in runs in the process of the tests, which has imported what it needs; of a real one only the end and
+    what it printed count."""
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        out, err, status = io.StringIO(), io.StringIO(), 0
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+            patch.setattr(sys, "argv", words[1:])
+            patch.setattr(sys, "path", [*sys.path])
+            try:
+                runpy.run_path(words[1])
+            except SystemExit as ended:
+                err, status = io.StringIO(str(ended)), 1
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    monkeypatch.setattr(moe_calls, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 @pytest.fixture
@@ -67,9 +91,7 @@ def asked(file: Path) -> list[MoeProblem]:
 def child(folder: Path, ends_after: int = 9) -> tuple[str, ...]:
     """The stand-in says keys as the real one does."""
     path = folder / "child.py"
-    path.write_text(CHILD.replace('script.fused_moe_kernel and work["problem"]["M"]', "key_of(work)").replace(
-        "plan = json", "from gemm_tuner.core.workload import problem_from_dict\n"
-        "key_of = lambda work: problem_from_dict(work['problem']).key\nplan = json"))  # fmt: skip
+    path.write_text(CHILD)
     return sys.executable, str(path), str(ROOT), str(ends_after)
 
 
@@ -113,7 +135,7 @@ def test_only_measured_rows_are_timed(file: Path) -> None:
     assert moe_calls.layers(file, asked(file), {}, H200) == []
 
 
-def test_the_table_has_whole_calls_beside_the_gemms(file: Path) -> None:
+def test_the_table_has_whole_calls_beside_the_gemms(here: None, file: Path) -> None:
     said(file, {})
     words = [sys.executable, str(ROOT / "benchmarks" / "moe_table.py"), str(file)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -124,7 +146,7 @@ def test_the_table_has_whole_calls_beside_the_gemms(file: Path) -> None:
     assert "geometric mean, call, default / tuned: 2.000 over 2 M" in done.stdout
 
 
-def test_times_of_another_configuration_are_not_shown_as_those_of_this_one(file: Path) -> None:
+def test_times_of_another_configuration_are_not_shown_as_those_of_this_one(here: None, file: Path) -> None:
     said(file, {})
     document = json.loads(moe_calls.path_of(file).read_text())
     for kept in document.values():
@@ -141,7 +163,9 @@ def test_times_of_another_configuration_are_not_shown_as_those_of_this_one(file:
 GPU = {"id": 0, "uuid": "GPU-moe-calls", "name": "NVIDIA H200", "arch": "sm_90"}
 
 
-def test_the_gpu_is_locked_while_calls_are_timed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_is_locked_while_calls_are_timed(
+    here: None, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "locks").mkdir()
     monkeypatch.setenv(gpu_lock.LOCK_DIR, str(tmp_path / "locks"))
     out = io.StringIO()
@@ -168,7 +192,9 @@ def test_what_the_process_printed_last_may_be_cut_off(file: Path) -> None:
     assert moe_calls.timed(some, TEMPLATES, H200, 0, {}, (sys.executable, str(file.parent / "cut.py"))) == ({}, [])
 
 
-def test_a_recorded_routing_that_changes_is_timed_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_routing_that_changes_is_timed_again(
+    here: None, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(file.parent)
     document = yaml.safe_load(file.read_text())
     rows = [{**row, "routing": ["ids.npy"]} for row in document["configs"]]
