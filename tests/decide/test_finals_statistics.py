@@ -12,6 +12,8 @@ from gemm_tuner.launch.plan import VENDOR
 
 KERNELS = 16
 RUNS, SIZES = 8, 10
+# How much processes differ: not at all, and much. What lies between is behind ``grid``.
+EFFECTS = pytest.mark.parametrize("process", [0.0, pytest.param(0.01, marks=pytest.mark.grid), 0.05])
 
 
 def runs(machine: Machine, us: list[float], count: int = RUNS, vendor_us: float = 0.0) -> list[tuple[Judge, Sheet]]:
@@ -25,7 +27,7 @@ def runs(machine: Machine, us: list[float], count: int = RUNS, vendor_us: float 
     return found
 
 
-@pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
+@EFFECTS
 def test_of_equal_kernels_few_are_called_slower_than_the_one_that_came_out_best(process: float) -> None:
     """Of 15 comparisons with the winner among 16, at most 7 %, however much processes differ."""
     found = runs(Machine(process=process, rounds=15), [100.0] * KERNELS, count=25)
@@ -33,7 +35,7 @@ def test_of_equal_kernels_few_are_called_slower_than_the_one_that_came_out_best(
     assert np.mean(clear) / (KERNELS - 1) <= 0.07
 
 
-@pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
+@EFFECTS
 def test_a_single_size_has_no_more_errors(process: float) -> None:
     sheets = [sheet_of(Machine(process=process, rounds=15).finals([100.0] * KERNELS, seed)) for seed in range(150)]
     clear = [KERNELS - len(judge_of([(sheet, CONFIGS)]).rank_finalists(sheet, CONFIGS).ties) for sheet in sheets]
@@ -121,7 +123,7 @@ def test_one_that_is_1_percent_faster_wins_at_3_percent_noise_in_the_rounds_that
     assert np.mean([judge.rank_finalists(sheet, CONFIGS).order[0] == NAMES[3] for judge, sheet in held]) >= 0.9
 
 
-@pytest.mark.parametrize("process", [0.0, 0.01, 0.05])
+@EFFECTS
 def test_intervals_hold_the_true_time_19_times_in_20(process: float) -> None:
     true_us = 100.0 * (1 + DRIFT / 2)
     inside = []
