@@ -98,7 +98,8 @@ def test_aiters_script_runs(tmp_path: Path) -> None:
     script = ROOT / "examples" / "kernels" / "tune_softmax.py"
     folders = ["--save_path", str(tmp_path), "--output_dir", str(tmp_path / "runs")]
     rows = ["--rows", "64", "256", "4096"]
-    subprocess.run([sys.executable, script, *rows, *folders], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    subprocess.run([sys.executable, script, *rows, *folders], env={**os.environ, "PYTHONPATH": places}, check=True)
     (saved,) = tmp_path.glob("*-SOFTMAX.json")
     assert list(json.loads(saved.read_text())) == ["small", "large"]
 
