@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from gemm_tuner.core.errors import UserError
+from gemm_tuner.surface.seeding import seeded
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SEED = 0
@@ -96,7 +97,7 @@ class Supply:
             warnings.warn(f"{' and '.join(unused)} not used: inputs come from {taken}", stacklevel=3)
 
     def inputs(self, params: Sequence[KernelParam] | None, what: str, device: str = "") -> list[Any]:
-        """The inputs of a kernel; random ones are equal from call to call.
+        """The inputs of a kernel; random ones, also those that ``program`` draws, are equal from call to call.
 
         params: its arguments, without outputs that it creates itself; None if unknown.
         Raises UserError naming an argument that cannot be created.
@@ -104,7 +105,8 @@ class Supply:
         if self.given is not None:
             return list(self.given)
         if self.program is not None:
-            return list(self.program(params) if _takes_an_argument(self.program) else self.program())
+            with seeded(SEED):
+                return list(self.program(params) if _takes_an_argument(self.program) else self.program())
         if params is None:
             raise UserError(
                 f"the types and shapes of {what}'s arguments are not known",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,6 +62,19 @@ def test_given_inputs_go_before_a_program_and_that_before_a_distribution() -> No
     assert supply.inputs([MATRIX], "f")[0] is from_program
     Supply(KINDS.Zero).warn_of_unused()
     Supply(given=(given,)).warn_of_unused()
+
+
+def test_what_a_program_draws_is_equal_from_call_to_call_and_takes_nothing_from_the_caller() -> None:
+    def draw(*_: object) -> list[float]:
+        return [torch.rand(1).item(), float(np.random.rand()), random.random()]
+
+    supply = Supply(program=draw)
+    random.seed(5), np.random.seed(5), torch.manual_seed(5)
+    own = draw()
+    random.seed(5), np.random.seed(5), torch.manual_seed(5)
+    one, other = supply.inputs(None, "f"), supply.inputs(None, "f")
+    assert one == other != own
+    assert draw() == own
 
 
 def test_a_program_gets_what_is_known_of_the_arguments_or_nothing() -> None:
