@@ -86,10 +86,12 @@ def groups_of_one(c: Any, p: Problem, d: Device) -> Any:
 
 
 def too_small_for_a_large_gemm(c: Any, p: Problem, d: Device) -> Any:
-    """ROCm's tuner: at 2048 tokens and more, no tile below 64 x 64 x 64 and no less than 4 warps"""
+    """ROCm's tuner: at 2048 tokens and more, no tile below 64 (or the busiest expert's rows) x 64 x 64, nor 4 warps"""
     large = of(p).M >= BIG and max(extent(of(p), part).columns for part in PARTS) >= BIG
-    tile = (c.BLOCK_SIZE_M >= 64) & (c.BLOCK_SIZE_N >= 64) & (c.BLOCK_SIZE_K >= 64) & (c.num_warps >= 4)
-    return tile | (not large) | (d.target.backend != "hip")
+    if d.target.backend != "hip" or not large:
+        return c.BLOCK_SIZE_M > 0
+    rows = min(64, max(LEAST_BLOCK_M, _most_rows(of(p))))
+    return (rows <= c.BLOCK_SIZE_M) & (c.BLOCK_SIZE_N >= 64) & (c.BLOCK_SIZE_K >= 64) & (c.num_warps >= 4)
 
 
 def instruction_fits(c: Any, p: Problem, d: Device) -> Any:

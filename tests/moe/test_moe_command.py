@@ -70,23 +70,13 @@ def test_keys_tell_problems_apart(kernel: str) -> None:
     assert len(keys) == len(more)
 
 
-@pytest.mark.parametrize(
-    ("model", "arch", "whole"),
-    [
-        ("deepseek_v3", "sm_90", 2304),
-        *((model, "sm_90", 1920) for model in ("qwen3_235b_a22b", "mixtral_8x7b", "llama4_maverick")),
-        ("gpt_oss_120b", "sm_90", 1920),
-        ("deepseek_v3", "gfx942", 8000),
-        pytest.param("mixtral_8x7b", "gfx942", 40_000, marks=pytest.mark.grid),
-    ],
-)
-def test_the_funnel_of_public_models(model: str, arch: str, whole: int, capsys: pytest.CaptureFixture[str]) -> None:
-    dtype = ("--dtype", "bf16", "--bias") if model == "gpt_oss_120b" else ()
-    words = ["--from", str(DATA / f"{model}.json"), "--m", "64", "--arch", arch, "--dry_run", *dtype]
-    assert main.main(["moe", *words]) == 0
+def test_a_dry_run_shows_the_funnel(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a model whose type is named; tests/moe/test_moe_models.py has the spaces of all."""
+    words = ["--from", str(DATA / "gpt_oss_120b.json"), "--dtype", "bf16", "--bias", "--m", "64", "--arch", "sm_90"]
+    assert main.main(["moe", *words, "--dry_run"]) == 0
     funnel = capsys.readouterr().out
-    assert f"{whole}" in funnel.split("(the whole space)")[1].splitlines()[0]
-    assert "pads_too_much" in funnel or model == "mixtral_8x7b"
+    assert "1920" in funnel.split("(the whole space)")[1].splitlines()[0]
+    assert "pads_too_much" in funnel
 
 
 @pytest.mark.parametrize(
