@@ -8,6 +8,11 @@ VENV ?= .venv
 SIZES ?= examples/sizes.yaml
 EXTRAS ?=
 RUN = $(VENV)/bin/python
+# Tests wait for processes that they start: one worker more than cores.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
+PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist worksteal --timeout 900
+# Most of what is installed. With make --jobs 2 it is unpacked beside the rest, and the lint runs beside that.
+LARGE = ^(torch|triton)
 
 .PHONY: tune test test-all lint unit test-gpu golden clean
 
@@ -16,35 +21,45 @@ tune: $(VENV)/installed $(if $(EXTRAS),$(VENV)/installed-$(EXTRAS))
 
 test: lint unit
 
-lint: $(VENV)/installed-dev
+lint: $(VENV)/installed-dev  # needs neither torch nor triton
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --config setup.cfg --no-logo
 
-unit: $(VENV)/installed-dev
-	$(RUN) -m pytest -n 2 --dist worksteal --timeout 900
+unit: $(VENV)/installed-dev $(VENV)/installed
+	$(PYTEST)
 
-test-all: lint $(VENV)/installed-dev
-	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 $(RUN) -m pytest -m "not gpu" -n 2 --dist worksteal --timeout 900
+test-all: lint $(VENV)/installed-dev $(VENV)/installed
+	FUZZ_EXAMPLES=2000 CHECK_OVERFLOW=1 $(PYTEST) -m "not gpu"
 
-test-gpu: $(VENV)/installed-dev
+test-gpu: $(VENV)/installed-dev $(VENV)/installed
 	$(RUN) -m pytest -m gpu tests/gpu tests/faults
 
-golden: $(VENV)/installed-dev
+golden: $(VENV)/installed-dev $(VENV)/installed
 	$(RUN) -m pytest tests/source/test_codegen.py --update-golden
 
-$(VENV)/installed: requirements.txt
+# The pip that comes with Python 3.11 takes half a minute longer to choose what it installs; it will do.
+$(VENV)/pip:
 	$(PYTHON) -m venv $(VENV)
+	-$(VENV)/bin/pip install --quiet --retries 0 pip==26.3
+	touch $@
+
+$(VENV)/large: requirements.txt $(VENV)/pip
+	grep -E '$(LARGE)' requirements.txt | $(VENV)/bin/pip install --quiet --no-deps -r /dev/stdin
+	touch $@
+
+# What else they need. The developers' tools, if they are asked for, come before it: one pip at a time does the rest.
+$(VENV)/installed: requirements.txt $(VENV)/large | $(if $(filter-out tune clean,$(MAKECMDGOALS)),$(VENV)/installed-dev)
 	$(VENV)/bin/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/installed-dev: requirements.txt requirements-dev.txt $(VENV)/pip
+	cat requirements.txt requirements-dev.txt | grep -vE '$(LARGE)|^-r' | $(VENV)/bin/pip install --quiet -r /dev/stdin
 	touch $@
 
 $(VENV)/installed-%: setup.cfg $(VENV)/installed
 	$(VENV)/bin/pip install --quiet '.[$*]'
-	touch $@
-
-$(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed
-	$(VENV)/bin/pip install --quiet -r requirements-dev.txt
 	touch $@
 
 clean:

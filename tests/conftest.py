@@ -48,13 +48,18 @@ def is_long(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first in each half, which is what each of two workers begins with: none ends alone with one."""
+    """Long tests first in each part, which is what each worker begins with: none ends alone with one."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     modules = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.path)]
     long = [module for module in modules if is_long(module[0])]
     short = [item for module in modules if not is_long(module[0]) for item in module]
-    halves: list[list[pytest.Item]] = [[item for module in long[turn::2] for item in module] for turn in (0, 1)]
-    cut = min(max(0, len(items) // 2 - len(halves[0])), len(short))
-    items[:] = [*halves[0], *short[:cut], *halves[1], *short[cut:]]
+    parts: list[pytest.Item] = []
+    for turn in range(workers):
+        parts += [item for module in long[turn::workers] for item in module]
+        cut = max(0, len(items) * (turn + 1) // workers - len(parts))
+        parts += short[:cut]
+        del short[:cut]
+    items[:] = [*parts, *short]
 
 
 def pytest_unconfigure() -> None:
