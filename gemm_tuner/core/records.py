@@ -20,6 +20,7 @@ class Problem(Protocol):
     kind:        what is computed, such as "gemm"; the name of its workload (``core.workload``).
     key:         unique among the problems of a kind, and usable as a file name.
     signature:   identifies everything of the problem that is in its source; problems of equal signature share a script.
+    subject:     what computes it, for display, such as a kernel's name.
     shape:       its extents for display, such as "512 x 512 x 512".
     flops:       floating-point operations; 0 when unknown.
     bytes_moved: least possible traffic to device memory; 0 when unknown.
@@ -34,6 +35,9 @@ class Problem(Protocol):
 
     @property
     def signature(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
 
     @property
     def shape(self) -> str: ...

@@ -116,6 +116,10 @@ class GemmProblem:
         return shapes[self.scaling]
 
     @property
+    def subject(self) -> str:
+        return self.kind
+
+    @property
     def shape(self) -> str:
         """M, N and K, such as ``512 x 512 x 512``, and the batch if it is not 1."""
         batch = f"{self.batch} of " if self.batch > 1 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ class Labels:
     """The labels of the sizes of one table.
 
     common: what all sizes have in common, for the table's title, such as ``bf16 nn``; empty for a single size.
-    of:     the rest for each size, such as ``4096x4096x4096``; unique.
+    of:     the rest for each size, such as ``4096x4096x4096``; unique, if need be a key.
     """
 
     common: str
@@ -50,8 +51,9 @@ def labels(problems: Iterable[Problem]) -> Labels:
     of = {}
     for problem, values in parts.items():
         own = [value for place, value in enumerate(values) if value and not (shared and shared[place])]
-        of[problem] = " ".join([problem.shape.replace(" of ", "x").replace(" ", ""), *own])
-    return Labels(" ".join(common), of)
+        of[problem] = " ".join([_shape(problem), *own] if isinstance(problem, GemmProblem) else [*own, _shape(problem)])
+    counts = Counter(of.values())
+    return Labels(" ".join(common), {one: text if counts[text] == 1 else one.key for one, text in of.items()})
 
 
 def label(problem: Problem) -> str:
@@ -100,11 +102,15 @@ def short_entry(entry: Mapping[str, object]) -> str:
     return " ".join((["x".join(blocks)] if len(blocks) == len(_BLOCKS) else []) + fields)
 
 
+def _shape(problem: Problem) -> str:
+    return problem.shape.replace(" of ", "x").replace(" ", "") if isinstance(problem, GemmProblem) else problem.shape
+
+
 def _parts(problem: Problem) -> tuple[str, ...]:
     """The properties of a problem besides its dimensions, one text each, "" for an unused property. The type of C is
     included only if it is not the default for A's type."""
     if not isinstance(problem, GemmProblem):
-        return (problem.signature,)
+        return (problem.subject,)
     inputs = problem.dtype_a if problem.dtype_a == problem.dtype_b else f"{problem.dtype_a}*{problem.dtype_b}"
     return (
         inputs if problem.dtype_c == dtype_c_for(problem) else f"{inputs}->{problem.dtype_c}",

@@ -56,6 +56,10 @@ class KernelProblem:
         return self.sha
 
     @property
+    def subject(self) -> str:
+        return self.name
+
+    @property
     def shape(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.case)
 

@@ -116,6 +116,10 @@ class MoeProblem:
         return f"{self.server}_{self.kernel_sha or 'none'}"
 
     @property
+    def subject(self) -> str:
+        return f"{self.server} {self.dtype}"
+
+    @property
     def shape(self) -> str:
         return f"E={self.E} N={self.N} K={self.K} top {self.topk} M={self.M}"
 

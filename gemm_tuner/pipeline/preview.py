@@ -67,7 +67,7 @@ def dry_run(settings: Settings, out: Console) -> None:
             say_predicted(settings, states, device, out)
     for size in sizes:
         if len(sizes) == 1 or settings.verbose:
-            title, verbose = f"{size.problem.key} on {device.target.arch}", settings.verbose
+            title, verbose = f"{show.size_name(out, size.problem)} on {device.target.arch}", settings.verbose
             show.funnel(out, title, total, size.funnel, all_rules=verbose, why=verbose)
         else:
             show.funnel_line(out, size.problem, total, size.funnel)
@@ -142,7 +142,7 @@ def explain(settings: Settings, text: str, out: Console) -> None:
         why = {row.rule: row for row in pruned.funnel}
         verdicts, counts = np.unique(pruned.rejected_by[rows].astype(str), return_counts=True)
         matches = "1 configuration" if len(rows) == 1 else f"{len(rows)} configurations"
-        print_line(out, f"{entry.problem.key} on {device.target.arch}: {matches}")
+        print_line(out, f"{show.size_name(out, entry.problem)} on {device.target.arch}: {matches}")
         for verdict, count in zip(verdicts.tolist(), counts.tolist(), strict=True):
             if verdict:
                 reason = f"cut by {verdict} ({why[verdict].kind.value}): {why[verdict].why}"

@@ -56,8 +56,7 @@ def funnel_line(console: Console, problem: Problem, total: int, rows: Sequence[F
     """Prints the funnel of one size on one line: the number kept, and the rules that reject most, as many as fit."""
     cutting = sorted((row for row in rows if row.cut), key=lambda row: row.cut, reverse=True)
     remain = rows[-1].remain if rows else total
-    name = label(problem) if console.is_terminal else problem.key
-    begin = f"{name}: {remain} of {total} kept"
+    begin = f"{size_name(console, problem)}: {remain} of {total} kept"
     lines = [begin + _cuts(cutting, count) for count in range(MOST_CUTTING, -1, -1)]
     fitting = (line for line in lines if not console.is_terminal or len(line) <= console.width)
     print_line(console, next(fitting, begin))
@@ -163,6 +162,11 @@ def say_left_out(console: Console, columns: Sequence[str], where: str) -> None:
     """Prints which columns do not fit the terminal."""
     if columns:
         print_line(console, f"no room for {', '.join(columns)}; {where} shows all", "dim")
+
+
+def size_name(console: Console, problem: Problem) -> str:
+    """The name of one size on this console."""
+    return label(problem) if console.is_terminal else problem.key
 
 
 def size_names(console: Console, problems: Sequence[Problem]) -> Labels:
@@ -283,4 +287,6 @@ def compiled_table(console: Console, state: SizeState) -> None:
         message = " ".join(str(row.get("message", "")).split()) if status != Status.OK.value else ""
         cells.append((config_name(console, name), shown, *counts, message))
     fitting = len(state.named(Status.OK))
-    print_table(console, f"{state.problem.key}: {fitting} of {len(state.kept)} compile and fit", columns, cells)
+    print_table(
+        console, f"{size_name(console, state.problem)}: {fitting} of {len(state.kept)} compile and fit", columns, cells
+    )

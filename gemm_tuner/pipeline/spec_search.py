@@ -33,6 +33,10 @@ class Program:
         return self.key
 
     @property
+    def subject(self) -> str:
+        return self.key
+
+    @property
     def shape(self) -> str:
         return self.key
 

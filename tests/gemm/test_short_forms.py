@@ -11,6 +11,7 @@ from screens import TUNED, choices_of
 
 from gemm_tuner.gemm.problem import GemmProblem, Layout
 from gemm_tuner.gemm.short_forms import label, labels, legend, short_config
+from gemm_tuner.kernels.problem import KernelProblem
 from gemm_tuner.launch.plan import VENDOR
 from gemm_tuner.space.space import configs_of
 
@@ -79,3 +80,13 @@ def test_labels_of_one_and_of_several_sizes() -> None:
 def test_the_legend_explains_what_occurs() -> None:
     assert list(legend([SIZE, SCALED])) == ["nn", "nt", "scale_block"]
     assert all(legend(PROBLEMS).values())
+
+
+def test_cases_of_a_kernel_are_told_by_its_name_and_by_a_hash_only_where_two_specs_of_it_meet() -> None:
+    small = KernelProblem("softmax", "0123456789ab", (("rows", 8), ("dtype", "fp16")))
+    large, other = small.with_case((("rows", 64), ("dtype", "fp16"))), replace(small, sha="ba9876543210")
+    assert label(small) == "softmax rows=8 dtype=fp16"
+    named = labels([small, large])
+    assert named.common == "softmax"
+    assert named.of == {small: "rows=8 dtype=fp16", large: "rows=64 dtype=fp16"}
+    assert len(set(labels([small, large, other]).of.values())) == 3

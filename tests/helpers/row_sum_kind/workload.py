@@ -31,6 +31,10 @@ class RowSumProblem:
         return f"row_sum_{self.rows}x{self.columns}"
 
     @property
+    def subject(self) -> str:
+        return self.kind
+
+    @property
     def shape(self) -> str:
         return f"{self.rows} x {self.columns}"
 

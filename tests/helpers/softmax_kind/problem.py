@@ -28,6 +28,10 @@ class SoftmaxProblem:
         return self.dtype
 
     @property
+    def subject(self) -> str:
+        return self.kind
+
+    @property
     def shape(self) -> str:
         return f"{self.rows} x {self.columns}"
 
