@@ -134,7 +134,10 @@ class AutoTuner:
         bound = self.function if isinstance(self.function, functools.partial) else functools.partial(self.function)
         kernel = triton_tuning.kernel_of(bound, self.grid)
         tunable: Tunable = kernel or Function(self.function, Arguments(), self.compile_args)
-        candidates = configurations.candidates(self.configs, tunable.parameters, bound.args, bound.keywords)
+        bind = f"give the factory itself, with other arguments bound: functools.partial({tunable.name}, ...)"
+        candidates = configurations.candidates(self.configs, tunable.parameters, bound.args, bound.keywords, bind)
+        if isinstance(tunable, Function) and (unset := tunable.without_value(candidates)):
+            raise UserError(f"has no value for {', '.join(unset)}", where=tunable.name, hint=bind)
         tensors = given_inputs()
         function, call = self.function, Arguments()
         if kernel is not None:

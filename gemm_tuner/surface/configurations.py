@@ -33,13 +33,18 @@ class Candidate:
 
 
 def candidates(
-    configs: Any, known: Collection[str], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    configs: Any,
+    known: Collection[str],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    hint: str = "",
 ) -> list[Candidate]:
     """The configurations without duplicates, in the given order.
 
     configs: a list or generator, a function of the call's arguments that returns or yields them, or a mapping of lists,
              of which all combinations are used.
     known:   the names that a configuration may contain.
+    hint:    what to do about a name that is like none of them.
 
     Raises UserError for an unknown name, and if there is no configuration.
     """
@@ -61,7 +66,7 @@ def candidates(
             if name not in known:
                 raise UserError(
                     f"{show(name)} is no argument", where=WHERE, accepted=", ".join(known),
-                    hint=did_you_mean(str(name), known),
+                    hint=did_you_mean(str(name), known) or hint,
                 )  # fmt: skip
         if candidate not in found:
             found.append(candidate)

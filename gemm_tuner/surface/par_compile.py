@@ -6,7 +6,7 @@ import inspect
 import math
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,7 +55,7 @@ class Compiled:
     binary_hash: str = ""
     seconds: float = 0.0
     cached: bool = False
-    artifact: Artifact | None = None
+    artifact: Artifact | None = field(default=None, repr=False)  # machine code
 
     @property
     def binary(self) -> bytes:

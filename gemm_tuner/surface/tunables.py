@@ -166,6 +166,14 @@ class Function:
         takes_any = any(one.kind is one.VAR_KEYWORD for one in found)
         return (*names, PASS_CONFIGS) if not takes_any else _Any((*names, PASS_CONFIGS))
 
+    def without_value(self, candidates: Sequence[Candidate]) -> list[str]:
+        """The parameters without a default that neither the call nor every candidate sets."""
+        in_all = set.intersection(*(set(one.values) for one in candidates))
+        found = signature_of(self.function).parameters.values()
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        named = [one.name for one in found if one.default is one.empty and one.kind not in variable]
+        return [name for name in named if name not in in_all and name not in self.named(self.call)]
+
     def named(self, call: Arguments) -> dict[str, Any]:
         bound = signature_of(self.function).bind_partial(*call.args, **call.kwargs).arguments
         return {**bound, **call.kwargs}

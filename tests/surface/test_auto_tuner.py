@@ -131,6 +131,14 @@ def test_a_function_of_the_bound_arguments_gives_the_configurations() -> None:
     assert made.run(cache_results=False, output_dir=None).config == {"block_M": 64}
 
 
+def test_a_kernel_in_place_of_its_factory_and_arguments_that_are_not_bound_are_told_with_the_mend() -> None:
+    run: dict[str, Any] = {"cache_results": False, "output_dir": None}
+    with pytest.raises(UserError, match=r"'block_M' is no argument.*functools\.partial\("):
+        tuner(lambda a, b: a @ b).run(**run)
+    with pytest.raises(UserError, match=r"matmul: has no value for m, n, k; .*functools\.partial\(matmul"):
+        tuner(matmul).run(**run)
+
+
 LOAD = """
 import sys, json, torch
 import gemm_tuner as gt

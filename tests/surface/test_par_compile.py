@@ -37,7 +37,7 @@ for target in ("sm_90", "gfx942"):
     found = gt.par_compile(scale, configs, args=(x, x, 0.5, 4096), target=target, num_workers=2)
     kinds = [type(one.binary).__name__ if one.artifact else one.reason[-60:] for one in found]
     rows = [(one.config, one.status.value, one.registers, one.spills, one.shared_bytes) for one in found]
-    print(json.dumps([rows, kinds, len({one.binary_hash for one in found})]))
+    print(json.dumps([rows, kinds, len({one.binary_hash for one in found}), len(repr(found)), len(found[0].binary)]))
 """
 
 
@@ -49,7 +49,8 @@ def test_registers_and_code_without_a_gpu_from_a_script_that_is_not_run_again(tm
     started, *lines = done.stdout.splitlines()
     assert started == "started" and len(lines) == 2
     for line in lines:
-        rows, kinds, hashes = json.loads(line)
+        rows, kinds, hashes, shown_chars, code_bytes = json.loads(line)
+        assert shown_chars < code_bytes, "what is printed holds no machine code"
         assert [(row[0], row[1]) for row in rows] == [
             ({"BLOCK": 1024, "num_warps": 1}, "ok"),
             ({"BLOCK": 100}, "compile_error"),
