@@ -95,10 +95,12 @@ class Worker:
     ready: bool = False
     deadline: float = 0.0
     limit_s: float = START_LIMIT_S
-    cpu_s: float = 0.0  # when the task was given
+    given: float = 0.0  # time.monotonic() when the task was given
+    cpu_s: float = 0.0  # at that time
 
     def give(self, task: CompileTask, limit_s: float) -> None:
-        self.task, self.limit_s, self.deadline = task, limit_s, time.monotonic() + limit_s
+        self.task, self.limit_s, self.given = task, limit_s, time.monotonic()
+        self.deadline = self.given + limit_s
         self.cpu_s = cpu_seconds(self.process.pid)
         with contextlib.suppress(OSError):  # the worker has just died, which the next read reports
             self.connection.send(task)
@@ -282,4 +284,5 @@ class CompilePool:
                 queue.requeue(task)
                 return
             text = message if status == Status.COMPILE_TIMEOUT else f"{message} (exit {exit_code})"
-            yield task, CompileResult(task.name, task.specialization, status, seconds=worker.limit_s, message=text)
+            seconds = time.monotonic() - worker.given
+            yield task, CompileResult(task.name, task.specialization, status, seconds=seconds, message=text)

@@ -16,7 +16,7 @@ from gemm_tuner.core.script import Script
 from gemm_tuner.languages import kernel_cache
 from gemm_tuner.pipeline.limits import Limits
 from gemm_tuner.pipeline.run_log import RunLog
-from gemm_tuner.space.size_state import Named, SizeState
+from gemm_tuner.space.size_state import Named, SizeState, most_common
 from gemm_tuner.store.run_folder import RunFolder
 from gemm_tuner.store.store import KERNELS_WANTED, Store
 
@@ -58,8 +58,22 @@ class CompileStage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._service.__exit__(kind, error, trace)
+        if error is None:
+            self._say_failed()
         self._log.count("kernels compiled", self._service.compiled)
         self._log.count("kernels found in the cache", self._service.cached)
+
+    def _say_failed(self) -> None:
+        """Names what did not compile by its most common reason, in one line. If all of a size failed, its own line does
+        so."""
+        results = list(self._service.results.values())
+        failed = [one for one in results if one.status in (Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT)]
+        count, text = most_common(one.message for one in failed)
+        if count and len(failed) < len(results) - 1:  # besides the measurement's own kernels
+            hint = (
+                "; --compile_limit gives longer" if any(one.status is Status.COMPILE_TIMEOUT for one in failed) else ""
+            )
+            self._log.say(f"{len(failed)} of {len(results) - 1} kernels do not compile; {count} say: {text}{hint}")
 
     @property
     def busy_s(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -221,13 +221,10 @@ class SizeState:
 
     def most_common_reason(self) -> str:
         """The most frequent failure message, ignoring differences in numbers; "" without any message."""
-        said: dict[str, list[str]] = {}
-        for row in self.rows.values():
-            text = row.get("status") not in (Status.OK.value, None) and str(row.get("message", ""))
-            if text and not text.startswith(SAME_CODE_AS):
-                said.setdefault(re.sub("[0-9]+", "0", text), []).append(text)
-        most = max(said.values(), key=len, default=[])
-        return f"{len(most)} of {len(self.kept)} say: {_brief(most[0])}" if most else ""
+        failed = (row for row in self.rows.values() if row.get("status") not in (Status.OK.value, None))
+        messages = (str(row.get("message", "")) for row in failed)
+        count, text = most_common(one for one in messages if not one.startswith(SAME_CODE_AS))
+        return f"{count} of {len(self.kept)} say: {text}" if count else ""
 
     def counts(self) -> dict[str, int]:
         """Number of configurations by status; the sum is the size of the space."""
@@ -270,6 +267,16 @@ class SizeState:
             partial.unlink(missing_ok=True)
             raise EnvironmentFault(f"cannot be written: {error.strerror}", where=str(path), hint=FREE_SPACE) from error
         return path
+
+
+def most_common(messages: Iterable[str]) -> tuple[int, str]:
+    """(how often the most frequent message is there, ignoring differences in numbers; one line of it). (0, "") without
+    any message."""
+    said: dict[str, list[str]] = {}
+    for text in filter(None, messages):
+        said.setdefault(re.sub("[0-9]+", "0", text), []).append(text)
+    most = max(said.values(), key=len, default=[])
+    return len(most), _brief(most[0]) if most else ""
 
 
 def _brief(message: str) -> str:

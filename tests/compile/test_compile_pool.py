@@ -218,6 +218,7 @@ def test_a_worker_that_dies_costs_that_config_only(
     tasks.insert(1, broken_task(tmp_path, calls=failure))
     result = blamed_alone(run(pool_in(tmp_path, known, workers=workers), tasks))
     assert result.status == Status.COMPILE_ERROR and result.message == f"the compiler died (exit {exit_status})"
+    assert 0 < result.seconds < LONG_S, "the time until it died, not its limit"
 
 
 def test_the_last_worker_may_die_too(tmp_path: Path) -> None:

@@ -60,5 +60,30 @@ def test_what_fails_for_one_reason_says_it_once(tmp_path: Path) -> None:
     assert "rows5" in line and "and 1 more" in line and "2 of 2 say: " in line
 
 
+DIES = """
+@triton.constexpr_function
+def dies(rows):
+    if rows == 2:
+        __import__("os").abort()
+    return 0.0
+
+
+@triton.jit
+"""
+
+
+def test_a_configuration_that_crashes_the_compiler_costs_itself_and_is_named_in_one_line(tmp_path: Path) -> None:
+    source = (EXAMPLE / "softmax.py").read_text().replace("@triton.jit\n", DIES, 1)
+    (tmp_path / "softmax.py").write_text(source.replace("tl.sum(values, 0)", "(tl.sum(values, 0) + dies(ROWS))"))
+    cases = {**SMALL, "cases": {"rows": 5, "cols": 37, "dtype": "fp16"}}
+    spec = {**yaml.safe_load((EXAMPLE / "softmax.yaml").read_text()), **cases}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    flags = ("--arch", "sm_90", "--num_threads", "1", "--compile_only")
+    done = tune_gemm(tmp_path, "kernel", "--spec", "spec.yaml", *flags)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "died" in line]
+    assert line.startswith("1 of 2 kernels do not compile; 1 say: the compiler died")
+
+
 def test_each_reason_names_its_first_size() -> None:
     assert list(reason_lines({"a": "x", "b": "y", "c": "x", "d": "x"})) == ["a and 2 more: x", "b: y"]
