@@ -21,7 +21,8 @@ def test_modules_are_short_and_say_what_they_are() -> None:
 
 
 def loaded_after(module: str) -> set[str]:
-    code = f"import sys, {module}; print(*(m for m in ('torch', 'triton', 'pandas', 'jinja2') if m in sys.modules))"
+    heavy = ("torch", "triton", "pandas", "numpy", "jinja2")
+    code = f"import sys, {module}; print(*(name for name in {heavy} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -37,6 +38,10 @@ def test_the_pipeline_never_brings_torch_into_the_parent() -> None:
 def test_workers_and_launchers_of_any_kind_start_without_pandas() -> None:
     kinds = ("gemm_tuner.gemm", "gemm_tuner.kernels", "gemm_tuner.moe", "gemm_tuner.cute")
     assert "pandas" not in loaded_after(", ".join(f"{kind}.workload" for kind in kinds))
+
+
+def test_a_plan_of_gemm_is_read_without_numpy() -> None:
+    assert loaded_after("gemm_tuner.gemm.workload") == set()
 
 
 def test_the_entry_script_imports_nothing_for_those_who_import_it() -> None:

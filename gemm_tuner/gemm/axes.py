@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from gemm_tuner.core.errors import UserError
 from gemm_tuner.core.records import Device
 from gemm_tuner.gemm.config import (
@@ -25,6 +22,8 @@ from gemm_tuner.system.documents import show
 from gemm_tuner.system.values import exact_mapping
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 AXES = tuple(f for f in CONFIG_FIELDS if f != "family")
@@ -64,7 +63,8 @@ def _check_axis(axis: str, values: Any, where: str, *, of_library: bool) -> None
 
 def frame(families: Mapping[str, Mapping[str, tuple[int, ...]]]) -> pd.DataFrame:
     """All configurations that the axes span, one per row; the columns are the fields of KernelConfig."""
-    import pandas as pd  # slow to import; processes that compile or launch do not need it
+    import numpy as np
+    import pandas as pd  # both slow to import; processes that compile or launch do not need them
 
     parts = []
     for family, axes in families.items():
@@ -86,6 +86,7 @@ def configs_of(configs: pd.DataFrame) -> list[KernelConfig]:
 
 def names(configs: pd.DataFrame) -> pd.Series:
     """``KernelConfig.name`` of every row, computed on columns."""
+    import numpy as np
     import pandas as pd
 
     on_amd = configs["kpack"].to_numpy() != 0
@@ -100,6 +101,7 @@ def names(configs: pd.DataFrame) -> pd.Series:
 
 def name_part(values: pd.Series, short: str, unused: int | None = None) -> npt.NDArray[np.object_]:
     """What an axis adds to the names, shape (configurations,); "" where its value is ``unused``."""
+    import numpy as np
     import pandas as pd
 
     place, different = pd.factorize(values)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemm_tuner.core.dtypes import DTYPES
-from gemm_tuner.core.records import Config, Target
+from gemm_tuner.core.records import Config, Device, Target
 from gemm_tuner.core.workload import Launch
 from gemm_tuner.core.workload_defaults import WorkloadDefaults
-from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, model, problem_keys, vendor
+from gemm_tuner.gemm import axes, combinations, companions, descriptors, kernels, problem_keys, vendor
 from gemm_tuner.gemm import check as checks
 from gemm_tuner.gemm import operands as operand_sets
 from gemm_tuner.gemm import specialization as specializations
@@ -20,6 +20,11 @@ from gemm_tuner.gemm.families.family import family_of, known_families
 from gemm_tuner.gemm.kernels import call_size
 from gemm_tuner.gemm.problem import SCALE_BLOCK, GemmProblem
 from gemm_tuner.languages.cute.extra import MADE_WITH, why_absent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gemm_tuner.gemm.model import Floats
 
 
 class GemmWorkload(WorkloadDefaults):
@@ -45,10 +50,25 @@ class GemmWorkload(WorkloadDefaults):
     baseline_call = staticmethod(vendor.vendor_call)
     check_problems = staticmethod(companions.check_problems)
     check = staticmethod(checks.check)
-    predict_us = staticmethod(model.predict_us)
-    roofline_us = staticmethod(model.roofline_us)
-    features = staticmethod(model.features)
     same_launch = staticmethod(specializations.launch_of)
+
+    # The model is computed with numpy, which processes that compile or read plans need not load.
+    def predict_us(self, columns: Any, problem: GemmProblem, device: Device) -> Floats:
+        from gemm_tuner.gemm import model
+
+        return model.predict_us(columns, problem, device)
+
+    def roofline_us(self, problem: GemmProblem, device: Device) -> float:
+        from gemm_tuner.gemm import model
+
+        return model.roofline_us(problem, device)
+
+    def features(
+        self, candidates: pd.DataFrame, problem: GemmProblem, device: Device, families: Sequence[str]
+    ) -> Floats:
+        from gemm_tuner.gemm import model
+
+        return model.features(candidates, problem, device, families)
 
     def language_for(self, family: str) -> str:
         return family_of(family).language

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 # Elements that are compared at a time.
 CHUNK = 2**24
 
@@ -13,6 +11,7 @@ CHUNK = 2**24
 def first_difference(one: Any, other: Any) -> tuple[int, ...] | None:
     """The index of the first element whose bits differ; None if the tensors are bitwise equal. Either may lie in the
     host's memory."""
+    import numpy as np
     import torch
 
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[one.element_size()]

@@ -8,8 +8,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from gemm_tuner.core.dtypes import DTYPES
 from gemm_tuner.gemm.families.family import Family
 
@@ -22,6 +20,8 @@ MOST_STAGES = 12
 
 def warp_groups(c: Any) -> Any:
     """Warp groups that multiply, without the one that loads."""
+    import numpy as np
+
     wide = (c.BLOCK_SIZE_M == 320) | ((c.BLOCK_SIZE_M == 192) & (c.BLOCK_SIZE_N > 128))
     together = np.where(wide, 2, np.minimum(c.BLOCK_SIZE_M // 64, 3))
     together = np.where(c.BLOCK_SIZE_M == 256, 2, together)
@@ -30,12 +30,16 @@ def warp_groups(c: Any) -> Any:
 
 def accumulators(c: Any) -> Any:
     """Elements of C that a thread sums."""
+    import numpy as np
+
     tiles = np.where(c.PINGPONG == 1, 1, warp_groups(c))
     return c.BLOCK_SIZE_M * c.BLOCK_SIZE_N // (128 * np.maximum(1, tiles))
 
 
 def stages(c: Any, problem: Any, device: Any) -> Any:
     """Blocks of K in shared memory: as many as fit beside the part of C that is stored, and of C_in that is loaded."""
+    import numpy as np
+
     size_a, size_b, size_c = (DTYPES[t].size_bytes for t in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
     if problem.dtype_a != problem.dtype_b:
         size_a = size_b = max(size_a, size_b)
@@ -49,6 +53,8 @@ def stages(c: Any, problem: Any, device: Any) -> Any:
 def completed(c: Any, problem: Any, device: Any) -> Any:
     """The columns with the warps that multiply and the stages that the library takes, for rows of this family; tiles
     and clusters along M and N of C where operands are swapped."""
+    import numpy as np
+
     own = np.asarray(c.family == FAMILY.name)
     swapped = own & (np.asarray(c.SWAP_AB) == 1)
     columns = {axis: getattr(c, axis) for axis in c.columns} if hasattr(c, "columns") else dict(vars(c))
