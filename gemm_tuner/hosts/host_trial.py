@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from gemm_tuner.hosts import interpreter_fault
 from gemm_tuner.hosts.host_code import HostCode, modules_of, outputs_of, params_of, seed_all, with_empty_filled
 from gemm_tuner.hosts.host_spec import HostProblem
 from gemm_tuner.hosts.kept_outputs import kept_outputs
@@ -110,5 +111,5 @@ def placed(problem: HostProblem, device: str) -> Iterator[None]:
     if device != CPU or problem.device is None:
         yield
         return
-    with described(problem.device), redirected(CPU):
+    with described(problem.device), redirected(CPU), interpreter_fault.mended():
         yield
